@@ -14,12 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from checkers.verdict.disturbances import (
-    FOREIGN_EXITS,
-    Disturbance,
-    citation,
-    disturbances_of,
-)
+from checkers.verdict.disturbances import FOREIGN_EXITS, Disturbance, citation, disturbances_of
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
 from checkers.verdict.sentences import seconds

@@ -145,10 +145,7 @@ def _check_poll(findings: Findings, poll: Pair) -> None:
 
 
 def _check_unique(
-    findings: Findings,
-    seen: dict[int, tuple[_Event, int]],
-    events: Iterable[_Event],
-    where: int,
+    findings: Findings, seen: dict[int, tuple[_Event, int]], events: Iterable[_Event], where: int
 ) -> None:
     for event in events:
         seen_before, first = seen.setdefault(event.ident, (event, where))

@@ -23,13 +23,7 @@ from checkers.hms.model import (
     OrderedMetastore,
 )
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
-from checkers.linearizability import (
-    UNKNOWN,
-    CheckOutcome,
-    Failure,
-    Result,
-    check_operations,
-)
+from checkers.linearizability import UNKNOWN, CheckOutcome, Failure, Result, check_operations
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.judged import Told, judged
 from checkers.verdict.search import (

@@ -12,13 +12,7 @@ from checkers.catalog.part import creates_by_name
 from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import CATALOG
 from harness.ops import History, Pair
-from harness.permits import (
-    DDL_TWICE,
-    DIRTY_CREATE,
-    LOST_AFTER_POWER_CUT,
-    STALE_READ,
-    permits_of,
-)
+from harness.permits import DDL_TWICE, DIRTY_CREATE, LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
 from harness.vocabularies import fields_of
 

@@ -110,10 +110,7 @@ def read_snapshot(
 
 
 def _answered(
-    kind: str,
-    dumps: Mapping[str, Any],
-    findings: Findings,
-    gone: Mapping[str, tuple[str, Op]],
+    kind: str, dumps: Mapping[str, Any], findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> dict[str, Json]:
     for name in sorted(name for name, dump in dumps.items() if dump is None and name in gone):
         permit, op = gone[name]
@@ -160,8 +157,7 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
         for term, names in sorted(by_term.items()):
             if len(names) > 1:
                 findings.violate(
-                    "one-leader",
-                    f"{' and '.join(sorted(names))} both lead {group} in term {term}.",
+                    "one-leader", f"{' and '.join(sorted(names))} both lead {group} in term {term}."
                 )
 
 
@@ -350,12 +346,7 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _check_replica(
-    words: str,
-    node: str,
-    replica: Json | None,
-    table: Json,
-    wanted: set[str],
-    findings: Findings,
+    words: str, node: str, replica: Json | None, table: Json, wanted: set[str], findings: Findings
 ) -> None:
     if replica is None:
         findings.violate("replicas", f"{words} has no replica on {node}, where it should be.")

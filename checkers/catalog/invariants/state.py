@@ -329,10 +329,7 @@ class _Renames:
 
 
 def _one_column_each(
-    ident: str,
-    seen: list[_Sight],
-    renames: _Renames,
-    findings: CatalogFindings,
+    ident: str, seen: list[_Sight], renames: _Renames, findings: CatalogFindings
 ) -> None:
     """`seen` of one table: an id never shows two columns."""
     first: dict[int, tuple[str, _Sight]] = {}

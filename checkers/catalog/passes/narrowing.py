@@ -23,12 +23,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from checkers.catalog.models.types import ListTables, is_plain_list
-from checkers.catalog.passes.views import (
-    CatalogOperation,
-    answer_of,
-    shown_by,
-    versions_of,
-)
+from checkers.catalog.passes.views import CatalogOperation, answer_of, shown_by, versions_of
 
 ROUNDS_MAX: Final = 4
 """Times that all tables and lists are looked at; one bound leads to another."""

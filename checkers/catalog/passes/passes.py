@@ -23,13 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from checkers.catalog.models.types import (
-    Answer,
-    Columns,
-    ListTables,
-    apply_steps,
-    is_plain_list,
-)
+from checkers.catalog.models.types import Answer, Columns, ListTables, apply_steps, is_plain_list
 from checkers.catalog.models.views import IdView, Tenancy, TenancyInput, saying
 from checkers.catalog.passes.views import (
     CatalogOperation,
@@ -111,10 +105,7 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 
 
 def _contradiction(
-    view: str,
-    model: Model[Any, Any, Any],
-    about: Sequence[tuple[CatalogOperation, Any]],
-    rule: str,
+    view: str, model: Model[Any, Any, Any], about: Sequence[tuple[CatalogOperation, Any]], rule: str
 ) -> Contradiction:
     """About the first operation, and the others as they returned."""
     first, *others = about

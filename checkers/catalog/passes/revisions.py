@@ -17,14 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-from checkers.catalog.models.types import (
-    Alter,
-    Answer,
-    CatalogInput,
-    Create,
-    Delete,
-    Rename,
-)
+from checkers.catalog.models.types import Alter, Answer, CatalogInput, Create, Delete, Rename
 from checkers.linearizability import UNKNOWN, Model, Operation
 
 CatalogOperation = Operation[CatalogInput, Answer]

@@ -199,8 +199,7 @@ def applied_but_not_done(h: Writer) -> None:
 
 
 @pytest.mark.parametrize(
-    "undo",
-    [creation_undone, creation_undone_after_locate, alteration_undone, applied_but_not_done],
+    "undo", [creation_undone, creation_undone_after_locate, alteration_undone, applied_but_not_done]
 )
 def test_what_is_done_stays_done(undo: Callable[[Writer], None]) -> None:
     h = made()

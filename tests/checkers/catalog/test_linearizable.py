@@ -131,9 +131,7 @@ def without_reads(history: History) -> History:
 
 
 @pytest.mark.parametrize("change", [stretched, forgetful, without_reads])
-def test_weaker_versions_of_valid_histories_are_valid(
-    change: Callable[[History], History],
-) -> None:
+def test_weaker_versions_of_valid_histories_are_valid(change: Callable[[History], History]) -> None:
     seen = 0
     for seed in range(300):
         history = small_history(seed)

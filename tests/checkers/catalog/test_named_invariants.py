@@ -73,13 +73,7 @@ def good_history(snapshot: Json | None = None, *, facts: bool = True) -> Writer:
 
 def located(ident: str, start: str, end: str) -> Json:
     replicas = ["u1", "u2", "u3"]
-    return {
-        "tablet_id": ident,
-        "start": start,
-        "end": end,
-        "leader": "u1",
-        "replicas": replicas,
-    }
+    return {"tablet_id": ident, "start": start, "end": end, "leader": "u1", "replicas": replicas}
 
 
 def found(history: History) -> list[CheckResult]:
@@ -187,10 +181,7 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
             *((f"masters.{m}.tables.1.applied_version", 1) for m in MASTERS),
         ),
     ),
-    "a revision that fell": (
-        "I3",
-        with_answer(lambda h: void(h.get(5, "a", "A", 0, revision=2))),
-    ),
+    "a revision that fell": ("I3", with_answer(lambda h: void(h.get(5, "a", "A", 0, revision=2)))),
     "done no more": (
         "I4",
         with_answer(
@@ -223,10 +214,7 @@ MUTANTS: dict[str, tuple[str, Callable[[], History]]] = {
     ),
     "an opid_index that falls": ("I5", by_edits(("masters.m1.tablets.0.consensus.opid_index", 8))),
     "a hole": ("I6", by_edits(*everywhere("tablets.1.start", "90"))),
-    "a table whose key space ends early": (
-        "I6",
-        by_edits(*everywhere("tablets.1.end", "f0")),
-    ),
+    "a table whose key space ends early": ("I6", by_edits(*everywhere("tablets.1.end", "f0"))),
     "still altering": ("I7", by_edits(*everywhere("tables.0.state", "ALTERING"))),
     "a master with other members": ("I7", by_edits(("masters.m3.raft.config.peers", []))),
     "a master with another leader": ("I7", by_edits(("masters.m3.raft.leader_uuid", "u-m1"))),

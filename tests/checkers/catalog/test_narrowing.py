@@ -14,15 +14,7 @@ from checkers.catalog import linearizable
 from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
-from checkers.catalog.models.types import (
-    Alter,
-    Answer,
-    Create,
-    Delete,
-    Get,
-    ListTables,
-    Rename,
-)
+from checkers.catalog.models.types import Alter, Answer, Create, Delete, Get, ListTables, Rename
 from checkers.catalog.passes import narrowed
 from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
 from harness.ops import Verdict

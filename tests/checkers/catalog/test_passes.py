@@ -57,8 +57,7 @@ def assert_proven(found: Contradiction) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "seeds"),
-    [(small_history, range(500)), (longer_history, range(250))],
+    ("make", "seeds"), [(small_history, range(500)), (longer_history, range(250))]
 )
 def test_passes_never_contradict_the_search(make: Callable[[int], History], seeds: range) -> None:
     refuted = valid = 0

@@ -92,14 +92,8 @@ def deposed(h: Writer) -> None:
 
 
 STALE: dict[str, tuple[Step, Verdict]] = {
-    "lacks what a later term acknowledged": (
-        lambda h: listing(h, ("a", "A")),
-        Verdict.PERMITTED,
-    ),
-    "lacks what its own term acknowledged": (
-        lambda h: listing(h, term=1),
-        Verdict.INVALID,
-    ),
+    "lacks what a later term acknowledged": (lambda h: listing(h, ("a", "A")), Verdict.PERMITTED),
+    "lacks what its own term acknowledged": (lambda h: listing(h, term=1), Verdict.INVALID),
     "lacks it though of a later term still": (
         lambda h: listing(h, ("a", "A"), term=3, node="m3"),
         Verdict.INVALID,
@@ -112,10 +106,7 @@ STALE: dict[str, tuple[Step, Verdict]] = {
         lambda h: listing(h, ("a", "A"), node="m2"),
         Verdict.INVALID,
     ),
-    "shows what never was": (
-        lambda h: listing(h, ("a", "A"), ("c", "C")),
-        Verdict.INVALID,
-    ),
+    "shows what never was": (lambda h: listing(h, ("a", "A"), ("c", "C")), Verdict.INVALID),
     "takes back what it showed": (
         lambda h: (listing(h, ("a", "A"), ("b", "B")), listing(h, ("a", "A"))),
         Verdict.INVALID,

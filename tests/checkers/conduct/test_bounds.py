@@ -268,8 +268,7 @@ def test_nodes_that_get_no_processor_are_convicted_of_no_outage(
 
 
 @pytest.mark.parametrize(
-    ("back_s", "verdict"),
-    [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)],
+    ("back_s", "verdict"), [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)]
 )
 def test_what_a_majority_was_down_for_makes_no_starvation_small(
     back_s: float, verdict: Verdict

@@ -210,10 +210,7 @@ def test_a_node_that_its_host_ended_is_away_until_it_is_started_again(phase: str
 
 
 def test_what_stands_still_from_outside_does_so_until_it_is_over() -> None:
-    for disturb, verdict in (
-        (stopped, Verdict.UNKNOWN),
-        (stopped_and_continued, Verdict.INVALID),
-    ):
+    for disturb, verdict in ((stopped, Verdict.UNKNOWN), (stopped_and_continued, Verdict.INVALID)):
         h = Writer()
         h.at(5_000)
         disturb(h)

@@ -165,8 +165,7 @@ def test_a_scan_at_another_time_than_it_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "found"),
-    [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})],
+    ("mode", "found"), [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})]
 )
 def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -> None:
     h = two_tablets()

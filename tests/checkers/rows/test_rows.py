@@ -25,14 +25,7 @@ from tests.checkers.rows.histories import apply, random_history, spoiled
 from tests.support.histories import Writer
 from tests.tiers import examples
 
-ALL = (
-    LinearizableRows(),
-    SnapshotScans(),
-    ElleRows(),
-    BankSums(),
-    ExactlyOnce(),
-    ReadYourWrites(),
-)
+ALL = (LinearizableRows(), SnapshotScans(), ElleRows(), BankSums(), ExactlyOnce(), ReadYourWrites())
 SEEDS = st.integers(0, 2**32)
 
 
