@@ -287,12 +287,12 @@ def test_nonces_may_be_numbers(nonces: tuple[Any, Any]) -> None:
     for number, nonce in enumerate(nonces):
         name, ident = f"c{number}", f"U{number}"
         call = {"name": name, "nonce": nonce, "columns": ["a"]}
-        shown = "" if nonce is None else str(nonce)
+        comment = "" if nonce is None else str(nonce)
         if number:
             h.lost(9, "create", call)
         else:
             h.ok(1, "create", call, {"table_id": ident, "schema_version": 0})
-        h.get(2, name, ident, comment=shown)
+        h.get(2, name, ident, comment=comment)
         h.get(2, name, ident, comment=nonce)
         assert check(h.history).verdict is Verdict.VALID
     h.get(2, "c1", "U1", comment="n-T1")
@@ -593,10 +593,10 @@ def test_a_contradiction_knows_tables_by_their_names() -> None:
 
 
 def test_an_undecided_result_names_its_rule() -> None:
-    found = CatalogLinearizable(limits=Limits(steps=1)).check(
+    result = CatalogLinearizable(limits=Limits(steps=1)).check(
         random_history(1, count=60, lost=0.5), None, time_limit_s=30
     )
-    assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "undecided")
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "undecided")
 
 
 def test_a_register_names_its_rule() -> None:

@@ -183,7 +183,7 @@ def test_a_look_after_the_bound_proves_nothing_where_it_was_disturbed(
 
 
 def stopped(h: Writer, **more: Any) -> None:
-    """Somebody else stopped m1, and it lasts."""
+    """Another process stopped m1, and it lasts."""
     h.fact("infrastructure", {"node": "m1", "what": "m1 was stopped", "lasts": True, **more})
 
 
@@ -194,7 +194,7 @@ def stopped_and_continued(h: Writer) -> None:
 
 @pytest.mark.parametrize("phase", ["heal-core", "heal-all"])
 def test_a_node_that_its_host_ended_is_away_until_it_is_started_again(phase: str) -> None:
-    """What the harness starts before it looks has no excuse; what it does not has one."""
+    """A node that the harness starts before it looks has no excuse; any other has one."""
     for started_again in (True, False):
         h = Writer()
         if not started_again:
@@ -324,7 +324,7 @@ def test_an_exit_beside_a_failure_of_the_infrastructure_is_unknown(
     ("node", "at_ms", "healed", "verdict"),
     [
         ("m1", 100, True, Verdict.VALID),
-        ("m1", 1_000 + 9_000, True, Verdict.VALID),  # what it was told ends it a little later
+        ("m1", 1_000 + 9_000, True, Verdict.VALID),  # a request of before ends it a little later
         ("m1", 1_000 + 11_000, True, Verdict.INVALID),
         ("m1", 60_000, False, Verdict.VALID),
         ("m1", 0, True, Verdict.INVALID),  # before the fault
@@ -428,8 +428,8 @@ def test_what_a_profile_does_not_have_need_not_succeed(
     history = permitting(h.history, "offline-members", lacks=lacks)
     result = StatsChecker().check(history, case("none"), time_limit_s=300)
     assert result.verdict is verdict, result
-    found = {"offline-members": 2} if verdict is Verdict.PERMITTED else {}
-    assert permitted_in(result) == found
+    expected = {"offline-members": 2} if verdict is Verdict.PERMITTED else {}
+    assert permitted_in(result) == expected
     assert result.details["certificate"]
 
 
@@ -626,7 +626,7 @@ def test_final_reads_are_answered_unless_a_permit_lets_them_be(
 def test_refusals_and_failures_are_counted_by_kind() -> None:
     h = busy()
     h.fail(5, "create", {"name": "t3"}, "exists")
-    h.ok(5, "delete", {"name": "nobody"}, {"result": "not-found"})
+    h.ok(5, "delete", {"name": "none"}, {"result": "not-found"})
     details = stats(h).details
     assert details["refusals"]["create"] == {"refused": 1, "failed": 0, "of": 6, "share": 0.167}
     assert details["refusals"]["delete"]["refused"] == 1
