@@ -21,15 +21,15 @@ from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operat
 from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
 DIRECT_STEPS = 16
-"""Steps for each operation that searches may take before a direct method is asked: it takes longer
-than so many on the native core, which mostly find an order."""
+"""Search steps per operation before a direct method is tried: it takes longer than these steps on
+the native core, which mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
 """Operations of a part that a search refuted, and whose core a search looks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOutcome:
-    """What a check found.
+    """The outcome of a check.
 
     `witness` (only for `OK`) is one legal order of operation ids per partition; unknown operations
     not in it never took effect. `failure` (only for `ILLEGAL`, if asked for) explains. `decided_by`
@@ -58,7 +58,7 @@ def check_operations(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """Whether `operations` are linearizable under `model`.
+    """Check whether `operations` are linearizable under `model`.
 
     `timeout_s` overrides `limits.time_s`; `None` means no limit of time. Without `explained` an
     `ILLEGAL` outcome has no `failure`, which often takes longer to find than the verdict. Raises
@@ -183,10 +183,10 @@ class _Check:
         if not explained:
             return _illegal(part, [*self._parts, *(self._projections or ())])
         try:
-            told, failure = explained_part(part, self._project(), self._limits, self._clock)
+            culprit, failure = explained_part(part, self._project(), self._limits, self._clock)
         except LimitReachedError:
-            told, failure = part, unexplained(part)
-        return _illegal(told, [*self._parts, *(self._projections or ())], failure)
+            culprit, failure = part, unexplained(part)
+        return _illegal(culprit, [*self._parts, *(self._projections or ())], failure)
 
     def undecided(self) -> CheckOutcome:
         """The outcome where a limit was reached."""
@@ -295,7 +295,7 @@ def check_events(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """As `check_operations`, for calls and returns in the order of their positions.
+    """Like `check_operations`, for calls and returns in the order of their positions.
 
     A call without a return is unknown. Ids are arbitrary; results number operations by the order of
     their calls. Raises `ValueError` for a return without a call, or an id that is used twice.

@@ -3,7 +3,7 @@
     op name name2 payload result id version seen_payload listing call return
 
 `op` is create, drop, alter, ren, get or list. A result of `?`, with a return of 1000000000 or more,
-means that nobody saw the answer; an unknown create still carries the id that it got if it took
+means that the answer was lost; an unknown create still carries the id that it got if it took
 effect. In ops, an invocation's value is `{name, name2, payload, id}`, a completion's `{result, id,
 version, payload, listing}`.
 """
@@ -65,8 +65,8 @@ class CatalogTable(Table):
             return located(self._path, line, sum(len(cell) + 1 for cell in before) + 1, what)
 
         if len(cells) != len(COLUMNS):
-            known = f"{len(COLUMNS)}: {', '.join(COLUMNS)}"
-            what = f"{len(cells)} columns separated by tabs; there must be {known}"
+            columns = f"{len(COLUMNS)}: {', '.join(COLUMNS)}"
+            what = f"{len(cells)} columns separated by tabs; there must be {columns}"
             raise located(self._path, line, len(text) + 1, what)
         row = dict(zip(COLUMNS, cells, strict=True))
         numbers: dict[str, int] = {}
@@ -100,7 +100,7 @@ class CatalogTable(Table):
     def _interval(
         self, line: int, row: dict[str, str], numbers: dict[str, int], listing: list[Any]
     ) -> Row:
-        given = {
+        request = {
             "name": row["name"],
             "name2": row["name2"],
             "payload": numbers["payload"],
@@ -114,4 +114,4 @@ class CatalogTable(Table):
             "listing": listing,
         }
         returned = None if row["result"] == "?" else numbers["return"]
-        return Row(line, numbers["call"], returned, row["op"], given, answer)
+        return Row(line, numbers["call"], returned, row["op"], request, answer)

@@ -1,4 +1,4 @@
-"""Which format a file has."""
+"""The format of a file."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def open_history(path: Path) -> Source:
     """The file as a source of ops; raises `HistoryError` if it is in none of the formats."""
     try:
         # Looking at the head of a pipe takes it away: the rest would be taken for the whole.
-        # Asked beforehand, since opening a pipe that nobody writes to would wait for ever.
+        # Asked beforehand, since opening a pipe without a writer would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
                 f"{str(path)!r} is not a regular file, and a history is read more than once; write "
@@ -105,7 +105,7 @@ def _compression(head: bytes) -> str | None:
 
 
 def _what_is_wrong(head: bytes) -> str:
-    """Why a file that begins like this is no history."""
+    """The reason why a file that begins like this is no history."""
     if not head:
         return "the file is empty; a history has operations"
     if len(head) < HEAD_BYTES and _NOTHING.fullmatch(head):

@@ -2,7 +2,7 @@
 
     {:process 0, :type :invoke, :f :append, :key "0", :value "x 0 0 y"}
 
-One map a line, with the key beside the value; the value of an op is then the pair of both.
+One map per line, with the key next to the value; the value of an op is then the pair of both.
 """
 
 from __future__ import annotations

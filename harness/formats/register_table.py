@@ -1,6 +1,6 @@
 """Tables of one register: `is_write value call return`, four whole numbers a line.
 
-A return of 1000000 or more means that nobody saw the operation return.
+A return of 1000000 or more means that the answer was lost.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind
 
 
 class EdnOps:
-    """The ops of a file, one at a time; every use of it reads the file anew.
+    """The ops of a file, one at a time; every use of it reads the file again.
 
     Raises `HistoryError` with line and column for text that is no EDN, forms that are no ops, and
     ops that no set of clients can have made.
@@ -88,7 +88,7 @@ def _settled(value: Any) -> Any:
 def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
     """The op that `form` describes, the one number `position` of its file (from 0).
 
-    Its fields are keywords. `value_of` makes the value of a client's op of what was read.
+    Its fields are keywords. `value_of` makes the value of a client's op.
     """
     if not isinstance(form, dict):
         raise HistoryError(f"op {position} is {shown(form)}, not a map of an op")
@@ -102,7 +102,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
         raise _incomplete(form, position) from None
     f = loose(f)
     if type(process) is not int and not isinstance(f, str):
-        f = _text(f) or "nil"  # of the nemesis, which nobody judges
+        f = _text(f) or "nil"  # of the nemesis, which is not judged
     elif f is None and isinstance(form.get(":value"), list):
         f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
@@ -144,7 +144,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
 
 
 def _text(value: Any) -> str | None:
-    """What is only shown, as a string."""
+    """A value that is only shown, as a string."""
     value = loose(value)
     if value is None or isinstance(value, str):
         return value

@@ -45,8 +45,8 @@ def snapshot(*rows: Json) -> Json:
 
 
 def locate(h: Writer, *tablets: Json, revision: int = 7, **more: Any) -> int:
-    shown = list(tablets) or [shown_tablet("A2", "80", ""), shown_tablet("A1", "", "80")]
-    answer = {"table_id": "A", "schema_version": 0, "revision": revision, "tablets": shown}
+    listed = list(tablets) or [shown_tablet("A2", "80", ""), shown_tablet("A1", "", "80")]
+    answer = {"table_id": "A", "schema_version": 0, "revision": revision, "tablets": listed}
     return h.ok(3, "locate", {"name": "a"}, {**answer, **more})
 
 
@@ -63,8 +63,8 @@ def made() -> Writer:
 
 def looked_at(h: Writer, dump: Json | None = None) -> CatalogFindings:
     findings = CatalogFindings("catalog-invariants", h.history)
-    found = read_snapshot(dump or snapshot(), findings, {})
-    check_answers(h.history, found, findings)
+    snap = read_snapshot(dump or snapshot(), findings, {})
+    check_answers(h.history, snap, findings)
     check_refusals(h.history, findings)
     check_history(h.history, findings)
     return findings
@@ -199,8 +199,7 @@ def applied_but_not_done(h: Writer) -> None:
 
 
 @pytest.mark.parametrize(
-    "undo",
-    [creation_undone, creation_undone_after_locate, alteration_undone, applied_but_not_done],
+    "undo", [creation_undone, creation_undone_after_locate, alteration_undone, applied_but_not_done]
 )
 def test_what_is_done_stays_done(undo: Callable[[Writer], None]) -> None:
     h = made()
@@ -393,8 +392,8 @@ WRONG = [
 def test_a_refusal_that_nothing_explains_is_wrong(f: str, call: Json, error: str) -> None:
     h = made()
     index = refused(h, f, call, error)
-    found = looked_at(h).violations
-    assert [(v.rule, v.operations) for v in found] == [("refusals", (index,))]
+    violations = looked_at(h).violations
+    assert [(v.rule, v.operations) for v in violations] == [("refusals", (index,))]
 
 
 LEGAL = [
@@ -468,12 +467,12 @@ def test_servers_may_be_unheard_after_a_fault_or_under_a_second_leader() -> None
 
 
 def test_a_metastore_that_is_killed_is_felt_before_the_kill_is_noted() -> None:
-    for late_ms, found in ((60, []), (5_000, ["refusals"])):
+    for late_ms, expected in ((60, []), (5_000, ["refusals"])):
         h = made()
         refused(h, "delete", {"name": "a"}, "HIVE_METASTORE_ERROR/REMOTE_ERROR")
         h.at(h.lines[-1].time // 1_000_000 + late_ms)
         h.nemesis("kill", {"action": "inject", "fault": "f1", "targets": ["db"]})
-        assert rules(h) == found
+        assert rules(h) == expected
 
 
 STOP_M1 = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["m1"]}
@@ -499,7 +498,7 @@ def test_a_master_that_nothing_touched_knows_all_tablet_servers(
     h.call(7, "create", CREATE)
     error = "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT: too few"
     h.add(7, OpType.FAIL, "create", None, node, error=error)
-    assert rules(h) == [], "without a snapshot nobody knows who the masters are"
+    assert rules(h) == [], "without a snapshot the masters are unknown"
     h.fact("snapshot", {"masters": {"m1": None, "m2": None}})
     assert rules(h) == found
 
@@ -576,11 +575,11 @@ def test_a_refusal_that_the_target_declared_is_legal_and_no_other(
         ({}, ["refusals"]),
         (None, ["refusals"]),
     ]
-    for declared, found in accepted:
+    for declared, expected in accepted:
         h = made()
         refused(h, f, call, error)
         h.fact("snapshot", declared)
-        assert rules(h) == found, declared
+        assert rules(h) == expected, declared
 
 
 def test_alters_may_have_filled_a_table_up() -> None:

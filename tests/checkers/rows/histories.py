@@ -15,7 +15,7 @@ NAME = "r"
 
 
 def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple[str, Any]:
-    """The specification as plainly as it can be said: (result, the row after it)."""
+    """The specification in its plainest form: (result, the row after it)."""
     if kind == "insert" and row is not None:
         return "already-present", row
     if kind in {"update", "delete"} and row is None:
@@ -27,7 +27,7 @@ def apply(row: dict[str, Any] | None, kind: str, cells: dict[str, Any]) -> tuple
 
 @dataclass
 class PlainTablet:
-    """Versions of rows by timestamp. What was read at a timestamp is not written to any more."""
+    """Versions of rows by timestamp. A timestamp that was read gets no more writes."""
 
     name: str
     skew: int
@@ -53,8 +53,8 @@ class PlainTablet:
 
     def scan(self, timestamp: int) -> list[list[Any]]:
         self.last = max(self.last, timestamp)
-        found = [(key, self.at(key, timestamp)) for key in sorted(self.versions)]
-        return [[key, row] for key, row in found if row is not None]
+        rows = [(key, self.at(key, timestamp)) for key in sorted(self.versions)]
+        return [[key, row] for key, row in rows if row is not None]
 
 
 def tablet_of(key: str, count: int) -> int:
@@ -78,7 +78,7 @@ def random_history(
     rng = random.Random(seed)
     store = [PlainTablet(f"T{n}", rng.randrange(-30, 31)) for n in range(tablets)]
     lines: list[Op] = []
-    known: dict[int, int] = {}
+    highest: dict[int, int] = {}
     flights: dict[int, tuple[str, Any, int]] = {}
     later: list[tuple[int, PlainTablet, int, list[Any], int]] = []
     past: list[int] = []
@@ -92,7 +92,7 @@ def random_history(
     asked = 0
     while asked < count or flights:
         now = 100 + len(lines) * 2
-        for item in [one for one in later if rng.random() < 0.1]:
+        for item in [each for each in later if rng.random() < 0.1]:
             later.remove(item)
             item[1].write(item[2], item[3], now, item[4])
         if asked < count and free and (not flights or rng.random() < 0.5):
@@ -104,13 +104,13 @@ def random_history(
             continue
         process = rng.choice(sorted(flights))
         f, call, number = flights.pop(process)
-        seen = known.get(process, 0)
+        seen = highest.get(process, 0)
         if f == "write":
             kind, value, stamps = written(rng, store, call, number, now, seen, lost, later)
         else:
             kind, value, stamps = OpType.OK, *looked(rng, store, f, call, now, seen)
             past.extend(stamps)
-        known[process] = max([seen, *stamps])
+        highest[process] = max([seen, *stamps])
         log(process, kind, f, value)
         if kind is OpType.INFO:
             free.append(newest)

@@ -16,7 +16,7 @@ from checkers.catalog.models.types import (
     ListTables,
     Rename,
 )
-from checkers.foreign.catalogs import catalog_of_tables, table_request
+from checkers.foreign.catalogs import TableRequest, catalog_of_tables, table_request
 from checkers.linearizability import UNKNOWN, Model, Operation
 from checkers.linearizability.models.queues import Dequeue, Enqueue, UnorderedQueue
 from tests.native import generate
@@ -35,12 +35,8 @@ def _catalog_kind(names: int, ids: int) -> Kind:
 
     def call(rng: random.Random) -> CatalogInput:
         f = rng.choice(("create", "create", "alter", "alter", "drop", "ren", "get", "get", "list"))
-        value = {
-            "name": f"t{rng.randrange(names)}",
-            "name2": f"t{rng.randrange(names)}",
-            "payload": rng.randrange(10),
-            "id": rng.randint(1, ids),
-        }
+        first, second = f"t{rng.randrange(names)}", f"t{rng.randrange(names)}"
+        value = TableRequest(first, second, rng.randrange(10), rng.randint(1, ids))
         return table_request(f, value)
 
     def answer(state: Any, request: CatalogInput) -> tuple[Answer, Any]:

@@ -32,7 +32,7 @@ from checkers.linearizability.verify import verify_core
 from checkers.registers.linearizable import RegisterLinearizable
 from harness.ops import Verdict
 from harness.store.folder import load_run
-from tests.checkers.direct_histories import STYLES, Ops, compared, history
+from tests.linearizability.direct_histories import STYLES, Ops, compared, history
 
 CONFORMANCE = Path(
     os.environ.get("HARNESS_CONFORMANCE")

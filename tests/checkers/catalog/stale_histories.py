@@ -8,7 +8,7 @@ import msgspec
 
 from harness.ops import HARNESS, History, Op, OpType, Pair
 from harness.permits import Permit, fact_of
-from tests.checkers.catalogs import PlainCatalog, _outcomes, random_call
+from tests.checkers.catalog.catalogs import PlainCatalog, _outcomes, random_call
 
 CHANGES = {"create", "alter", "rename", "delete"}
 WHY = {
@@ -31,7 +31,7 @@ def permitting(history: History, *names: str, **given: Any) -> History:
 
 
 def stale_history(seed: int, *, count: int, names: int = 2, stale: float = 0.5) -> History:
-    """Masters m1 to m3 lead in turn; a deposed one goes on answering reads from what it has.
+    """Masters m1 to m3 lead in turn; a deposed one goes on answering reads from its own state.
 
     Operations take effect between call and return. What a deposed leader is asked to change it
     refuses by what it has, or never answers.

@@ -1,4 +1,4 @@
-"""What answers leave out, or put elsewhere: scans that skip a tablet, rows in two, other times."""
+"""Rows that answers leave out or put elsewhere: skipped tablets, rows in two, other times."""
 
 import random
 from typing import Any
@@ -11,8 +11,8 @@ from checkers.rows.once import ExactlyOnce
 from checkers.rows.registers import LinearizableRows, SnapshotScans
 from checkers.rows.sessions import ReadYourWrites
 from harness.ops import History, OpType, Verdict
-from tests.checkers.rows_histories import random_history
-from tests.checkers.test_rows import Rows, judge, permitting, up, verdicts
+from tests.checkers.rows.histories import random_history
+from tests.checkers.rows.test_rows import Rows, judge, permitting, up, verdicts
 
 
 def two_tablets() -> Rows:
@@ -64,7 +64,7 @@ def without_a_tablet(history: History, rng: random.Random) -> tuple[History, boo
 
 def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
     """In histories of a plain store, in which nothing but that is wrong."""
-    found = 0
+    count = 0
     for seed in range(60):
         history = random_history(seed, lost=0.0, deletes=False, count=30)
         spoiled, is_spoiled = without_a_tablet(history, random.Random(seed))
@@ -78,8 +78,8 @@ def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
             if op != before
         )
         assert Verdict.INVALID in results or at_several, seed
-        found += Verdict.INVALID in results
-    assert found > 40
+        count += Verdict.INVALID in results
+    assert count > 40
 
 
 # --- places --------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_a_scan_that_shows_more_than_it_was_asked_for() -> None:
 
 
 def absent(h: Rows, f: str) -> None:
-    """Process 1 is told that there is no table `r`."""
+    """Process 1 is answered that there is no table `r`."""
     call: dict[str, Any] = {"table": "r", "key": "a"}
     if f == "write":
         call = {"table": "r", "nonce": "w", "rows": [up("a", "1")]}
@@ -165,8 +165,7 @@ def test_a_scan_at_another_time_than_it_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "found"),
-    [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})],
+    ("mode", "found"), [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})]
 )
 def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -> None:
     h = two_tablets()
@@ -196,7 +195,7 @@ def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
     h.write(0, [up("a", "1")], 10)
     h.nemesis("power-cut-all", CUT)
     h.read(1, "a", {"v": "1"})
-    h.read(1, "a", None)  # whoever leads next had lost it
+    h.read(1, "a", None)  # the next leader had lost it
     h.write(0, [up("a", "2")], 20)
     assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
     h.read(1, "a", None)
@@ -259,7 +258,7 @@ def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: 
 def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
     checker: Any, first: int, later: int, verdict: Verdict
 ) -> None:
-    """By a replica that has it still, until it hears of a leader that has not."""
+    """By a replica that has it still, until it hears of a leader without it."""
     h = Rows()
     permitting(h, "lost-after-power-cut")
     if first == 10:
@@ -285,7 +284,7 @@ def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: A
 
 
 def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
-    """The contradiction is told by its first operations, which are all of before the cut."""
+    """The contradiction shows its first operations, which are all of before the cut."""
     h = Rows()
     permitting(h, "lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)

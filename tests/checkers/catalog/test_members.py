@@ -1,4 +1,4 @@
-"""Lists of masters follow from what was acknowledged; what nobody can know convicts nobody."""
+"""Lists of masters follow from acknowledged changes; an uncertain change proves nothing."""
 
 import random
 from types import SimpleNamespace
@@ -7,7 +7,7 @@ import pytest
 
 from checkers.catalog.members import MembersChecker
 from harness.ops import CheckResult, OpType, Verdict
-from tests.checkers.stale_histories import permitting
+from tests.checkers.catalog.stale_histories import permitting
 from tests.support.histories import Writer
 
 
@@ -143,7 +143,7 @@ def random_members(rng: random.Random) -> Writer:
         (members.add if f == "add-master" else members.discard)(node)
 
     while left or flights:
-        for item in [one for one in late if rng.random() < 0.2]:
+        for item in [each for each in late if rng.random() < 0.2]:
             late.remove(item)
             change(*item)
         term += rng.random() < 0.1
@@ -174,7 +174,7 @@ def random_members(rng: random.Random) -> Writer:
 
 
 def has_order(h: Writer, node: str, is_in: bool) -> bool:
-    """Whether some order explains what is said of one master, tried without any trick."""
+    """Whether some order explains the lists of one master, by brute force."""
     todo = []
     for pair in h.history.pairs:
         end = pair.completion.index if pair.type is OpType.OK else float("inf")

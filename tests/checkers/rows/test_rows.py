@@ -21,18 +21,11 @@ from checkers.rows.sessions import ReadYourWrites
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.permits import Permit, fact_of
-from tests.checkers.rows_histories import apply, random_history, spoiled
+from tests.checkers.rows.histories import apply, random_history, spoiled
 from tests.support.histories import Writer
 from tests.tiers import examples
 
-ALL = (
-    LinearizableRows(),
-    SnapshotScans(),
-    ElleRows(),
-    BankSums(),
-    ExactlyOnce(),
-    ReadYourWrites(),
-)
+ALL = (LinearizableRows(), SnapshotScans(), ElleRows(), BankSums(), ExactlyOnce(), ReadYourWrites())
 SEEDS = st.integers(0, 2**32)
 
 
@@ -124,7 +117,7 @@ def brute_snapshots(read: RowsHistory) -> bool:
                 for part in read.parts
                 if part.table == table and any(row.key == key for row in part.rows)
             ]
-            known = [(2 * (part.timestamp or 0), part) for part in parts if part.timestamp]
+            stamped = [(2 * (part.timestamp or 0), part) for part in parts if part.timestamp]
             lost = [part for part in parts if not part.timestamp]
             wanted = [
                 (2 * (look.timestamp or 0) + 1, row)
@@ -137,7 +130,7 @@ def brute_snapshots(read: RowsHistory) -> bool:
                 [None, *(s for s in stamps if s >= floor[part.pair.invoke.index])] for part in lost
             ]
             if not any(
-                brute_at(key, known, chosen, wanted) for chosen in chosen_orders(lost, places)
+                brute_at(key, stamped, chosen, wanted) for chosen in chosen_orders(lost, places)
             ):
                 return False
     return True
@@ -152,7 +145,7 @@ def chosen_orders(lost: list[Part], places: list[list[Any]]) -> Any:
 
 
 def brute_at(key: str, known: Any, chosen: Any, wanted: Any) -> bool:
-    # A lost part comes after the looks at its place and before what is next: half a step later.
+    # A lost part comes after the looks at its place and before the next event: half a step later.
     events = [(at, 0, part) for at, part in known]
     events += [(2 * at + 1.5, n, part) for n, (at, part) in enumerate(chosen)]
     events += [(at, 0, row) for at, row in wanted]
@@ -251,13 +244,13 @@ def up(key: str, value: str, **more: Any) -> list[Any]:
 
 def verdicts(h: Rows) -> dict[str, str]:
     """The rule by checker, of all that convict."""
-    found = {}
+    rules = {}
     for checker in ALL:
         result = judge(checker, h.history)
         if result.verdict is Verdict.INVALID:
             assert result.explanation
-            found[result.checker] = result.details.get("rule", "")
-    return found
+            rules[result.checker] = result.details.get("rule", "")
+    return rules
 
 
 def test_a_stale_read_of_a_leader() -> None:
@@ -395,9 +388,9 @@ def test_a_write_that_takes_effect_twice() -> None:
     h.write(0, [["delete", "a", {}]], 20)
     h.scan(1, {}, 20)
     h.scan(1, {"a": {"v": "1"}}, 30)
-    found = verdicts(h)
-    assert found["rows-exactly-once"] == "took-twice"
-    assert "snapshot-scans" in found
+    rules = verdicts(h)
+    assert rules["rows-exactly-once"] == "took-twice"
+    assert "snapshot-scans" in rules
 
 
 def test_two_writes_at_one_moment_and_a_row_shown_twice() -> None:
@@ -457,8 +450,8 @@ def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(nam
     h.lost(2, "rename", {"name": name, "new_name": "u", "nonce": "x"})
     h.call(3, "read", {"table": "s", "key": "a"})
     h.ret(3, OpType.OK, {"table_id": "other", "tablet": "O", "row": {"v": "1"}}, "t1")
-    found = verdicts(h)
-    assert ("phantom" in found.values()) is (name == "t")
+    rules = verdicts(h)
+    assert ("phantom" in rules.values()) is (name == "t")
 
 
 def test_what_is_known_of_an_operation_that_is_lost_in_part_counts() -> None:
@@ -505,7 +498,7 @@ def test_columns_that_were_dropped_are_left_out() -> None:
         ({"table_id": "id", "rows": [], "parts": []}, "rows must be 1 of"),
         ({"table_id": "id", "rows": [None], "parts": []}, "every row must have a result"),
         ({"table_id": "id", "rows": ["fine"], "parts": []}, "rows must be 1 of"),
-        ({"table_id": "id", "rows": ["ok"], "parts": [{}]}, "not as the vocabulary"),
+        ({"table_id": "id", "rows": ["ok"], "parts": [{}]}, "does not match the vocabulary"),
     ],
 )
 def test_answers_outside_the_vocabulary_are_refused(value: Any, words: str) -> None:

@@ -24,8 +24,8 @@ from checkers.linearizability import (
 from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.verify import CertificateError
 from harness.ops import History, OpType, Verdict
-from tests.checkers.catalogs import oracle, random_history, spoil
-from tests.checkers.test_catalog_linearizable import small_history
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.test_linearizable import small_history
 from tests.support.histories import Writer
 
 FAST = Limits(shrink_steps=0)
@@ -57,8 +57,7 @@ def assert_proven(found: Contradiction) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "seeds"),
-    [(small_history, range(500)), (longer_history, range(250))],
+    ("make", "seeds"), [(small_history, range(500)), (longer_history, range(250))]
 )
 def test_passes_never_contradict_the_search(make: Callable[[int], History], seeds: range) -> None:
     refuted = valid = 0
@@ -66,13 +65,13 @@ def test_passes_never_contradict_the_search(make: Callable[[int], History], seed
         converted = catalog_history(make(seed))
         if converted.conflicts:
             continue
-        found = list(contradictions(converted.operations))
-        for one in found:
-            assert_proven(one)
+        contradicted = list(contradictions(converted.operations))
+        for each in contradicted:
+            assert_proven(each)
         model = Catalog(converted.operations, converted.bindings)
         outcome = check_operations(model, converted.operations, limits=FAST, explained=False)
-        if found:
-            assert outcome.result is Result.ILLEGAL, (seed, found[0].rule)
+        if contradicted:
+            assert outcome.result is Result.ILLEGAL, (seed, contradicted[0].rule)
             refuted += 1
         valid += outcome.result is Result.OK
     assert refuted > len(seeds) // 40
@@ -83,14 +82,14 @@ def test_passes_never_contradict_the_search(make: Callable[[int], History], seed
 def test_a_refutation_is_minimal_by_removal() -> None:
     checked = 0
     for seed in range(600):
-        found = refute(catalog_history(longer_history(seed)).operations)
-        if found is None:
+        contradiction = refute(catalog_history(longer_history(seed)).operations)
+        if contradiction is None:
             continue
         checked += 1
-        assert len(found.core) <= 6
-        model = found.part.model
-        for dropped in found.part.operations:
-            rest = [o for o in found.part.operations if o is not dropped]
+        assert len(contradiction.core) <= 6
+        model = contradiction.part.model
+        for dropped in contradiction.part.operations:
+            rest = [o for o in contradiction.part.operations if o is not dropped]
             assert check_operations(model, rest).result is Result.OK, seed
     assert checked > 150
 
@@ -129,14 +128,14 @@ def listed(h: Writer, process: int, *tables: list[object]) -> int:
 
 
 def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
-    found = refute(catalog_history(h.history).operations)
-    assert found is not None
-    assert set(found.core) == core
-    assert rule in found.rule
-    assert_proven(found)
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert set(contradiction.core) == core
+    assert rule in contradiction.rule
+    assert_proven(contradiction)
     result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
     assert result.verdict is Verdict.INVALID
-    assert result.operations == found.core
+    assert result.operations == contradiction.core
     assert len(result.explanation) == len(core) + 1
     assert rule in re.sub(r"'\w+' \(id (\w+)\)", r"\1", result.explanation[-1])
     assert result.details["proof"]["minimal"]
@@ -224,11 +223,11 @@ def test_a_name_that_was_missing_in_the_middle() -> None:
     before = located(h, 0, "b", "T1", 0)
     missed = h.get(1, "b", None)
     after = located(h, 0, "b", "T1", 0)
-    found = refute(catalog_history(h.history).operations)
-    assert found is not None
-    assert found.core[0] == missed
-    assert set(found.core) <= {0, before, missed, after}
-    assert_refuted(h, set(found.core), "'b' was table T1 before and after without a break")
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert contradiction.core[0] == missed
+    assert set(contradiction.core) <= {0, before, missed, after}
+    assert_refuted(h, set(contradiction.core), "'b' was table T1 before and after without a break")
 
 
 def test_an_alter_carries_a_tenant_along() -> None:
@@ -240,10 +239,10 @@ def test_an_alter_carries_a_tenant_along() -> None:
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
     after = located(h, 0, "b", "T1", 1)
     change = missed - 1
-    found = refute(catalog_history(h.history).operations)
-    assert found is not None
-    assert set(found.core) == {before, change, missed, after}
-    assert_proven(found)
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert set(contradiction.core) == {before, change, missed, after}
+    assert_proven(contradiction)
 
 
 def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
@@ -254,10 +253,10 @@ def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
     h.get(1, "b", None)
     located(h, 0, "b", "T1", 0)
     h.ret(2, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
-    found = found_in(h.history)
-    assert any("cannot go back from version 1 to version 0" in one.rule for one in found)
-    for one in found:
-        assert_proven(one)
+    refuted = found_in(h.history)
+    assert any("cannot go back from version 1 to version 0" in each.rule for each in refuted)
+    for each in refuted:
+        assert_proven(each)
 
 
 def test_nobody_moves_in_twice() -> None:
@@ -301,9 +300,9 @@ def test_one_version_under_two_names() -> None:
     h.call(0, "locate", {"name": "b"})
     other = located(h, 1, "c", "T1", 0)
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 0})
-    found = [f for f in found_in(h.history) if "has one name" in f.rule]
-    assert [set(f.core) for f in found] == [{0, other}]
-    assert_proven(found[0])
+    refuted = [f for f in found_in(h.history) if "has one name" in f.rule]
+    assert [set(f.core) for f in refuted] == [{0, other}]
+    assert_proven(refuted[0])
 
 
 def test_one_version_with_two_lists_of_columns() -> None:
@@ -354,15 +353,15 @@ def test_a_pass_that_lies_crashes_the_checker() -> None:
     h.create(0, "b", "T1")
     h.delete(0, "b", "T1")
     seen = h.get(1, "b", "T1")
-    found = refute(catalog_history(h.history).operations)
-    assert found is not None
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
     honest = tuple(
         Operation(o.client_id, o.input, 0, o.output, o.return_time, o.id) if o.id == seen else o
-        for o in found.part.operations
+        for o in contradiction.part.operations
     )
-    part = type(found.part)(found.part.name, found.part.model, honest)
+    part = type(contradiction.part)(contradiction.part.name, contradiction.part.model, honest)
     with pytest.raises(CertificateError, match="has a legal order"):
-        certify_core(part, found.core, minimal=True)
+        certify_core(part, contradiction.core, minimal=True)
 
 
 def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(
@@ -397,10 +396,10 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) 
         return check_operations(*args, explained=explained, **options)
 
     monkeypatch.setattr(passes, "check_operations", counted)
-    found = refute(catalog_history(h.history).operations)
-    assert found is not None
-    assert found.core[0] == gone
-    assert len(found.core) == 3
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert contradiction.core[0] == gone
+    assert len(contradiction.core) == 3
     assert len(asked) < 60
     assert not any(asked)  # telling why takes a hundred times longer
 
@@ -412,9 +411,9 @@ def test_the_earliest_contradiction_is_told() -> None:
     first = h.get(1, "b", "T1", 0)
     h.delete(0, "b", "T1", 1)
     h.get(1, "b", "T1", 1, columns=["a", "c1"])
-    found = refute(catalog_history(h.history).operations)
-    assert found is not None
-    assert found.core[0] == first
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert contradiction.core[0] == first
 
 
 @pytest.mark.slow

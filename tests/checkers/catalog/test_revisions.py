@@ -14,8 +14,8 @@ from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.passes import replay, revisions
 from checkers.linearizability import CheckOutcome, Operation, Result, certify
 from harness.ops import History, Op, OpType, Verdict
-from tests.checkers.catalogs import oracle, random_history, spoil
-from tests.checkers.test_catalog_linearizable import small_history
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.test_linearizable import small_history
 from tests.support.histories import Writer
 
 
@@ -39,14 +39,14 @@ def witnessed(converted: CatalogHistory) -> dict[int, int] | None:
         return None
     order = [number for part in outcome.witness for number in part]
     by_id = {operation.id: operation for operation in converted.operations}
-    known: dict[int, int] = {}
+    revisions: dict[int, int] = {}
     revision = 0
     for number in order:
         operation = by_id[number]
         revision += not model.read_only(operation.input, operation.output)
         if not operation.is_unknown and number not in converted.seen_creates:
-            known[number] = revision
-    return known
+            revisions[number] = revision
+    return revisions
 
 
 def longer_history(seed: int) -> History:
@@ -58,11 +58,11 @@ def test_true_revisions_prove_almost_every_valid_history_and_nothing_else() -> N
     for seed in range(260):
         history = longer_history(seed) if seed % 4 == 0 else small_history(seed)
         converted = catalog_history(history)
-        known = None if converted.conflicts else witnessed(converted)
-        if known is None:
+        revisions_seen = None if converted.conflicts else witnessed(converted)
+        if revisions_seen is None:
             continue
         valid += 1
-        order = replayed(converted, known)
+        order = replayed(converted, revisions_seen)
         if order is not None:
             assert_proven(converted, order)
             proven += 1
@@ -86,9 +86,9 @@ def test_no_revisions_prove_what_is_not_linearizable() -> None:
         numbers = [operation.id for operation in converted.operations]
         for _ in range(8):
             rng.shuffle(numbers)
-            known = {number: revision // 2 for revision, number in enumerate(numbers)}
+            revisions_seen = {number: revision // 2 for revision, number in enumerate(numbers)}
             by_call = {number: number for number in numbers}
-            for guess in (known, by_call):
+            for guess in (revisions_seen, by_call):
                 assert replayed(converted, guess) is None, seed
     assert invalid > 60
 
@@ -225,8 +225,8 @@ def test_spoilt_histories_are_never_proven() -> None:
         history = spoil(longer_history(seed * 4), random.Random(seed))
         converted = catalog_history(history)
         valid = witnessed(converted) is not None and not converted.conflicts
-        known = {operation.id: operation.id for operation in converted.operations}
-        order = replayed(converted, known)
+        by_id = {operation.id: operation.id for operation in converted.operations}
+        order = replayed(converted, by_id)
         assert order is None or valid
         spoilt += not valid
     assert spoilt > 40
@@ -236,8 +236,8 @@ def test_an_operation_is_dropped_by_none() -> None:
     """Without its place in the order the verifier would complain; a known one is never left out."""
     h = a_life()
     converted = catalog_history(with_revisions(h))
-    known = {operation.id: operation.id for operation in converted.operations}
-    order = replayed(converted, known)
+    by_id = {operation.id: operation.id for operation in converted.operations}
+    order = replayed(converted, by_id)
     assert order is not None
     assert sorted(order) == [operation.id for operation in converted.operations]
     assert isinstance(converted.operations[0], Operation)

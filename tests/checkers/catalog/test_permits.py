@@ -1,4 +1,4 @@
-"""What a profile permits: exactly that, counted, never as valid; all else stays invalid."""
+"""Permits of a profile: exactly these, counted, never as valid; all else stays invalid."""
 
 import random
 import time
@@ -16,10 +16,10 @@ from harness.errors import EXIT_VALID
 from harness.ops import Attempt, CheckResult, History, OpType, Verdict, worst
 from harness.permits import permits_of, permitted_in, permitted_of
 from harness.verdict.judge import EXIT_CODES, Judgement
-from tests.checkers.catalogs import oracle, spoil
-from tests.checkers.stale_histories import permitting, stale_history, stale_oracle
-from tests.checkers.test_catalog_invariants import edit, tablet
-from tests.checkers.test_named_invariants import good_history, good_snapshot
+from tests.checkers.catalog.catalogs import oracle, spoil
+from tests.checkers.catalog.stale_histories import permitting, stale_history, stale_oracle
+from tests.checkers.catalog.test_invariants import edit, tablet
+from tests.checkers.catalog.test_named_invariants import good_history, good_snapshot
 from tests.support.histories import Writer
 
 Step = Callable[[Writer], Any]
@@ -43,8 +43,8 @@ def create(h: Writer, name: str, ident: str, *, term: int, node: str) -> int:
 
 
 def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1") -> int:
-    shown = [[name, ident, 0] for name, ident in tables]
-    return at(h, "list", None, {"tables": shown}, term=term, node=node)
+    entries = [[name, ident, 0] for name, ident in tables]
+    return at(h, "list", None, {"tables": entries}, term=term, node=node)
 
 
 # --- stale reads ---------------------------------------------------------------------------------
@@ -60,10 +60,10 @@ def test_exactly_what_can_be_explained_is_permitted() -> None:
             history = spoil(history, rng)
         history = permitting(history, "stale-read")
         wanted = stale_oracle(history)
-        found = judge_permitted(history, permits_of(history), end_s=time.monotonic() + 60)
-        assert found is not None
-        assert found.exhausted, seed
-        assert (found.counts is not None) == wanted, seed
+        relaxed = judge_permitted(history, permits_of(history), end_s=time.monotonic() + 60)
+        assert relaxed is not None
+        assert relaxed.exhausted, seed
+        assert (relaxed.counts is not None) == wanted, seed
         assert wanted or seed % 3, f"what the masters of seed {seed} do is permitted"
         permitted, refused = permitted + wanted, refused + (not wanted)
         needed += wanted and not oracle(history)
@@ -92,14 +92,8 @@ def deposed(h: Writer) -> None:
 
 
 STALE: dict[str, tuple[Step, Verdict]] = {
-    "lacks what a later term acknowledged": (
-        lambda h: listing(h, ("a", "A")),
-        Verdict.PERMITTED,
-    ),
-    "lacks what its own term acknowledged": (
-        lambda h: listing(h, term=1),
-        Verdict.INVALID,
-    ),
+    "lacks what a later term acknowledged": (lambda h: listing(h, ("a", "A")), Verdict.PERMITTED),
+    "lacks what its own term acknowledged": (lambda h: listing(h, term=1), Verdict.INVALID),
     "lacks it though of a later term still": (
         lambda h: listing(h, ("a", "A"), term=3, node="m3"),
         Verdict.INVALID,
@@ -112,10 +106,7 @@ STALE: dict[str, tuple[Step, Verdict]] = {
         lambda h: listing(h, ("a", "A"), node="m2"),
         Verdict.INVALID,
     ),
-    "shows what never was": (
-        lambda h: listing(h, ("a", "A"), ("c", "C")),
-        Verdict.INVALID,
-    ),
+    "shows what never was": (lambda h: listing(h, ("a", "A"), ("c", "C")), Verdict.INVALID),
     "takes back what it showed": (
         lambda h: (listing(h, ("a", "A"), ("b", "B")), listing(h, ("a", "A"))),
         Verdict.INVALID,
@@ -176,7 +167,7 @@ def history_of(name: str) -> Writer:
     match name:
         case "torn":
             renamed_during(h, lambda h: shown(h, ["b", "B", 0]))
-        case "torn too far":  # `b` was there all along, and nobody touched it
+        case "torn too far":  # `b` was there all along, and no client touched it
             renamed_during(h, lambda h: shown(h, ["a", "A", 0]))
         case "torn twice the same":
             renamed_during(h, lambda h: shown(h, ["a", "A", 0], ["z", "A", 1], ["b", "B", 0]))
@@ -270,7 +261,7 @@ def test_a_power_cut_takes_back_the_end_of_what_was_before_it() -> None:
 
 @pytest.mark.parametrize("revision", [3, 30])
 def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision: int) -> None:
-    """The loss shows only after the new leader has gone on; a search that tries whatever else may
+    """The loss shows only after the new leader has gone on; a search that tries all that may
     have happened since, before it doubts that nothing was lost, takes for ever.
     """
     h = Writer()
@@ -289,8 +280,8 @@ def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision:
     for number in range(4):
         changed(f"p{number}", f"P{number}", 2, revision + number)
     left = ["t0", "t1", "p0", "p1", "p2", "p3"]
-    shown = [[name, name.upper(), 0] for name in left]
-    at(h, "list", None, {"tables": shown, "revision": revision + 3}, term=2, node="m2")
+    entries = [[name, name.upper(), 0] for name in left]
+    at(h, "list", None, {"tables": entries, "revision": revision + 3}, term=2, node="m2")
     result = lin(h, "lost-after-power-cut")
     assert permitted_in(result) == {"lost-after-power-cut": 1}
     assert result.details["permit_steps"] < 20_000
@@ -371,9 +362,9 @@ def with_revisions(node: str = "m1", term: int = 1) -> Writer:
 
 
 def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node() -> None:
-    told = invariants(with_revisions(), "stale-read")
-    assert told.verdict is Verdict.UNKNOWN, "it has no snapshot, but nothing is broken"
-    assert told.details["violations"] == 0
+    result = invariants(with_revisions(), "stale-read")
+    assert result.verdict is Verdict.UNKNOWN, "it has no snapshot, but nothing is broken"
+    assert result.details["violations"] == 0
     for wrong in (with_revisions(node="m2"), with_revisions(term=2)):
         assert invariants(wrong, "stale-read").verdict is Verdict.INVALID
     assert invariants(with_revisions()).verdict is Verdict.INVALID
@@ -444,15 +435,15 @@ def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("by_rows", [True, False])
 def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows: bool, cut: bool) -> None:
-    """The final rows, and answers that were under way, are of what was left."""
+    """The final rows, and answers that were under way, are of the remaining state."""
     h, rows = Writer(), good_snapshot()
     h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
     h.call(6, "get", {"name": "a"})
     if cut:
         power_cut(h)
-    shown = {"table_id": "A", "applied_schema_version": 1}
+    answer = {"table_id": "A", "applied_schema_version": 1}
     other = {"column_ids": [1], "columns": ["made"]}
-    h.ret(6, OpType.OK, {"result": "ok", **shown, **({} if by_rows else other)})
+    h.ret(6, OpType.OK, {"result": "ok", **answer, **({} if by_rows else other)})
     if by_rows:
         h.fact("snapshot", rows)
     broken = invariants(h, "lost-after-power-cut").details["by_invariant"]
@@ -499,7 +490,7 @@ def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when: str) -> 
 
 
 def unmade(h: Writer, *, seen: str) -> None:
-    """Somebody was shown a table `x` that has no row in the end, or no columns at first."""
+    """An answer showed a table `x` that has no row in the end, or no columns at first."""
     if seen == "of no create":
         h.get(5, "x", "X", comment="")
     elif seen == "acknowledged":
@@ -595,10 +586,10 @@ def test_a_permit_needs_what_it_comes_from(after: Any, led: list[str], verdict: 
 
 
 def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
-    """What liveness says of an end with this still open."""
+    """The result of liveness for an end with this still open."""
     h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
-    given = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
-    h.fact("converged", {"ok": not pending, **given})
+    fact = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
+    h.fact("converged", {"ok": not pending, **fact})
     history = permitting(h.history, "may-exit", **permit)
     return LivenessChecker().check(history, None, time_limit_s=60)
 
@@ -648,14 +639,14 @@ def test_a_core_may_lack_who_ended_as_it_may(
     else:
         h.fact("node-exit", end)
         h.fact("phase", {"phase": "heal-core"})
-    given = {"took_s": 61.0, "bound_s": 60.0, "missing": ["create"]}
-    h.fact("live", {"ok": False, "core": ["m1", "m2"], **given, **asked})
+    fact = {"took_s": 61.0, "bound_s": 60.0, "missing": ["create"]}
+    h.fact("live", {"ok": False, "core": ["m1", "m2"], **fact, **asked})
     h.fact("phase", {"phase": "heal-all"})
     h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 90.0, "pending": []})
     history = permitting(h.history, "may-exit", signs=("gave up",))
     result = LivenessChecker().check(history, None, time_limit_s=60)
     if asked and verdict is Verdict.INVALID:
-        verdict = Verdict.UNKNOWN  # nobody of the core was asked
+        verdict = Verdict.UNKNOWN  # no node of the core was asked
     assert result.verdict is verdict, result
 
 

@@ -9,7 +9,7 @@ from checkers.catalog.invariants.maps import check_maps, check_named_tablets
 from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType, Verdict
-from tests.checkers.test_catalog_invariants import Json, judge, sound_history, sound_snapshot
+from tests.checkers.catalog.test_invariants import Json, judge, sound_history, sound_snapshot
 from tests.support.histories import Writer
 from tests.support.repeated import for_each
 

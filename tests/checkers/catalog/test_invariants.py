@@ -280,14 +280,14 @@ def test_each_broken_invariant_of_the_snapshot_is_named(
 
 
 def test_a_tombstone_of_a_deleted_tablet_is_left_behind() -> None:
-    """Evicted first, then deleted: nobody tells it before its server reports everything again."""
+    """Evicted first, then deleted: it stays until its server reports everything again."""
     stone = {"data_state": "TOMBSTONED", "state": "STOPPED", "committed_config": None, "raft": None}
     left = replica("C1", "C", "FOLLOWER") | stone
     snapshot = edit(sound_snapshot(), ("tservers.t1.tablets.+", left))
     assert judge(sound_history(), snapshot).verdict is Verdict.VALID
     for unknown in (left | {"tablet_id": "Z"}, left | {"table_id": "B"}):
-        found = judge(sound_history(), edit(sound_snapshot(), ("tservers.t1.tablets.+", unknown)))
-        assert broken(found) == ["orphans"]
+        result = judge(sound_history(), edit(sound_snapshot(), ("tservers.t1.tablets.+", unknown)))
+        assert broken(result) == ["orphans"]
 
 
 def test_a_follower_that_lags_is_no_violation() -> None:
@@ -534,7 +534,7 @@ def ask_alter(h: Writer, *steps: list[str]) -> None:
 
 
 def column_id_of_another(h: Writer) -> tuple[int, int]:
-    """Nobody saw the table without it: the first column was dropped and the next added between."""
+    """No answer shows the table without it: one column was dropped and the next added between."""
     ask_alter(h, ["rename", "c1", "c1r"])
     first = h.get(4, "a", "A", 4, columns=["v0", "c1"], column_ids=[1, 2])
     h.get(4, "a", "A", 5, columns=["v0", "c1r"], column_ids=[1, 2])

@@ -25,7 +25,7 @@ class Table:
 
 @dataclass
 class PlainCatalog:
-    """The specification as plainly as it can be said: a dict of tables."""
+    """The specification in its plainest form: a dict of tables."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     made: int = 0

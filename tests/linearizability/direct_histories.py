@@ -17,7 +17,7 @@ from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, Unor
 from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.models.sets import Add, Contains, ReadAll, Set
 from checkers.linearizability.verify import verify_core, verify_orders
-from tests.checkers.test_engine import wing_and_gong
+from tests.linearizability.test_engine import wing_and_gong
 
 Ops = list[Operation[Any, Any]]
 

@@ -1,7 +1,6 @@
 """The catalog model and its plug-in: against a plain oracle, by hand, and in words."""
 
 import random
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
 from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
-from tests.checkers.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
 from tests.support.histories import Writer
 from tests.support.programs import python
 
@@ -132,9 +131,7 @@ def without_reads(history: History) -> History:
 
 
 @pytest.mark.parametrize("change", [stretched, forgetful, without_reads])
-def test_weaker_versions_of_valid_histories_are_valid(
-    change: Callable[[History], History],
-) -> None:
+def test_weaker_versions_of_valid_histories_are_valid(change: Callable[[History], History]) -> None:
     seen = 0
     for seed in range(300):
         history = small_history(seed)
@@ -290,12 +287,12 @@ def test_nonces_may_be_numbers(nonces: tuple[Any, Any]) -> None:
     for number, nonce in enumerate(nonces):
         name, ident = f"c{number}", f"U{number}"
         call = {"name": name, "nonce": nonce, "columns": ["a"]}
-        shown = "" if nonce is None else str(nonce)
+        comment = "" if nonce is None else str(nonce)
         if number:
             h.lost(9, "create", call)
         else:
             h.ok(1, "create", call, {"table_id": ident, "schema_version": 0})
-        h.get(2, name, ident, comment=shown)
+        h.get(2, name, ident, comment=comment)
         h.get(2, name, ident, comment=nonce)
         assert check(h.history).verdict is Verdict.VALID
     h.get(2, "c1", "U1", comment="n-T1")
@@ -409,15 +406,7 @@ def test_a_list_with_a_name_twice_is_invalid() -> None:
     assert check(h.history).verdict is Verdict.INVALID
 
 
-def test_values_outside_the_vocabulary_are_refused_with_the_op() -> None:
-    h = Writer()
-    h.ok(1, "truncate", {"name": "a"}, {})
-    with pytest.raises(HistoryError, match=r"op 0 invokes 'truncate'"):
-        check(h.history)
-    h = Writer()
-    h.ok(1, "get", {"nam": "a"}, {})
-    with pytest.raises(HistoryError, match=r"op 0 \(get\) has no 'name'"):
-        check(h.history)
+def test_two_creates_with_one_nonce_are_refused() -> None:
     h = Writer()
     h.fail(1, "create", {"name": "a", "nonce": "x"}, "exists")
     h.fail(1, "create", {"name": "a", "nonce": "x"}, "exists")
@@ -426,31 +415,33 @@ def test_values_outside_the_vocabulary_are_refused_with_the_op() -> None:
 
 
 @pytest.mark.parametrize(
-    ("f", "asked", "answered", "words"),
+    ("f", "asked", "answered", "place"),
     [
-        ("get", {"name": 1}, {}, "op 0 (get) has the name 1; it must be a text"),
-        ("get", {"name": ["a"]}, {}, "op 0 (get) has the name ['a']"),
-        ("rename", {"name": "a", "new_name": None}, {}, "op 0 (rename) has the new_name None"),
-        ("create", {"name": "a", "columns": "ab"}, {}, "op 0 (create) has the columns 'ab'"),
-        ("create", {"name": "a", "columns": [["b"]]}, {}, "op 0 (create) has the columns [['b']]"),
-        ("alter", {"name": "a", "steps": ["add"]}, {}, "op 0 (alter) has the steps ['add']"),
-        ("get", {"name": "a"}, {"schema_version": "0"}, "op 1 (get) has the schema_version '0'"),
-        ("get", {"name": "a"}, {"schema_version": True}, "op 1 (get) has the schema_version True"),
-        ("get", {"name": "a"}, {"table_id": ["T"]}, "op 1 (get) has the table_id ['T']"),
-        ("get", {"name": "a"}, {"columns": [1]}, "op 1 (get) has the columns [1]"),
-        ("list", {}, {"tables": None}, "op 1 (list) has the tables None"),
-        ("list", {}, {"tables": [["a", "T"]]}, "op 1 (list) has the tables [['a', 'T']]"),
-        ("list", {}, {"tables": [["a", "T", "0"]]}, "op 1 (list) has the tables"),
-        ("list", {}, {"tables": [[1, "T", 0]]}, "op 1 (list) has the tables"),
+        ("truncate", {"name": "a"}, {}, "op 0"),
+        ("get", {"nam": "a"}, {}, "op 0"),
+        ("get", {"name": 1}, {}, "$.name"),
+        ("rename", {"name": "a", "new_name": None}, {}, "$.new_name"),
+        ("create", {"name": "a", "columns": "ab"}, {}, "$.columns"),
+        ("create", {"name": "a", "columns": [["b"]]}, {}, "$.columns[0]"),
+        ("alter", {"name": "a", "steps": ["add"]}, {}, "$.steps[0]"),
+        ("get", {"name": "a"}, {"schema_version": "0"}, "$.schema_version"),
+        ("get", {"name": "a"}, {"schema_version": True}, "$.schema_version"),
+        ("get", {"name": "a"}, {"table_id": ["T"]}, "$.table_id"),
+        ("get", {"name": "a"}, {"columns": [1]}, "$.columns[0]"),
+        ("list", {}, {"tables": None}, "$.tables"),
+        ("list", {}, {"tables": [["a", "T"]]}, "$.tables[0]"),
+        ("list", {}, {"tables": [["a", "T", "0"]]}, "$.tables[0][2]"),
+        ("list", {}, {"tables": [[1, "T", 0]]}, "$.tables[0][0]"),
     ],
 )
-def test_values_of_other_shapes_are_refused_with_the_op(
-    f: str, asked: dict[str, Any], answered: dict[str, Any], words: str
+def test_values_outside_the_vocabulary_are_refused_with_the_op(
+    f: str, asked: dict[str, Any], answered: dict[str, Any], place: str
 ) -> None:
     h = Writer()
     h.ok(1, f, asked, answered)
-    with pytest.raises(HistoryError, match=re.escape(words)):
+    with pytest.raises(HistoryError) as refused:
         check(h.history)
+    assert place in str(refused.value)
 
 
 def test_an_answer_to_something_else_is_refused() -> None:
@@ -472,7 +463,7 @@ def test_the_budget_of_steps_makes_it_unknown() -> None:
 SCRIPT = """
 import random
 import re
-from tests.checkers.catalogs import random_history, spoil
+from tests.checkers.catalog.catalogs import random_history, spoil
 from checkers.catalog.linearizable import CatalogLinearizable
 import msgspec
 for seed in (1, 2, 5, 8):
@@ -483,7 +474,7 @@ for seed in (1, 2, 5, 8):
 
 
 def test_reports_do_not_depend_on_the_hash_seed() -> None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     outputs = {
         python(SCRIPT, cwd=root, PYTHONHASHSEED=seed, PYTHONPATH=str(root)) for seed in ("1", "2")
     }
@@ -542,7 +533,7 @@ def test_register_mismatch_is_an_observation() -> None:
 def test_register_refuses_other_vocabularies() -> None:
     h = Writer()
     h.ok(1, "append", {"value": 3})
-    with pytest.raises(HistoryError, match="vocabulary 'register'"):
+    with pytest.raises(HistoryError, match="linearizable-register has read, write"):
         check_register(h)
 
 
@@ -602,10 +593,10 @@ def test_a_contradiction_knows_tables_by_their_names() -> None:
 
 
 def test_an_undecided_result_names_its_rule() -> None:
-    found = CatalogLinearizable(limits=Limits(steps=1)).check(
+    result = CatalogLinearizable(limits=Limits(steps=1)).check(
         random_history(1, count=60, lost=0.5), None, time_limit_s=30
     )
-    assert (found.verdict, found.details["rule"]) == (Verdict.UNKNOWN, "undecided")
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "undecided")
 
 
 def test_a_register_names_its_rule() -> None:

@@ -102,8 +102,8 @@ def test_an_outage_without_a_fault(back_s: float, verdict: Verdict) -> None:
         ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),  # down for 9 s, then 5
         ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
         ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
-        ([("kill", 11, 20)], 17, "outage none"),  # it hit nobody
-        ([("quake", 11, 20, "m1")], 50, None),  # of which nothing was promised
+        ([("kill", 11, 20)], 17, "outage none"),  # it hit no node
+        ([("quake", 11, 20, "m1")], 50, None),  # the target promises nothing for it
         ([("kill", 2, 4, "m1")], 17, "outage none"),  # long over
     ],
 )
@@ -268,8 +268,7 @@ def test_nodes_that_get_no_processor_are_convicted_of_no_outage(
 
 
 @pytest.mark.parametrize(
-    ("back_s", "verdict"),
-    [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)],
+    ("back_s", "verdict"), [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)]
 )
 def test_what_a_majority_was_down_for_makes_no_starvation_small(
     back_s: float, verdict: Verdict
@@ -310,7 +309,7 @@ def test_starvation_is_told_in_any_order_and_by_whoever() -> None:
 def test_a_limit_that_passed_undisturbed_convicts(
     back_s: float, begin_s: float, verdict: Verdict
 ) -> None:
-    """Whatever was before or after it."""
+    """In any order with the disturbance."""
     h = Timeline()
     h.served(*without(10, back_s))
     h.now_s = begin_s + 4
@@ -405,9 +404,9 @@ def test_a_limit_that_grows_by_who_knows_how_much_convicts_nobody(
 def test_a_cluster_whose_masters_are_all_silent_is_not_convicted_of_its_calls() -> None:
     create = "TabletServerAdminService.CreateTablet"
     dumps = {"m1": None, "m2": None, "m3": None}
-    found = describe_bounds(dumps, {"t1": {"calls": {create: 111}}}, Flags())
-    limits = [each for each in found.pop("limits") if each["of"] == create]
-    result = judge(Timeline(), *limits, **{**found, "quorum": []})
+    declaration = describe_bounds(dumps, {"t1": {"calls": {create: 111}}}, Flags())
+    limits = [each for each in declaration.pop("limits") if each["of"] == create]
+    result = judge(Timeline(), *limits, **{**declaration, "quorum": []})
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "incomplete")
 
 
@@ -459,7 +458,7 @@ def test_memory_is_held_of_each_node_that_was_measured() -> None:
     assert over.details["rule"] == "memory"
     assert len(over.explanation) == 1
     assert over.details["exempt"] == {"memory": 1}
-    assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # nobody measured
+    assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # not measured
     h = Timeline()
     h.served(*steady())
     beside = judge(h, limit("memory"), *ALL)
@@ -471,7 +470,7 @@ MIB = 1 << 20
 
 
 def used(h: Timeline, at_s: float, **told: Json) -> None:
-    """What was measured in MiB, by kind and node; `None` where nobody told."""
+    """A measurement in MiB, by kind and node; `None` if there was none."""
     h.now_s = at_s
     bytes_of = {
         f"{kind}_bytes": {node: mib and int(mib * MIB) for node, mib in nodes.items()}
@@ -515,14 +514,14 @@ def test_a_limit_of_what_is_held_grows_with_operations() -> None:
 @pytest.mark.parametrize(
     ("looks", "verdict"),
     [
-        ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # what was there before is not of it
+        ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # earlier writes do not count
         ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
         ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
         ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # from 30 to 90
         ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),  # no minute of which that is known
         ([(0, 0), (120, 20)], Verdict.VALID),  # the limit is for two minutes
         ([(0, 0), (120, 21)], Verdict.INVALID),
-        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process begins with nought
+        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process begins with zero
         ([(0, 50), (10, 6), (20, 11)], Verdict.INVALID),
         ([(0, 50), (10, None), (20, 5), (30, 10)], Verdict.VALID),
         ([(0, 50), (10, None), (20, 61)], Verdict.INVALID),
@@ -576,8 +575,8 @@ def test_what_masters_write_of_what_they_know_is_expected_of_them() -> None:
         rows = [{"table_id": "A", "state": "RUNNING"}] * made
         master = {"revision": 1, "tables": [table], "tablets": rows}
         limits = describe_bounds({"m1": master}, {"t1": None}, Flags(**flags))["limits"]
-        (found,) = [each for each in limits if each["measure"] == "written"]
-        return found["per"]["operation"] * 1024 - 64
+        (written,) = [each for each in limits if each["measure"] == "written"]
+        return written["per"]["operation"] * 1024 - 64
 
     assert share(0) == 0
     assert share(1000) == pytest.approx(10)  # 200 kB and three entries, of each sixty
@@ -629,20 +628,20 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
         + [{"raft": None}],
     }
     behind = {"revision": 3, "tables": [], "tablets": []}
-    found = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
-    assert found["calls"] == {"x": 6, "x carried out": 3}
-    assert found["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
-    assert found["counters"]["t1"] == {
+    declaration = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
+    assert declaration["calls"] == {"x": 6, "x carried out": 3}
+    assert declaration["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
+    assert declaration["counters"]["t1"] == {
         "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
     }  # fmt: skip
-    assert found["amounts"] == {
+    assert declaration["amounts"] == {
         "live table": 1, "live tablet": 2, "configuration changed": 0, "replica copied": 0,
         "replica made": 10, "tablet altered": 7,
     }  # fmt: skip
-    assert found["quorum"] == ["m1", "m2", "m3"]
-    kinds = {each["of"] for each in found["limits"] if each["measure"] == "outage"}
+    assert declaration["quorum"] == ["m1", "m2", "m3"]
+    kinds = {each["of"] for each in declaration["limits"] if each["measure"] == "outage"}
     assert kinds == {"none", "cut", "kill", "power-cut", "pause", "restart", "reset"}
-    assert len({each["name"] for each in found["limits"]}) == len(found["limits"])
+    assert len({each["name"] for each in declaration["limits"]}) == len(declaration["limits"])
 
 
 @pytest.mark.parametrize(
@@ -657,8 +656,8 @@ def test_files_go_with_their_tablets(files: int, tablets: int, verdict: str) -> 
     limits = [each for each in declared["limits"] if each["name"] == "files"]
     h = Timeline()
     h.served(*steady())
-    found = judge(h, *limits, counters=declared["counters"], amounts=declared["amounts"])
-    assert found.verdict == verdict, found
+    result = judge(h, *limits, counters=declared["counters"], amounts=declared["amounts"])
+    assert result.verdict == verdict, result
 
 
 def test_only_limits_of_requests_that_are_not_usual_are_declared() -> None:

@@ -1,4 +1,4 @@
-"""What permits leave of one row, against every order and every fall back, on small histories."""
+"""Orders of one row under permits, against every order and fall back, on small histories."""
 
 import dataclasses
 import random
@@ -24,8 +24,8 @@ def put(rng: random.Random, value: int) -> RowInput:
 def shown(rng: random.Random, writes: list[RowInput]) -> Any:
     """A row that some of the writes, in some order, may have left."""
     row: dict[str, Any] = {}
-    for given in rng.sample(writes, rng.randint(0, len(writes))):
-        row |= dict(given.steps[0].cells)
+    for write in rng.sample(writes, rng.randint(0, len(writes))):
+        row |= dict(write.steps[0].cells)
     return tuple(sorted(row.items())) or None
 
 
@@ -100,7 +100,7 @@ def explained(ops: Any, facts: Any, cuts: Any, *, stale: bool) -> bool:
 @pytest.mark.slow
 def test_what_permits_leave_is_what_brute_force_leaves() -> None:
     """Of rows that no strict order explains."""
-    found = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
     for seed in range(2500):
         rng = random.Random(seed)
         ops, facts, cuts = drawn(rng)
@@ -120,13 +120,13 @@ def test_what_permits_leave_is_what_brute_force_leaves() -> None:
         expected = explained([*ops, *sent], facts, cuts, stale=stale)
         assert result.exhausted, seed
         assert (result.counts is not None) is expected, seed
-        found[expected] += 1
-    assert min(found.values()) > 150
+        counts[expected] += 1
+    assert min(counts.values()) > 150
 
 
 @pytest.mark.parametrize("held_bytes_max", [1_000, 1 << 30])
 def test_what_a_search_remembers_is_bounded(held_bytes_max: int) -> None:
-    """Many writes at once, of which none left what was seen in the end."""
+    """Many writes at once, of which none left the row seen in the end."""
     ops = [
         Operation(n, RowInput(PLACE, (RowStep("upsert", (("v", n),)),)), n, ("ok",), 20, n)
         for n in range(6)
@@ -134,7 +134,7 @@ def test_what_a_search_remembers_is_bounded(held_bytes_max: int) -> None:
     cut: Operation[Any, Any] = Operation(-1, RowInput(PLACE), 10, UNKNOWN, None, -1)
     look: Operation[Any, Any] = Operation(9, RowInput(PLACE), 30, Seen((("v", 99),)), 31, 9)
     every = [*ops, cut, look]
-    found = find_partial_order(
+    outcome = find_partial_order(
         Rows(),
         every,
         returned_before(every),
@@ -144,5 +144,5 @@ def test_what_a_search_remembers_is_bounded(held_bytes_max: int) -> None:
         backs=1 << 6,
         held_bytes_max=held_bytes_max,
     )
-    assert found.order is None
-    assert found.exhausted is (held_bytes_max > 1_000)
+    assert outcome.order is None
+    assert outcome.exhausted is (held_bytes_max > 1_000)

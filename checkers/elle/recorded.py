@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from checkers.elle.transactions import mops_of
 from harness.errors import InternalError
-from harness.ops import History
+from harness.ops import History, OpType, Pair
 
 NIL = ("nil", "NoneType")
 
 
 def identity(thing: Any) -> tuple[str, str]:
-    """By what a key or value is known."""
+    """The identity of a key or value."""
     return NIL if thing is None else (str(thing), type(thing).__name__)
 
 
@@ -27,7 +26,7 @@ class CaseError(InternalError):
 
 
 class NotVerified(Exception):  # noqa: N818 - not an error: the case is beyond these means
-    """Nothing is known against the case, and it is not shown here either."""
+    """There is no evidence against the case, and no proof here either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,20 @@ class Txn:
     end: float
     type: str
     mops: Any
+
+
+def mops_of(pair: Pair) -> Any:
+    """The micro-operations of a transaction: as answered if it was answered, else as invoked.
+
+    The value of a `fail` is up to the client's error, and says nothing of the transaction; nor does
+    one of an `info` that is no list.
+    """
+    done = pair.completion
+    if done is None or done.value is None or done.type is OpType.FAIL:
+        return pair.invoke.value
+    if done.type is OpType.INFO and not isinstance(done.value, list | tuple):
+        return pair.invoke.value
+    return done.value
 
 
 def transactions(history: History) -> Iterator[Txn]:
@@ -56,7 +69,7 @@ def transactions(history: History) -> Iterator[Txn]:
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:
-    """That a case shows something, and that its operations are there, each once.
+    """Require that a case shows something, and that its operations are there, each once.
 
     Raises `NotVerified` where nothing is shown, and `CaseError`.
     """
@@ -72,7 +85,7 @@ def require_operations(case: Any, ops: Collection[int]) -> None:
 def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
     """Whether a cycle of such steps is what its name says.
 
-    `known` are the kinds that rest on data; there are `process` and `realtime` besides.
+    `known` are the kinds that rest on data; `process` and `realtime` are further ones.
     """
     anti = [kind in ("rw", "rwp") for kind in kinds]
     adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
@@ -103,9 +116,9 @@ class Raw:
         self, txns: Iterable[Txn], cases: Collection[Any], kind: str, promised: Collection[str] = ()
     ) -> None:
         self.lists, self.promised = kind == "list-append", promised
-        told = [case.details.get("key") for case in cases]
-        told += [step.reason.key for case in cases for step in case.steps]
-        wanted, named = {number for case in cases for number in case.operations}, set(told)
+        texts = [case.details.get("key") for case in cases]
+        texts += [step.reason.key for case in cases for step in case.steps]
+        wanted, named = {number for case in cases for number in case.operations}, set(texts)
         self.ops: dict[int, Txn] = {}
         self.on: dict[Any, list[Txn]] = {}  # key: who did something to it and did not fail
         self.writer: dict[Any, Txn] = {}  # (key, value): who wrote it
@@ -114,9 +127,9 @@ class Raw:
             keys = {identity(key) for _, key, _ in txn.mops if str(key) in named}
             if txn.index in wanted:
                 self.ops[txn.index] = txn
-                shown = [value for _, _, value in txn.mops]
-                shown += [x for value in shown if isinstance(value, (list, tuple)) for x in value]
-                self.types |= {identity(x)[1] for x in shown}
+                values = [value for _, _, value in txn.mops]
+                values += [x for value in values if isinstance(value, (list, tuple)) for x in value]
+                self.types |= {identity(x)[1] for x in values}
             for key in keys:
                 self.types.add(key[1])
                 self.on.setdefault(key, []).extend([txn] if txn.type != "fail" else [])
@@ -127,28 +140,28 @@ class Raw:
                     self.writer[key, value] = txn
 
     def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
-        """What `txn` did to `key`: a write?, the value or what was shown, was it nil?"""
-        found: list[tuple[bool, Any, bool]] = []
+        """The accesses of `txn` to `key`: a write?, the value written or shown, was it nil?"""
+        acts: list[tuple[bool, Any, bool]] = []
         for f, name, value in txn.mops:
             if identity(name) == key and f not in ("r", ":r"):
-                found.append((True, identity(value), False))
+                acts.append((True, identity(value), False))
             elif identity(name) == key and txn.type == "ok":
-                shown = tuple(map(identity, value or ())) if self.lists else (identity(value),)
-                found.append((False, shown, value is None))
-        return found
+                seen = tuple(map(identity, value or ())) if self.lists else (identity(value),)
+                acts.append((False, seen, value is None))
+        return acts
 
     def wrote(self, txn: Txn, key: Any) -> list[Any]:
-        """What `txn` wrote to `key`, whatever became of it."""
+        """The values that `txn` wrote to `key`, however it ended."""
         return [
             identity(v) for f, name, v in txn.mops if f not in ("r", ":r") and identity(name) == key
         ]
 
     def reads(self, txn: Txn, key: Any) -> list[Any]:
-        """What it was shown of `key`."""
-        return [shown for write, shown, _ in self.acts(txn, key) if not write]
+        """The values of `key` shown to it."""
+        return [value for write, value, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
-        """All things of the history that print as told; what was not told is nil."""
+        """All values of the history that print as `text`; a missing one is nil."""
         nil = (None, "nil", "None")
         return product(
             *([NIL] * (t in nil) + [(t, x) for x in sorted(self.types) if t] for t in told)

@@ -1,4 +1,4 @@
-"""Narrowed intervals have the legal orders of the original ones, and what nobody could tell of an
+"""Narrowed intervals have the legal orders of the original ones, and the uncertain part of an
 unknown operation does not matter: on small histories every order is tried.
 """
 
@@ -14,20 +14,12 @@ from checkers.catalog import linearizable
 from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
-from checkers.catalog.models.types import (
-    Alter,
-    Answer,
-    Create,
-    Delete,
-    Get,
-    ListTables,
-    Rename,
-)
+from checkers.catalog.models.types import Alter, Answer, Create, Delete, Get, ListTables, Rename
 from checkers.catalog.passes import narrowed
 from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
 from harness.ops import Verdict
-from tests.checkers.catalogs import random_history, spoil
-from tests.checkers.test_engine import wing_and_gong
+from tests.checkers.catalog.catalogs import random_history, spoil
+from tests.linearizability.test_engine import wing_and_gong
 
 Ops = list[Operation[Any, Any]]
 
@@ -49,34 +41,34 @@ def plain(found: CatalogHistory) -> Catalog:
 def test_narrowing_loses_no_legal_order() -> None:
     shorter = legal = 0
     for seed in range(600):
-        found = small(seed, count=9, lost=0.15, clients=4)
-        if found.conflicts:
+        converted = small(seed, count=9, lost=0.15, clients=4)
+        if converted.conflicts:
             continue
-        expected = wing_and_gong(plain(found), list(found.operations))
-        operations = narrowed(found.operations)
+        expected = wing_and_gong(plain(converted), list(converted.operations))
+        operations = narrowed(converted.operations)
         if operations is None:
             assert not expected
             continue
-        for before, after in zip(found.operations, operations, strict=True):
+        for before, after in zip(converted.operations, operations, strict=True):
             assert replace(after, call=before.call, return_time=before.return_time) == before
             assert before.call <= after.call
             assert before.is_unknown == after.is_unknown
             assert before.return_time is None or after.return_time <= before.return_time
-        shorter += operations != list(found.operations)
+        shorter += operations != list(converted.operations)
         legal += expected
-        assert wing_and_gong(plain(found), operations) == expected
+        assert wing_and_gong(plain(converted), operations) == expected
     assert min(shorter, legal) > 150
 
 
 def test_what_nobody_could_tell_does_not_matter() -> None:
     legal = 0
     for seed in range(600):
-        found = small(seed, count=8, lost=0.5, clients=3)
-        if found.conflicts:
+        converted = small(seed, count=8, lost=0.5, clients=3)
+        if converted.conflicts:
             continue
-        operations = list(found.operations)
-        expected = wing_and_gong(plain(found), operations)
-        assert wing_and_gong(Catalog(operations, found.bindings), operations) == expected
+        operations = list(converted.operations)
+        expected = wing_and_gong(plain(converted), operations)
+        assert wing_and_gong(Catalog(operations, converted.bindings), operations) == expected
         legal += expected
     assert legal > 200
 
@@ -94,9 +86,9 @@ def listing(*entries: tuple[str, str | None, int | None]) -> Answer:
 
 
 def spans(operations: Ops) -> list[tuple[float, float | None]]:
-    found = narrowed(operations)
-    assert found is not None
-    return [(o.call, o.return_time) for o in found]
+    narrow = narrowed(operations)
+    assert narrow is not None
+    return [(o.call, o.return_time) for o in narrow]
 
 
 CREATE = op(0, Create("t", "n", ("a",)), 0, ok("x", 0), 9)
@@ -144,15 +136,15 @@ def test_what_cannot_be_has_no_intervals() -> None:
     assert narrowed([CREATE, alter, late]) is None
 
 
-# --- what nobody could tell ---------------------------------------------------------------------
+# --- uncertain operations -----------------------------------------------------------------------
 
 
 def changes(operations: Ops, bindings: dict[str, str], number: int) -> bool:
     """Whether the operation at `number` does something right after the one before it."""
     model = Catalog(operations, bindings)
     state = model.init()
-    for one in operations[:number]:
-        legal, state = model.step(state, one.input, UNKNOWN if one.is_unknown else one.output)
+    for operation in operations[:number]:
+        legal, state = model.step(state, operation.input, operation.said)
         assert legal
     legal, after = model.step(state, operations[number].input, UNKNOWN)
     assert legal
@@ -189,8 +181,8 @@ def test_a_create_matters_where_its_name_is_taken() -> None:
     assert not changes([CREATE, LOST, elsewhere], BOUND, 1)
     moves = [op(3, Rename("u", "v"), 2, UNKNOWN, None), op(4, Rename("v", "w"), 2, UNKNOWN, None)]
     assert changes([CREATE, LOST, elsewhere, *moves], BOUND, 1)
-    shown = op(2, ListTables(), 2, listing(("u", "y", 0)), 20)
-    assert changes([CREATE, LOST, shown], BOUND, 1)
+    list_after = op(2, ListTables(), 2, listing(("u", "y", 0)), 20)
+    assert changes([CREATE, LOST, list_after], BOUND, 1)
     assert changes([CREATE, LOST, op(2, Get("u"), 2, ok(None, None), 20)], BOUND, 1)
     assert changes([replace(CREATE, return_time=None), LOST], BOUND, 1)
     seen = op(2, Get("u"), 2, ok("y", 0), 20)
@@ -201,8 +193,8 @@ def test_a_table_that_is_never_shown_need_not_be_altered() -> None:
     exists = op(2, Create("u", "m", ("a",)), 2, Answer("exists"), 20)
     alter = op(3, Alter("u", (("add", "b"),)), 3, UNKNOWN, None)
     assert not changes([CREATE, LOST, alter, exists], BOUND, 2)
-    shown = op(4, ListTables(), 2, listing(("u", "y", 1)), 20)
-    assert changes([CREATE, LOST, alter, exists, shown], BOUND, 2)
+    list_after = op(4, ListTables(), 2, listing(("u", "y", 1)), 20)
+    assert changes([CREATE, LOST, alter, exists, list_after], BOUND, 2)
 
 
 # --- the checker --------------------------------------------------------------------------------
@@ -220,7 +212,7 @@ def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = [0.0]
-    given: list[float] = []
+    timeouts: list[float] = []
 
     def slow(operations: Ops, *, is_over: Callable[[], bool]) -> Ops:
         clock[0] += 6.0
@@ -228,7 +220,7 @@ def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
         return operations
 
     def undecided(_model: object, _operations: Ops, *, timeout_s: float, **_more: object) -> Any:
-        given.append(timeout_s)
+        timeouts.append(timeout_s)
         clock[0] += timeout_s
         return CheckOutcome(result=Result.UNKNOWN, reason="")
 
@@ -243,11 +235,11 @@ def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
     history = random_history(3, count=40, names=3, processes=4, lost=0.3)
     result = CatalogLinearizable().check(history, None, time_limit_s=10)
     assert result.verdict is Verdict.UNKNOWN
-    assert given == [1.0, 1.0]
+    assert timeouts == [1.0, 1.0]
     assert clock == [10.0]
 
 
 def test_when_time_is_over_intervals_stay_as_they_are() -> None:
-    found = catalog_history(random_history(26, count=100, names=5, processes=8, lost=0.1))
-    assert narrowed(found.operations) != list(found.operations)
-    assert narrowed(found.operations, is_over=lambda: True) == list(found.operations)
+    converted = catalog_history(random_history(26, count=100, names=5, processes=8, lost=0.1))
+    assert narrowed(converted.operations) != list(converted.operations)
+    assert narrowed(converted.operations, is_over=lambda: True) == list(converted.operations)

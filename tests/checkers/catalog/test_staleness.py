@@ -17,7 +17,7 @@ TABLE = {"name": "a", "nonce": "n-A", "columns": ["a"]}
 def stale_get(
     h: Writer, ident: str | None, *, allowed: int, bound: float | None, revision: int
 ) -> int:
-    """A read of table `a` by process 5; the history goes on a millisecond a line."""
+    """A read of table `a` by process 5; the history goes on one millisecond per line."""
     answer: dict[str, Any] = {"revision": revision, "term": 1}
     if bound is not None:
         answer["bound_ns"] = int(bound * MS)
@@ -55,7 +55,7 @@ CASES = {
         Verdict.VALID,
         Verdict.VALID,
     ),
-    "a bound just too small for what is missing": (
+    "a bound just too small for the missing change": (
         {"ident": None, "allowed": 200, "bound": 98, "revision": 3},
         Verdict.INVALID,
         Verdict.INVALID,

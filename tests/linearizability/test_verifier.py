@@ -14,7 +14,7 @@ from checkers.linearizability import UNKNOWN, Model, Operation, check_operations
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
-from tests.checkers.test_engine import random_register
+from tests.linearizability.test_engine import random_register
 
 Ops = list[Operation[Any, Any]]
 
