@@ -11,7 +11,7 @@ Wing and Gong (1993), Lowe (2017) and Horn and Kroening (2015), with read absorp
 for unknown operations.
 """
 
-from checkers.linearizability.api import CheckOutcome, check_events, check_operations
+from checkers.linearizability.api import check_events, check_operations
 from checkers.linearizability.certificate import Certificate, certify
 from checkers.linearizability.direct import Decision
 from checkers.linearizability.explain import Failure, Survivor
@@ -28,6 +28,7 @@ from checkers.linearizability.model import (
     observations,
 )
 from checkers.linearizability.nondeterministic import NondeterministicModel
+from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.verify import CertificateError
 
 __all__ = [

@@ -24,13 +24,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.linearizability.api import CheckOutcome
 from checkers.linearizability.clock import Clock, LimitReachedError, tick
 from checkers.linearizability.core import relaxed
 from checkers.linearizability.explain import Failure, named
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.model import Limits, Model, Operation, Projection, Result
 from checkers.linearizability.problem import Problem
+from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
 

@@ -1,4 +1,4 @@
-"""Histories that others recorded, and ours: one module per format, recognised by content.
+"""Histories that others recorded, and ours, in formats that are recognised by content.
 
 | format         | what                                                      | model by default  |
 |----------------|-----------------------------------------------------------|-------------------|

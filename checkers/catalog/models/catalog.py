@@ -341,7 +341,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             return f"{request}: {listing or 'nothing'}"
         parts = [f"id {output.table_id}"] if output.table_id is not None else []
         parts += [f"version {output.version}"] if output.version is not None else []
-        parts += [f"({', '.join(output.columns)})"] if output.columns is not None else []
+        parts += [", ".join(output.columns)] if output.columns is not None else []
         return f"{request}: {' '.join(parts) or 'ok'}"
 
     def describe_state(self, state: State, /) -> str:

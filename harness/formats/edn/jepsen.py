@@ -191,3 +191,31 @@ def write_edn(history: History, file: TextIO) -> None:
             attempts = [msgspec.structs.asdict(attempt) for attempt in op.attempts]
             fields.append(f":attempts {edn_of(attempts, plain=True)}")
         file.write(f"{{{', '.join(fields)}}}\n")
+
+
+# --- the formats ------------------------------------------------------------------------------
+
+_BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+[\[({#]")
+_FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]{0,200}?:f\s+:(?:get|put|append)\b[^{}]{0,200}?:key\s")
+
+
+def is_edn(head: bytes) -> bool:
+    """Whether a file that begins like this can be EDN with a map or a collection of maps."""
+    return _BEGINNING.match(head) is not None
+
+
+def is_kv_log(head: bytes) -> bool:
+    """Whether a file that begins like this is one of Porcupine's kv logs."""
+    return _FIRST_MAP.match(head) is not None
+
+
+class JepsenEdn(EdnOps):
+    """One such file, read as a stream."""
+
+    format = "jepsen-edn"
+
+
+class KvLog(EdnOps):
+    """One such log."""
+
+    format = "porcupine-kv"

@@ -1,4 +1,4 @@
-"""Tables of a catalog: eleven columns separated by tabs.
+"""Tables: of a catalog, eleven columns separated by tabs; of a register, four columns.
 
     op name name2 payload result id version seen_payload listing call return
 
@@ -6,6 +6,10 @@
 means that the answer was lost; an unknown create still carries the id that it got if it took
 effect. In ops, an invocation's value is `{name, name2, payload, id}`, a completion's `{result, id,
 version, payload, listing}`.
+
+    is_write value call return
+
+are four whole numbers per line; a return of 1000000 or more means that the answer was lost.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from typing import Any, Final
 from harness.errors import HistoryError, located
 from harness.formats.source import Row, Table
 
-NEVER: Final = 1_000_000_000
+CATALOG_NEVER: Final = 1_000_000_000
 COLUMNS: Final = (
     "op",
     "name",
@@ -41,15 +45,18 @@ _RESULTS: Final = {
 }
 _NUMBERS: Final = ("payload", "id", "version", "seen_payload", "call", "return")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+REGISTER_NEVER: Final = 1_000_000
+_WORD: Final = re.compile(r"\S+")
+_REGISTER_LINE: Final = re.compile(rb"\s*[01](?:[ \t]+-?[0-9]+){3}[ \t]*\r?(?:\n|\Z)")
 _ENTRY: Final = re.compile(r"([^:,]+):(-?[0-9]{1,18})")
-_FIRST_LINE: Final = re.compile(
+_CATALOG_LINE: Final = re.compile(
     rb"\s*(?:" + "|".join(OPERATIONS).encode() + rb")\t(?:[^\t\n]*\t){9}[^\t\n]*(?:\n|\Z)"
 )
 
 
 def is_catalog_table(head: bytes) -> bool:
     """Whether a file that begins like this is such a table."""
-    return _FIRST_LINE.match(head) is not None
+    return _CATALOG_LINE.match(head) is not None
 
 
 class CatalogTable(Table):
@@ -83,11 +90,11 @@ class CatalogTable(Table):
         call, returned = numbers["call"], numbers["return"]
         if returned < call:
             raise error("return", f"it returns at {returned}, before its call at {call}")
-        if (returned >= NEVER) is not (result == "?"):
+        if (returned >= CATALOG_NEVER) is not (result == "?"):
             raise error(
                 "result",
                 f"the result is {result!r} but the return {returned}; exactly what has the "
-                f"result '?' returns at {NEVER} or later",
+                f"result '?' returns at {CATALOG_NEVER} or later",
             )
         listing = []
         for entry in row["listing"].split(",") if row["listing"] else []:
@@ -115,3 +122,42 @@ class CatalogTable(Table):
         }
         returned = None if row["result"] == "?" else numbers["return"]
         return Row(line, numbers["call"], returned, row["op"], request, answer)
+
+
+def is_register_table(head: bytes) -> bool:
+    """Whether a file that begins like this is such a table."""
+    return _REGISTER_LINE.match(head) is not None
+
+
+class RegisterTable(Table):
+    """One such table."""
+
+    format = "register-table"
+
+    def _row(self, line: int, text: str) -> Row:
+        words = list(_WORD.finditer(text))
+
+        def error(number: int, what: str) -> HistoryError:
+            start = words[number].start() if number < len(words) else len(text)
+            return located(self._path, line, start + 1, what)
+
+        for number, word in enumerate(words[:4]):
+            if not _NUMBER.fullmatch(word[0]):
+                raise error(number, f"{word[0][:80]!r} is not a whole number")
+        if len(words) != 4:
+            what = f"{len(words)} columns; there must be 4: is_write, value, call, return"
+            raise error(4, what)
+        is_write, value, call, returned = (int(word[0]) for word in words)
+        if is_write not in {0, 1}:
+            raise error(0, f"is_write is {is_write}; it is 0 or 1")
+        if returned < call:
+            raise error(3, f"it returns at {returned}, before its call at {call}")
+        f = "write" if is_write else "read"
+        return Row(
+            line,
+            call,
+            returned if returned < REGISTER_NEVER else None,
+            f,
+            value if is_write else None,
+            value,
+        )
