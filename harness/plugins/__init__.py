@@ -1,4 +1,4 @@
-"""What a plug-in is: the protocols of all groups (`harness.registry` finds them)."""
+"""Base classes and protocols of plug-ins (`harness.registry` finds them)."""
 
 from __future__ import annotations
 

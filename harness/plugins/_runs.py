@@ -1,4 +1,4 @@
-"""What drives, breaks, judges and shows: workloads, nemeses, checkers, reports."""
+"""Plug-ins that drive, break, judge and report: workloads, nemeses, checkers, reporters."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Workload(Plugin):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the target's options that these options require; those of the user win."""
+        """Return the target's options that these options require; the user can override them."""
         del options, target_options
         return {}
 
@@ -274,13 +274,13 @@ class SunkRuns(Protocol):
     uri: str
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether this very run is there."""
+        """Whether the place has this run, with this content."""
         ...
 
     def results(self, code: str) -> Iterator[bytes]:
         """The runs there that this code made, as `harness.soak.SeedResult` in JSON.
 
-        What a result says and the place does not is left out with its run, which is made again.
+        A run that the place does not confirm is left out, and made again.
         """
         ...
 
@@ -292,15 +292,15 @@ class SunkRuns(Protocol):
         ...
 
     def flush(self) -> None:
-        """Have all that were added safe; raises as `add`, but only once."""
+        """Make all added runs safe; raises as `add`, but only once."""
         ...
 
     def look(self) -> None:
-        """Learn what others have put there meanwhile; raises `InfrastructureError`."""
+        """Look up runs that other processes added; raises `InfrastructureError`."""
         ...
 
     def place_of(self, run: str) -> str | None:
-        """Where the files of a run lie; `None` where nothing but its rows is kept."""
+        """The place of the files of a run; `None` if only its rows are kept."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:

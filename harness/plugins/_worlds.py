@@ -1,4 +1,4 @@
-"""Where a target is deployed: an environment, its sessions, and what it is asked for."""
+"""Environments, their sessions, and plans of deployments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment is asked to deploy."""
+    """A deployment for an environment."""
 
     run_id: str
     nodes: tuple[NodeSpec, ...]
@@ -28,10 +28,10 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     knobs: dict[str, Any]
     folder: Path | None  # for node logs; None keeps nothing
     link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
-    clients: int = 1  # how many there are at once
+    clients: int = 1  # the number of concurrent clients
     ends: tuple[str, ...] = (CLIENT,)  # of links, for them; see `Cluster.clients`
-    clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may make wrong
-    data: Path | None = None  # a folder a node, with which it starts (`Environment`)
+    clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may change
+    data: Path | None = None  # one folder per node, with which it starts
 
 
 class Session:
