@@ -1,9 +1,9 @@
-"""What to do next: pure, composable generators of operations, after Jepsen's algebra.
+"""Pure, composable generators of operations, after Jepsen's algebra.
 
 Write plain values and wrap them: `time_limit(60, stagger(1 / 30, mix(reads, writes)))`. The
-protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. What these
-functions cannot say is a class with `op` and `update`, as in `workloads/`; a nemesis is planned by
-`harness.faults` and is no generator. Names, and Jepsen's:
+protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. For more,
+write a class with `op` and `update`, as in `workloads/`; a nemesis is planned by `harness.faults`
+and is no generator. Names, and Jepsen's:
 
 | Jepsen                     | here                                           | module      |
 |----------------------------|------------------------------------------------|-------------|

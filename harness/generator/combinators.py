@@ -1,6 +1,6 @@
-"""How often a generator emits, after `jepsen.generator`.
+"""Limits and repetitions of generators, after `jepsen.generator`.
 
-Other than there, a pending step never counts against `limit` or `repeat`.
+Unlike there, a pending step never counts against `limit` or `repeat`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How plain values become generators: `lift`, and sequences.
+"""Generators from plain values: `lift`, and sequences.
 
 Everything that takes a generator takes these too, and everything passes through `lift`. That is
 also where a generator from outside this package gets the parts of the protocol it left out: free
@@ -28,7 +28,7 @@ from harness.generator.core import (
 from harness.ops import Op, Request
 
 EMPTY_MAX: Final = 1000
-"""How often in a row a function may return an empty generator before that is called a mistake."""
+"""The limit of empty generators that a function may return in a row."""
 
 
 class _Nothing(Node, frozen=True):
@@ -142,7 +142,7 @@ class _Call(Node, frozen=True):
         )
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """What the function made last learns."""
+        """Pass the event to the generator that the function made last."""
         if self.current is None:
             return self
         current = self.current.update(ctx, event)
@@ -150,10 +150,10 @@ class _Call(Node, frozen=True):
 
 
 class _Outside(Around, frozen=True):
-    """A generator that somebody else wrote: its drafts may leave out process and time."""
+    """A generator of another package: its drafts may leave out process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """What it says, with the gaps filled in; not asked while nobody is free."""
+        """Its step, with the gaps filled in; not asked while no process is free."""
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
@@ -175,7 +175,7 @@ class _Outside(Around, frozen=True):
 
 
 def lift(value: GeneratorLike) -> Generator:
-    """The generator that a plain value stands for. Raises `UsageError` for anything else.
+    """The generator that a plain value means. Raises `UsageError` for anything else.
 
     `None` is exhausted; a `Draft` or request is emitted once; a list or tuple runs one after the
     other; a function of the context is called again and again, each result run to its end, until

@@ -11,7 +11,7 @@ REPLY_BYTES_MAX: Final = 16 * 1024 * 1024
 async def read_reply(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     """Status, headers by lower-case name, and body of the next answer.
 
-    Raises `ValueError` for what is no answer or too long, and `asyncio.IncompleteReadError`.
+    Raises `ValueError` for an invalid or too long answer, and `asyncio.IncompleteReadError`.
     """
     status, headers = _parse_head(await reader.readuntil(b"\r\n\r\n"))
     return status, headers, await _read_body(reader, status, headers)

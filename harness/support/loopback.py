@@ -1,7 +1,7 @@
-"""What a server answers to: the names in `Host` that no foreign page can have pointed here.
+"""Names in `Host` that a server answers to, because no foreign page can point them here.
 
-A page elsewhere whose name was made to lead to 127.0.0.1 (DNS rebinding) may read what a server of
-this machine says, unless the server looks at `Host`: the browser sends the name of the page there.
+A foreign page whose name resolves to 127.0.0.1 (DNS rebinding) could read the answers of a server
+of this machine, unless the server checks `Host`: the browser sends the name of the page there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _named(header: str | None) -> str:
     bracketed, plain = match.groups()
     if bracketed is None:
         return str(plain)
-    # Only an IPv6 address stands in brackets (RFC 3986, 3.2.2).
+    # Only an IPv6 address has brackets (RFC 3986, 3.2.2).
     return str(bracketed) if ":" in bracketed else ""
 
 

@@ -1,6 +1,6 @@
-"""What a picture of invalid results shows, where the checker drew none itself.
+"""A picture of invalid results whose checker drew none itself.
 
-Results may have been read from a file of any version, so what is not as expected is left out.
+Results may come from a file of any version, so unexpected values are left out.
 """
 
 from __future__ import annotations

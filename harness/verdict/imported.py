@@ -46,8 +46,8 @@ def independence_of(case: Case) -> bool | None:
 
     A run is judged key by key where this is true.
     """
-    found = case.workload_options.get(_INDEPENDENT) if case.workload == IMPORTED else None
-    return found if isinstance(found, bool) else None
+    option = case.workload_options.get(_INDEPENDENT) if case.workload == IMPORTED else None
+    return option if isinstance(option, bool) else None
 
 
 def without_independence(case: Case) -> Case:
