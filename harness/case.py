@@ -21,18 +21,23 @@ from harness.ops import ScheduledOp
 
 __all__ = [
     "CASE_SCHEMA",
+    "IMPORTED",
     "Case",
     "Damage",
     "Fault",
     "Trigger",
+    "imported_case",
     "load_case",
     "replay_command",
     "stream",
 ]
 
 CASE_SCHEMA: Final = 1
+IMPORTED: Final = "imported"
+"""The target, workload and environment of a history that others recorded."""
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
+_INDEPENDENT: Final = "independent"
 Damage = Literal["minority", "majority"]
 """The share of a group whose synced data faults may destroy (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
@@ -107,6 +112,27 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # The user's additions to the workload's; once planned, also the target's.
     checkers: tuple[str, ...] = ()
 
+    @property
+    def model(self) -> str | None:
+        """The model that judges an imported history; `None` for runs, which checkers judge."""
+        if self.workload != IMPORTED:
+            return None
+        if len(self.checkers) != 1:
+            raise UsageError(
+                "the case of an imported history names no model; import its file again"
+            )
+        return self.checkers[0]
+
+    @property
+    def independent(self) -> bool | None:
+        """Whether the values of an imported history are `[key value]` tuples
+        (`harness.independent`); `None` where their shape decides.
+
+        A run is judged key by key where this is true.
+        """
+        keyed = self.workload_options.get(_INDEPENDENT) if self.workload == IMPORTED else None
+        return keyed if isinstance(keyed, bool) else None
+
     def __post_init__(self) -> None:
         """Check the ranges; raises `UsageError`."""
         if self.schema != CASE_SCHEMA:
@@ -146,6 +172,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def _flag(field: str) -> str:
     """The option of the command line that sets this field."""
     return f"--{field.removesuffix('_s').replace('_', '-')}"
+
+
+def imported_case(model: str, *, independent: bool | None = None) -> Case:
+    """The case of a history that others recorded: `model` is its one checker."""
+    return Case(
+        seed=0,
+        target=IMPORTED,
+        workload=IMPORTED,
+        workload_options={} if independent is None else {_INDEPENDENT: independent},
+        faults=(),
+        checkers=(model,),
+    )
 
 
 def load_case(path: Path) -> Case:

@@ -1,14 +1,14 @@
 """The registry of plug-ins: entry points, which are read without importing a plug-in.
 
-The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
-(for foreign histories), `.reporters` (artefacts of a finished run), `.soak_executors` (other places
-to run the seeds of a soak), `.soak_sinks` (other places to keep its runs), `.diagnoses` (for
-`harness doctor`) and `.verbs` (of the command line; always modules). Any other value is
-`module:Class` or `module:OBJECT`; its name is what the command line shows. Only the chosen plug-in
-is imported. If a value is a module, every public object in it with a `name` and an `api_version` is
-a plug-in, as far as a non-empty `__all__` lists it; that module is imported when the names of its
-group are read. Built-in plug-ins register in the same way; `harness` imports none. A name that
-several packages claim belongs to the built-in plug-in; the others are `PACKAGE:NAME`.
+The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
+`.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
+soak), `.soak_sinks` (other places to keep its runs), `.diagnoses` (for `harness doctor`) and
+`.verbs` (of the command line; always modules). Any other value is `module:Class` or
+`module:OBJECT`; its name is what the command line shows. Only the chosen plug-in is imported. If a
+value is a module, every public object in it with a `name` and an `api_version` is a plug-in, as far
+as a non-empty `__all__` lists it; that module is imported when the names of its group are read.
+Built-in plug-ins register in the same way; `harness` imports none. A name that several packages
+claim belongs to the built-in plug-in; the others are `PACKAGE:NAME`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from harness.plugins import (
     Checker,
     Diagnosis,
     Environment,
-    HistoryModel,
     Nemesis,
     Option,
     Reporter,
@@ -71,7 +70,6 @@ GROUPS: Final[Mapping[str, type]] = {
     "workloads": Workload,
     "checkers": Checker,
     "environments": Environment,
-    "models": HistoryModel,
     "reporters": Reporter,
     "soak_executors": SoakExecutor,
     "soak_sinks": SoakSink,
@@ -297,7 +295,7 @@ def load_plugin(group: str, name: str) -> Any:
             f"{spoken}, see `docs/plugins.md`"
         )
     base = GROUPS[group].__name__
-    if group != "models" and not lacking and not isinstance(plugin, GROUPS[group]):
+    if not lacking and not isinstance(plugin, GROUPS[group]):
         raise UsageError(
             f"the plug-in {name!r} of {group} ({point.value}) is not a harness.plugins.{base}; "
             f"write `class {type(plugin).__name__}({base})`, see `docs/plugins.md`"
@@ -353,8 +351,6 @@ def _load(point: PlugInPoint) -> Any:
 
 def _lacking(value: Any, group: str) -> list[str]:
     """The methods that a class does not implement, or the required members that an object lacks."""
-    if group == "models":
-        return []
     if callable(value):
         return sorted(getattr(value, "__abstractmethods__", ()))
     base = GROUPS[group]

@@ -82,7 +82,6 @@ LARGE = {
     "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
     "checkers/elle/infer/append.py": (440, "inference for one data type"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
-    "checkers/linearizability/judged.py": (420, "proof, reason and drawing of one verdict"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
     "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),

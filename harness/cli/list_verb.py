@@ -15,7 +15,7 @@ from harness.environments.fuse.available import why_missing
 from harness.errors import UsageError
 from harness.faults.parser import EXAMPLES, parse
 from harness.nodes.deployment import refuse_in_simulation
-from harness.plugins import Environment, Target, TargetSettings
+from harness.plugins import Environment, HistoryModel, Target, TargetSettings
 from harness.plugins.options import with_defaults
 from harness.registry import GROUPS, load_all, load_plugin, plugin_names
 
@@ -159,6 +159,8 @@ def _print_group(group: str) -> None:
     say(f"{group.replace('_', '-')}:")
     for entry in _entries(group):
         say(f"  {entry['name']:24} {entry['doc']}")
+        if entry.get("imports"):
+            say(f"  {'':24} imported histories: harness check {entry['imports']}")
         if entry.get("profiles"):
             say(f"  {'':24} profiles: {', '.join(entry['profiles'])}")
         if entry.get("bugs"):
@@ -179,6 +181,8 @@ def _entries(group: str) -> list[dict[str, Any]]:
             entry["capabilities"] = _fidelities(able)
             if plugin.reaches_foreign is not None:
                 entry["capabilities_foreign"] = _fidelities(_of_foreign(plugin))
+        if isinstance(plugin, HistoryModel):
+            entry["imports"] = f"--{plugin.kind} {name}"
         if group == "targets":
             entry["profiles"] = list(plugin.profiles)
             entry["bugs"] = dict(plugin.bugs)

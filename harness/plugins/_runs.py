@@ -180,7 +180,7 @@ class PreparedCheck(Protocol):
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
+        """The number of operations to check."""
         ...
 
     def check(
@@ -195,24 +195,37 @@ class PreparedCheck(Protocol):
         ...
 
 
-class HistoryModel(Protocol):
-    """What a history is checked against, by the name that `--model` or `--elle` takes.
+class ModelTraits(CheckerTraits, total=False):
+    """Optional data of a model, for its class header."""
 
-    `kind` is "model" or "elle". The model reads ops in its own vocabulary of `f` and values.
-    """
-
-    api_version: int
-    name: str
-    doc: str
     kind: str
 
+
+class HistoryModel(Checker):
+    """A checker that judges the histories of others, too.
+
+    The model reads ops in its own vocabulary of `f` and values.
+    """
+
+    kind: str = "model"
+    """The option of `harness check` that takes its name: "model" or "elle"."""
+
+    def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
+        super(Checker, cls).__init_subclass__()
+        set_traits(cls, ModelTraits, traits)
+
+    @abstractmethod
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Understand all ops, executing nothing.
 
-        Raises `HistoryError` whose text begins with `op N` for what is not in the vocabulary, and
-        `UsageError` for settings that mean nothing to this model.
+        Raises `HistoryError` with a text that begins with `op N` for ops outside the vocabulary, and
+        `UsageError` for settings without a meaning for this model.
         """
-        ...
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; raises `HistoryError` like `prepare`."""
+        prepared = self.prepare(history, ModelSettings(independent=case.independent))
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
 
 # --- what comes after a run ------------------------------------------------------------------

@@ -21,7 +21,6 @@ from harness import __version__
 from harness.case import Case
 from harness.errors import HarnessError
 from harness.plugins import Checker
-from harness.verdict.imported import ModelChecker
 from harness.verdict.judge import checker_names, load_checker
 from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
@@ -42,7 +41,7 @@ VERDICT_MODULES: Final = (
     *READING_MODULES,
     "harness.verdict.coverage",
     "harness.verdict.judge",
-    "harness.verdict.imported",
+    "harness.case",
     "harness.verdict.limits",
     "harness.verdict.unsafe_change",
     "harness.verdict.signature",
@@ -145,10 +144,9 @@ def hash_of(*parts: Any) -> str:
 
 def checker_version(checker: Checker) -> str:
     """The `version` of a checker, or the hashes of its package and of the bundled checkers."""
-    plugin = checker.model if isinstance(checker, ModelChecker) else checker
-    if plugin.version is not None:
-        return f"{__version__} {plugin.version}"
-    package = type(plugin).__module__.partition(".")[0]
+    if checker.version is not None:
+        return f"{__version__} {checker.version}"
+    package = type(checker).__module__.partition(".")[0]
     return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
 
 

@@ -339,9 +339,9 @@ class _Maker:
 
     def _faults(self) -> Iterator[list[_Timed]]:
         """Begin and end of each fault. What never had a target was no fault: an instant."""
-        told = list(self._history.of_process(NEMESIS))
+        notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
-        hits = [fault for fault in faults_of(told, most=None) if fault.targets]
+        hits = [fault for fault in faults_of(notes, most=None) if fault.targets]
         for count, fault in enumerate(hits, 1):
             identity = f"{_text(fault.id)}#{count}"
             name = f"{fault.nemesis}: {', '.join(fault.targets[:_TARGETS_NAMED_MAX])}"
@@ -353,7 +353,7 @@ class _Maker:
             edges |= {fault.begin.index, last.index}
             yield [_edge("b", fault.begin, identity, name, fault.start), end]
         # Nobody to hit, or a heal of nothing: foreign histories have them.
-        for op in told:
+        for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": _bounded(op.value)}
                 text = f"{op.f}: {_text(_field(op, 'action'))}"
@@ -467,12 +467,12 @@ def _text(value: Any) -> str:
 
 
 def _told(attempts: Sequence[Attempt]) -> list[str]:
-    told = [
+    lines = [
         f"{_text(attempt.node)}: {_text(attempt.outcome)} ({_us(attempt.end - attempt.start):g} µs)"
         for attempt in attempts[:ATTEMPTS_TOLD_MAX]
     ]
-    rest = len(attempts) - len(told)
-    return [*told, f"and {rest} more"] if rest > 0 else told
+    rest = len(attempts) - len(lines)
+    return [*lines, f"and {rest} more"] if rest > 0 else lines
 
 
 def _bounded(value: Any) -> Any:

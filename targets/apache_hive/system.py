@@ -64,9 +64,9 @@ class ApacheHiveSystem(System):
         self._members = Members(layout.metastores, layout.spares, self._serves, start_s=_START_S)
 
     def client(self, process: int) -> MetastoreClient:
-        """A client with a connection of its own, like a process of its own.
+        """A client with its own connection, like a separate process.
 
-        Whatever the profile promises, these metastores know no request ids.
+        These metastores know no request ids, in any profile.
         """
         layout, members = self._layout, self._members
         return MetastoreClient(
@@ -80,7 +80,7 @@ class ApacheHiveSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """What all need, and any metastore: clients have time for that and another one."""
+        """The nodes that all need, and one metastore: clients have time to try two."""
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - 1))
         return [*(name for name in names if name in core), *self._others]
@@ -108,7 +108,7 @@ class ApacheHiveSystem(System):
         return groups | {name: Roles({}, nodes) for name, nodes in beside.items() if nodes}
 
     async def ready(self) -> Convergence:
-        """Whether every metastore reaches the database, and what that holds.
+        """Ask whether every metastore reaches the database, and for its contents.
 
         The first time the databases of the workload are made.
         """
@@ -133,16 +133,16 @@ class ApacheHiveSystem(System):
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     async def snapshot(self) -> dict[str, Any]:
-        """As the bundled metastores' (`targets.hive.system`)."""
-        found = await snapshot_of(
+        """The snapshot, in the form of the bundled metastores (`targets.hive.system`)."""
+        snapshot = await snapshot_of(
             self._layout,
             self._members.listed,
             dump=self._rows,
             show=lambda: self._ask_all(api.GetTableMeta()),
         )
         if self._zookeepers:
-            found["tokens"]["stale_ms"] = SILENCE_S * 1000
-        return found
+            snapshot["tokens"]["stale_ms"] = SILENCE_S * 1000
+        return snapshot
 
     async def _rows(self) -> dict[str, Any] | None:
         return await read_rows(self._env, timeout_s=_ASK_S)
@@ -158,7 +158,7 @@ class ApacheHiveSystem(System):
         return address.node
 
     async def _without_tokens(self) -> list[str]:
-        """What is said of metastores that cannot tell that this is no token."""
+        """The metastores that cannot recognise an invalid token, as messages."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(_NO_TOKEN)) for address in every)
@@ -181,7 +181,7 @@ class ApacheHiveSystem(System):
         return reply is not None and reply.error in {"", api.ALREADY_EXISTS}
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """What each metastore answers; `None` for those that do not."""
+        """The answer of each metastore, or `None`."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {

@@ -6,7 +6,7 @@ import pytest
 
 from harness.case import Fault
 from harness.run.operations import restore
-from tests.faults.cluster import FakeCluster, FakeSystem, conductor_of
+from tests.support.cluster import FakeCluster, FakeSystem, conductor_of
 
 
 def do(text, *, down=(), system=None):

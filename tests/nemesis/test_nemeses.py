@@ -13,8 +13,8 @@ from harness.faults.nemesis_from_text import load_nemesis
 from harness.nodes.faults import Cut, Kill, Shape
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin, plugin_names
-from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of
-from tests.repeated import for_each
+from tests.support.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of
+from tests.support.repeated import for_each
 
 S = 1_000_000_000
 ROLES = Roles(

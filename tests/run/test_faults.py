@@ -13,7 +13,7 @@ from harness.run import conductor as faults
 from harness.run.conductor import FaultConductor
 from harness.run.recorder import Recorder
 from nemesis.none import NoNemesis
-from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+from tests.support.cluster import FakeCluster, FakeEnv, FakeSystem
 
 SEEN = Roles({"m2": NodeRole("leader", term=7)}, ("m1", "m2"))
 

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import CheckerLimitError
 from harness.ops import CheckResult, History, Op, OpType, Verdict

@@ -16,8 +16,8 @@ from harness.registry import load_plugin
 from harness.store import RunFolder
 from harness.verdict.judge import judge
 from harness.vocabularies.register import Read
-from tests.distributions import installed
 from tests.run.test_conduct_sim import Behaving, only, run, toy, toy_target
+from tests.support.distributions import installed
 
 CASE = toy(12, time_limit_s=3.0)
 

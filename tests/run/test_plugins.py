@@ -10,7 +10,7 @@ from harness.cli import main
 from harness.errors import UsageError
 from harness.plan.random_case import expand_any
 from harness.registry import load_plugin, plug_in_point, plugin_names
-from tests.distributions import installed
+from tests.support.distributions import installed
 
 MODULE = """
 import sys

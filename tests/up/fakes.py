@@ -10,7 +10,7 @@ from harness.errors import InfrastructureError
 from harness.plan.planning import TargetPlan
 from harness.plugins import Convergence, Target, TargetSettings
 from harness.up.cluster import StandingCluster
-from tests.faults.cluster import FakeCluster, FakeEnv, FakeSystem
+from tests.support.cluster import FakeCluster, FakeEnv, FakeSystem
 
 
 class Cluster(FakeCluster):

@@ -25,9 +25,8 @@ from harness.env import NodeMain, load_entry
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
 from harness.environments.sim.disk import DiskStore
-from harness.environments.sim.env import SimClientEnv
 from harness.environments.sim.knobs import draw_knobs, parse_knobs
-from harness.environments.sim.machine import Machine
+from harness.environments.sim.machine import Machine, SimClientEnv
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.world import World
@@ -131,7 +130,7 @@ class _Deployment:
         fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"), plan.ends)
         self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
         for machine in self._machines.values():
-            machine.plug_in(fabric, self._cluster.publish)
+            machine.plug_in(fabric, self._machines, self._cluster.publish)
 
     def _add_machine(
         self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]

@@ -7,7 +7,7 @@ import shutil
 import msgspec
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.ops import History
@@ -22,7 +22,6 @@ from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.upkeep.compaction import compact
 from results.lake.verb import main as lake_verb
-from tests import run_folders
 from tests.results.judging.stores import (
     TIMES,
     Found,
@@ -34,7 +33,8 @@ from tests.results.judging.stores import (
     store_with_a_killer,
     tables_of,
 )
-from tests.run_folders import keep_torn
+from tests.support import run_folders
+from tests.support.run_folders import keep_torn
 
 pytestmark = pytest.mark.lake
 

@@ -5,7 +5,7 @@ import contextlib
 import msgspec
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, OpType, Verdict
@@ -26,7 +26,7 @@ from tests.results.judging.stores import (
     put_run,
     register_ops,
 )
-from tests.run_folders import keep_torn
+from tests.support.run_folders import keep_torn
 
 pytestmark = pytest.mark.lake
 
