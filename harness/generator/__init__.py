@@ -9,7 +9,7 @@ and is no generator. Names, and Jepsen's:
 |----------------------------|------------------------------------------------|-------------|
 | map, seq, fn, nil, concat  | Draft or Request, list, function, None; concat | plain       |
 | cycle                      | a function that returns a list                 | plain       |
-| limit, once, repeat        | limit, repeat                                  | combinators |
+| limit, once, repeat        | limit, repeat                                  | plain       |
 | any                        | any_of                                         | choice      |
 | mix                        | mix, weighted                                  | choice      |
 | time-limit, stagger, delay | time_limit, stagger, delay                     | timing      |
@@ -20,7 +20,6 @@ and is no generator. Names, and Jepsen's:
 """
 
 from harness.generator.choice import any_of, mix, weighted
-from harness.generator.combinators import limit, repeat
 from harness.generator.core import (
     SLEEP,
     Context,
@@ -35,7 +34,7 @@ from harness.generator.core import (
     new_context,
 )
 from harness.generator.diagnosis import validate
-from harness.generator.plain import NOTHING, concat, lift
+from harness.generator.plain import NOTHING, concat, lift, limit, repeat
 from harness.generator.threads import each_thread, phases, reserve, synchronize
 from harness.generator.timing import delay, sleep, stagger, time_limit, timed_ops
 

@@ -218,8 +218,8 @@ class HistoryModel(Checker):
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Understand all ops, executing nothing.
 
-        Raises `HistoryError` with a text that begins with `op N` for ops outside the vocabulary, and
-        `UsageError` for settings without a meaning for this model.
+        Raises `HistoryError` with a text that begins with `op N` for ops outside the vocabulary,
+        and `UsageError` for settings without a meaning for this model.
         """
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:

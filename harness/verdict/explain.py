@@ -4,8 +4,7 @@ The sentence has the same facts for every checker and workload, from the history
 (`harness.timeline`). It is about the most telling operation that a result names: one that a node
 answered while another one led, else the first. A result that names no operation of a client, such
 as that of liveness, is about a moment: the leader, the nodes that did not run, the active faults,
-and the last change of the stuck table. The sentence draws no conclusions, and a history without
-leaders or faults has less to say.
+and the last change of the stuck table. The sentence draws no conclusions.
 """
 
 from __future__ import annotations
@@ -17,7 +16,17 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import listed
-from harness.ops import NS_PER_S, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import (
+    NS_PER_S,
+    CheckResult,
+    Counterexample,
+    History,
+    Op,
+    OpType,
+    Pair,
+    PartialOrder,
+    Verdict,
+)
 from harness.timeline import (
     CLOCK,
     CPU,
@@ -362,3 +371,28 @@ def _short(name: str) -> str:
 
 def _s(time_ns: int) -> str:
     return f"{time_ns / 1e9:.1f} s"
+
+
+def counterexample_of(results: Sequence[CheckResult]) -> Counterexample:
+    """The picture of results, of any version, whose checker drew none: partial orders or ops."""
+    for result in results:
+        failure = result.details.get("failure")
+        if isinstance(failure, Mapping):
+            survivors = failure.get("survivors")
+            orders = tuple(
+                PartialOrder(
+                    _indices(survivor.get("last")),
+                    (str(survivor.get("state", "")),),
+                    _indices(survivor.get("pending")),
+                )
+                for survivor in (survivors if isinstance(survivors, list) else ())
+                if isinstance(survivor, Mapping)
+            )
+            failing = next(iter(_indices([failure.get("operation")])), None)
+            return Counterexample(failing, _indices(failure.get("core")), orders)
+    blamed = dict.fromkeys(index for result in results for index in result.operations)
+    return Counterexample(None, tuple(blamed))
+
+
+def _indices(value: Any) -> tuple[int, ...]:
+    return tuple(i for i in value if isinstance(i, int)) if isinstance(value, (list, tuple)) else ()
