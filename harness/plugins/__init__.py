@@ -38,6 +38,7 @@ from harness.plugins._systems import (
 from harness.plugins._worlds import (
     DeploymentPlan,
     Environment,
+    KeepsData,
     Session,
 )
 from harness.plugins.options import Option
@@ -55,6 +56,7 @@ __all__ = [
     "Diagnosis",
     "Environment",
     "HistoryModel",
+    "KeepsData",
     "Nemesis",
     "NodeRole",
     "Operation",

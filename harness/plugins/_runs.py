@@ -46,7 +46,6 @@ class Workload(Plugin):
     """Its defaults for fields of the case, such as {"rate": 120.0}."""
 
     def __init_subclass__(cls, **traits: Unpack[WorkloadTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, WorkloadTraits, traits)
 
     @abstractmethod
@@ -102,7 +101,6 @@ class Nemesis(Plugin):
     """The least concurrency with which the clients that it aims at exist."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, NemesisTraits, traits)
 
     @abstractmethod
@@ -159,7 +157,6 @@ class Checker(Plugin):
     checker's package or of the bundled checkers."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, CheckerTraits, traits)
 
     @abstractmethod
@@ -211,7 +208,6 @@ class HistoryModel(Checker):
     """The option of `harness check` that takes its name: "model" or "elle"."""
 
     def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
-        super(Checker, cls).__init_subclass__()
         set_traits(cls, ModelTraits, traits)
 
     @abstractmethod
@@ -244,7 +240,6 @@ class Reporter(Plugin):
     """False for a reporter that is used only if `--reporters` names it."""
 
     def __init_subclass__(cls, **traits: Unpack[ReporterTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, ReporterTraits, traits)
 
     @abstractmethod

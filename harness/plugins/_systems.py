@@ -140,7 +140,6 @@ class Target(Plugin):
     """Options that add roles or spares, which refusals suggest for a nemesis that needs them."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, TargetTraits, traits)
 
     @abstractmethod

@@ -7,7 +7,7 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import msgspec
 
@@ -32,6 +32,19 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[str, ...] = (CLIENT,)  # of links, for them; see `Cluster.clients`
     clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may change
     data: Path | None = None  # one folder per node, with which it starts
+
+
+@runtime_checkable
+class KeepsData(Protocol):
+    """A cluster whose nodes have data in folders that can be copied out."""
+
+    def data_place(self, node: str) -> str:
+        """The place of a node's data, in words; empty if there is none."""
+        ...
+
+    async def save_data(self, node: str, folder: Path) -> None:
+        """Copy the data of a node that is down to a new folder."""
+        ...
 
 
 class Session:
@@ -65,7 +78,6 @@ class Environment(Plugin):
     """Whether nodes of `Env` start on the data of `DeploymentPlan.data`."""
 
     def __init_subclass__(cls, **traits: Unpack[EnvironmentTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, EnvironmentTraits, traits)
 
     @abstractmethod
