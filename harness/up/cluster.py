@@ -32,7 +32,7 @@ from harness.nodes.faults import Reset
 from harness.ops import NS_PER_S
 from harness.plan.planning import TargetPlan, check_fault_args, drawn_by_hand
 from harness.plan.reach import refuse_by_hand, refuse_unable
-from harness.plugins import Environment, Nemesis, Said, Session
+from harness.plugins import Environment, KeepsData, Nemesis, Said, Session
 from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
 from harness.run.live_target import OpenedTarget
@@ -265,14 +265,13 @@ class StandingCluster(OpenedTarget):
         cannot be copied or recorded, the nodes are started again, nothing stays in the folder, and
         `InfrastructureError` says why.
         """
-        save = getattr(self.cluster, "save_data", None)
-        if save is None:
+        if not isinstance(self.cluster, KeepsData):
             raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
         self._refuse_while_saving()
         self._saving = True
         try:
             await self._heal_all()
-            await self._copy_data(save, folder, record)
+            await self._copy_data(self.cluster.save_data, folder, record)
         except BaseException:
             self._saving = False
             raise

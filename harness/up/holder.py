@@ -26,7 +26,7 @@ from harness.environments import procfs
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, HarnessError
 from harness.plan.planning import plan_target
 from harness.plan.reach import foreign_clocks, nodes_for
-from harness.plugins import DeploymentPlan, Environment, Session
+from harness.plugins import DeploymentPlan, Environment, KeepsData, Session
 from harness.registry import load_plugin
 from harness.up.cluster import StandingCluster
 from harness.up.control_socket import Break, Down, Heal, Question, Status, UseTool, open_door
@@ -123,10 +123,10 @@ class _Holder:
 
     def _standing(self, session: Session) -> Standing:
         plan = self._plan
-        place_of = getattr(session.cluster, "data_place", lambda _: "")
+        cluster = session.cluster
 
         def row(name: str) -> NodeRow:
-            spec = session.cluster.nodes[name]
+            spec = cluster.nodes[name]
 
             def outside(port: int) -> str:
                 host, real = session.env.endpoint(Address(name, port))
@@ -137,7 +137,7 @@ class _Holder:
                 role=spec.role,
                 addresses={f"{name}:{port}": outside(port) for port in spec.ports},
                 pages="" if spec.pages is None else f"http://{outside(spec.pages)}/",
-                data=place_of(name),
+                data=cluster.data_place(name) if isinstance(cluster, KeepsData) else "",
             )
 
         return Standing(
