@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from harness.cluster import CLIENT, Capability, Cluster, Fidelity, NodeSpec
+from harness.cluster import CLIENT, Capability, Controls, Fidelity, NodeSpec
 from harness.env import ClientEnv
 
 T = TypeVar("T")
@@ -34,8 +34,8 @@ class Session(Protocol):
     """A deployment while it lasts, on its running event loop."""
 
     @property
-    def cluster(self) -> Cluster:
-        """The nemesis's door."""
+    def cluster(self) -> Controls:
+        """The environment's side of the nemesis's door."""
         ...
 
     @property

@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from harness.case import stream
+from harness.cluster import Cluster
 from harness.errors import TargetError
+from harness.faults.door import Door
 from harness.generator import GeneratorLike
 from harness.permits import fact_of
 from harness.plan.planning import TargetPlan, permits_of_target
@@ -43,7 +45,6 @@ class OpenedTarget:
         """`nemeses` are those that faults may name, now or later."""
         self.plan = plan
         self.session = session
-        self.cluster = session.cluster
         self.env = session.env
         self.recorder = recorder
         nodes = session.cluster.nodes
@@ -66,6 +67,8 @@ class OpenedTarget:
             damage=plan.case.damage,
             groups=self._groups,
         )
+        self.ledger = self.conductor.ledger
+        self.cluster: Cluster = Door(session.cluster, self.ledger)
 
     def client(self, process: int) -> Client:
         """A client of the target for this process."""

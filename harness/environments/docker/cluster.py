@@ -1,7 +1,7 @@
-"""`Cluster` over containers: kills and pauses by the engine, link faults by rules in namespaces.
+"""`Controls` over containers: kills and pauses by the engine, link faults by rules in namespaces.
 
-Every verb looks afterwards whether it took. What a node prints is read as it comes by one thread a
-container, which is also how an exit is noticed, within milliseconds (`outputs`).
+Every verb verifies afterwards that it took. One thread per container reads the node's output as it
+comes, which is also how an exit is noticed, within milliseconds (`outputs`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,13 +21,11 @@ from harness.cluster import (
     Capability,
     Fidelity,
     Link,
-    LinkQuality,
+    LinkState,
     NodeState,
-    StreamQuality,
     Usage,
-    known_ends,
 )
-from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
+from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.attachment import Attachment
 from harness.environments.docker.engine.engine import ContainerState, Engine
@@ -75,7 +73,7 @@ class DockerCluster(RealCluster[DockerNode]):
         on_failure: Callable[[BaseException], None],
         disks: Disks,
     ) -> None:
-        """`on_failure` is told when a node is lost sight of for good: the run must end."""
+        """`on_failure` is called when a node can no longer be observed: the run must end."""
         self._on_failure = on_failure
         self._closing = False
         self._engine = engine
@@ -98,6 +96,7 @@ class DockerCluster(RealCluster[DockerNode]):
             blueprint,
             engine,
             self._in_thread,
+            warden,
             lambda node, what, undid: self._nodes[node].tell(what, undid=undid),
             self._containers.provide_proxy,
         )
@@ -112,11 +111,10 @@ class DockerCluster(RealCluster[DockerNode]):
     async def _say(self, container: str, line: bytes) -> None:
         await self._in_thread(self._engine.say, container, line)
 
-    # --- what there is -----------------------------------------------------------------------
+    # --- looking -----------------------------------------------------------------------------
 
     @property
     def environment(self) -> str:
-        """`docker`."""
         return ENVIRONMENT
 
     @property
@@ -125,7 +123,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
-        """The nodes that no verb is at work on."""
+        """The nodes that no verb is working on."""
         return {
             Watched(name, node.container, node.state, node.pid)
             for name, node in self._nodes.items()
@@ -135,7 +133,7 @@ class DockerCluster(RealCluster[DockerNode]):
     def pids(self) -> dict[str, int]:
         """The first process of each node that is up, where the engine runs on this machine.
 
-        Without those that wait for a processor because we have them wait (`slow`).
+        Without nodes that wait for a processor because a fault makes them (`slow`).
         """
         up = {
             n: node.incarnation
@@ -145,14 +143,11 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """What the processes in the node's container hold now and have written.
-
-        The engine does not tell what is in a volume.
-        """
+        """Of the processes in the container; the engine does not measure volumes."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
-        """Where the data of a node are, for people."""
+        """The place of a node's data, for people."""
         where = self._disks.paths().get(node)
         return f"volume {self._blueprint.places[node].volume}" if where is None else where
 
@@ -211,7 +206,6 @@ class DockerCluster(RealCluster[DockerNode]):
         entry.set_up = True
 
     async def wait_ready(self, node: str) -> str | None:
-        """Wait until the node is ready; why it is not, if it never is."""
         entry = self._node(node)
         waited_for = entry.incarnation
 
@@ -240,7 +234,6 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- start, stop, kill -------------------------------------------------------------------
 
     async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind."""
         entry, spec = self._node(node), self.nodes[node]
         if variant is not None:
             as_variant(spec, variant)  # refuses one that is not declared
@@ -298,7 +291,7 @@ class DockerCluster(RealCluster[DockerNode]):
         def broke_off(why: str) -> None:
             self._loop.call_soon_threadsafe(self._attached_again, node, why)
 
-        # A RuntimeError is a loop that is closed: the run is over and nobody listens.
+        # A RuntimeError is a loop that is closed: the run is over.
         with contextlib.suppress(RuntimeError):
             try:
                 state = follow(self._engine, entry.container, attachment, take, broke_off)
@@ -312,7 +305,7 @@ class DockerCluster(RealCluster[DockerNode]):
         self._nodes[node].tell(what)
 
     def _lost(self, node: str, incarnation: Incarnation, error: InfrastructureError) -> None:
-        """Nobody knows what the node does: nothing can be judged any more."""
+        """Fail the run: the state of the node is unknown, so nothing can be judged any more."""
         if self._closing:
             incarnation.exited.set()
             return
@@ -362,7 +355,7 @@ class DockerCluster(RealCluster[DockerNode]):
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
         """SIGKILL to everything in the container, verified dead on return.
 
-        What a power cut takes, also of a node that is down, is gone when it starts again.
+        A power cut, also of a node that is down, takes effect when the node starts again.
         """
         entry = self._node(node)
         faulty = entry.disk is not None
@@ -405,7 +398,6 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- pause -------------------------------------------------------------------------------
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze the container, verified frozen on return."""
         entry = self._node(node)
         async with entry.turn:
             if entry.state is not NodeState.RUNNING:
@@ -425,7 +417,6 @@ class DockerCluster(RealCluster[DockerNode]):
             return True
 
     async def resume(self, node: str) -> bool:
-        """Thaw a paused node."""
         entry = self._node(node)
         async with entry.turn:
             if entry.state is not NodeState.PAUSED:
@@ -452,46 +443,12 @@ class DockerCluster(RealCluster[DockerNode]):
 
     # --- links -------------------------------------------------------------------------------
 
-    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
-        """Drop every packet on these links; returns the fault's id."""
-        return await self._inject(self._links.plan(links), lease_s)
+    async def set_links(
+        self, wanted: Mapping[Link, LinkState], *, lease_s: float
+    ) -> Mapping[str, Bite]:
+        return await self._links.set_links(wanted, lease_s)
 
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
-    ) -> str:
-        """Worsen these links, packet by packet, or the streams on them; returns the fault's id.
-
-        Raises `UsageError` for a quality that is none, and for what cannot be done here.
-        """
-        check_shape(quality, self._missing)
-        return await self._inject(self._links.plan(links, quality), lease_s)
-
-    async def _inject(self, fault: str, lease_s: float) -> str:
-        heal = undo_by("heal", fault, *self._links.keepers(fault))
-        self._warden.guard(f"link:{fault}", heal, deadline_s=lease_s + AFTER_LEASE_S)
-        try:
-            await self._links.inject(fault)
-        except InfrastructureError:
-            await self.heal(fault)
-            raise
-        return fault
-
-    async def heal(self, fault: str) -> Bite:
-        """Delete the rules of one fault; the bite is what met them."""
-        bite = await self._links.heal(fault)
-        self._warden.release(f"link:{fault}")
-        return bite
-
-    async def heal_among(self, nodes: Iterable[str]) -> None:
-        """Make every link among these nodes and the clients whole."""
-        among = set(known_ends(nodes, self._nodes, self.clients))
-        for fault in await self._links.heal_among(among):
-            self._warden.release(f"link:{fault}")
-
-    async def heal_all(self) -> None:
-        """Heal every fault of links, processors, clocks and disks, thaw every node; start none."""
-        for fault in self._links.active():
-            await self.heal(fault)
+    async def mend(self) -> None:
         for node in self._nodes:
             await self.resume(node)
         await asyncio.gather(*(self.slow(node, factor=1.0) for node in self._nodes))
@@ -499,7 +456,6 @@ class DockerCluster(RealCluster[DockerNode]):
         await self._disks.mend()
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
 
     # --- processors --------------------------------------------------------------------------
@@ -529,7 +485,7 @@ class DockerCluster(RealCluster[DockerNode]):
                 entry.incarnation.end(range(256))
             self._forget_pause(name, entry.state)
         try:
-            # What is under way in the engine ends first, or it would make what was just removed.
+            # Calls under way in the engine end first, or they would create containers again.
             await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
             await asyncio.to_thread(remove)
             for thread in self._readers:

@@ -1,11 +1,13 @@
-"""What `Cluster` is alike over processes and over containers: who is there, and what they say."""
+"""The common part of `Controls` over processes and over containers: nodes, events, logs."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -26,9 +28,23 @@ from harness.environments.host.readiness import LineWatch
 from harness.environments.host.watch import Interference
 from harness.timeline import POWER_CUT
 
+_LABEL_CHARACTERS_MAX: Final = 40
+
+
+def label_of(fault: str) -> str:
+    """The id of a fault as rules and toxics can hold it: short, of letters, digits, `_`, `.`, `-`.
+
+    Any other id is shortened and gets a digest of the whole.
+    """
+    text = re.sub(r"[^A-Za-z0-9_.-]", "_", fault)
+    if text == fault and len(text) <= _LABEL_CHARACTERS_MAX:
+        return text
+    digest = hashlib.blake2b(fault.encode(), digest_size=4).hexdigest()
+    return f"{text[: _LABEL_CHARACTERS_MAX - len(digest) - 1]}-{digest}"
+
 
 class RealNode:
-    """A node as the driver knows it, over all of its incarnations."""
+    """A node as the driver sees it, over all of its incarnations."""
 
     def __init__(
         self,
@@ -37,17 +53,17 @@ class RealNode:
         bus: EventBus,
         send: Callable[[bytes], Awaitable[None]],
     ) -> None:
-        """`send` tells it a line; raises `InfrastructureError`."""
+        """`send` hands it a line; raises `InfrastructureError`."""
         self.spec = spec
         self.log = log
         self.state = NodeState.DOWN
-        self.turn = asyncio.Lock()  # whoever has it changes the state
+        self.turn = asyncio.Lock()  # held by the verb that changes the state
         self.boots = 0
-        self.variant = BASE  # what it runs as, from its next start on
+        self.variant = BASE  # of its next start
         self.set_up = False
         self.watch = LineWatch(spec)
         self.ended_by_host = False
-        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
+        self.power_cut: PowerCut | None = None  # in force at its next start
         self.disk: FuseDisk | None = None  # one of ours, of a foreign program
         self._bus = bus
         self.control = NodeControl(
@@ -70,8 +86,8 @@ class RealNode:
         """It has begun."""
         self.state = NodeState.RUNNING
         self.control.started(self.boots)
-        said = {"variant": self.variant} if self.spec.variants else {}
-        self._bus.publish(self.spec.name, "node-started", {"boot": self.boots, **said})
+        variant = {"variant": self.variant} if self.spec.variants else {}
+        self._bus.publish(self.spec.name, "node-started", {"boot": self.boots, **variant})
         self.boots += 1
         self.power_cut = None
 
@@ -82,18 +98,18 @@ class RealNode:
         self._bus.publish(self.spec.name, "node-exited", data)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish what the harness or its host did not do for the node; `undid` names the kind of
-        fault that was over before its time by that.
+        """Publish a failure of the harness or its host at the node; `undid` names the kind of fault
+        that it ended early.
         """
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 
     def hurried(self, *, after_s: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
-        """Let its disk hold nobody up meanwhile, see `FuseDisk.hurried`."""
+        """Let its disk hold up no request meanwhile, see `FuseDisk.hurried`."""
         return contextlib.nullcontext() if self.disk is None else self.disk.hurried(after_s=after_s)
 
     async def cut_power(self, cut: PowerCut | None) -> None:
-        """Take from a disk of ours what the node, which is dead, has not synced."""
+        """Take the un-synced data of the node, which is dead, from a disk of ours."""
         if self.disk is not None and cut is not None:
             lost = await self.disk.cut_power(torn=cut.torn)
             self._bus.publish(self.spec.name, POWER_CUT, msgspec.structs.asdict(lost))
@@ -106,7 +122,7 @@ class RealCluster(Generic[N]):
     """The nodes of one run."""
 
     def __init__(self, nodes: Mapping[str, N], clients: Sequence[str], bus: EventBus) -> None:
-        """`nodes` are all, in declaration order; what happens to them comes over `bus`."""
+        """`nodes` are all, in declaration order; their events come over `bus`."""
         self._nodes = nodes
         self.clients = clients
         self._bus = bus
@@ -123,42 +139,35 @@ class RealCluster(Generic[N]):
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
         return self._specs
 
     def _node(self, name: str) -> N:
         return known_node(self._nodes, name)
 
     def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
         return self._node(node).state
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
         return self._bus.trap(kind, spring)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Have `callback` called in so long, on the driver's loop."""
         asyncio.get_running_loop().call_later(delay_s, callback)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
         return self._node(node).log.tail(last_lines)
 
     async def alias(self, name: str, node: str) -> None:
-        """From now on the name of one node leads to another; in force on return."""
         self.aliases[self._node(name).spec.name] = self._node(node).spec.name
         await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
+        """Libfaketime does it for a foreign program."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
+        """The disk must be ours: of a node on `Env`, or with `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)

@@ -1,11 +1,11 @@
-"""The nemesis's door to the simulated world: every verb acts at once, in virtual time.
+"""The controls of the simulated world: every verb acts at once, in virtual time.
 
-Nothing here outlives the harness, so `lease_s` is of no use: leases are the ledger's.
+Nothing here outlives the harness, so `lease_s` has no effect: the ledger ends leases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -21,6 +21,7 @@ from harness.cluster import (
     Fidelity,
     Link,
     LinkQuality,
+    LinkState,
     NodeSpec,
     NodeState,
     Spring,
@@ -28,7 +29,6 @@ from harness.cluster import (
     Usage,
     check_clock,
     check_links,
-    known_ends,
     known_node,
     unsupported,
 )
@@ -47,7 +47,7 @@ _SLOW_FACTOR_MAX: Final = 1e6
 
 
 class SimCluster:
-    """The deployed nodes (`harness.cluster.Cluster`)."""
+    """The deployed nodes (`harness.cluster.Controls`)."""
 
     def __init__(
         self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float
@@ -59,7 +59,6 @@ class SimCluster:
         self._machines = {name: m for name, m in machines.items() if name != CLIENT}
         self._stop_ns = int(stop_s * 1e9)
         self._subscribers: list[Callable[[ClusterEvent], None]] = []
-        self._faults = 0
         self._traps: dict[str, list[Spring]] = {}
 
     @property
@@ -210,56 +209,29 @@ class SimCluster:
 
     # --- links ------------------------------------------------------------------------------
 
-    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
-        """Swallow everything on these links; returns the fault's id."""
+    async def set_links(
+        self, wanted: Mapping[Link, LinkState], *, lease_s: float
+    ) -> Mapping[str, Bite]:
+        """Links carry frames and no streams."""
         del lease_s
-        return self._lay("cut", links, None)
-
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
-    ) -> str:
-        """Worsen these links, which carry frames and no streams; returns the fault's id."""
-        del lease_s
-        if isinstance(quality, StreamQuality):
-            what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
-            raise unsupported("sim", what, ("process", "docker"))
-        quality.check()
-        return self._lay("shape", links, quality)
-
-    def _lay(self, verb: str, links: Sequence[Link], quality: LinkQuality | None) -> str:
-        check_links(links, self._machines, self.clients)
-        self._faults += 1
-        fault_id = f"{verb}-{self._faults}"
-        self._note(verb, CLIENT, id=fault_id, links=_shown(links))
-        self._fabric.lay(fault_id, links, quality)
-        return fault_id
+        check_links(wanted, self._machines, self.clients)
+        frames: dict[Link, dict[str, LinkQuality | None]] = {}
+        for link, state in wanted.items():
+            of_link = frames[link] = {}
+            for fault, quality in state.items():
+                if isinstance(quality, StreamQuality):
+                    what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
+                    raise unsupported("sim", what, ("process", "docker"))
+                of_link[fault] = quality
+        faults = {_shown(link): list(state) for link, state in wanted.items()}
+        self._note("set-links", CLIENT, faults=faults)
+        return self._fabric.set_links(frames)
 
     async def reset(self, links: Sequence[Link]) -> int:
         """Reset the open connections on these links, in either direction; returns how many."""
         check_links(links, self._machines, self.clients)
-        self._note("reset", CLIENT, links=_shown(links))
+        self._note("reset", CLIENT, links=[_shown(link) for link in sorted({*links})])
         return self._fabric.reset(links)
-
-    async def heal(self, fault: str) -> Bite:
-        """Undo one link fault and say what it did; a second call returns the same."""
-        self._note("heal", CLIENT, id=fault)
-        return self._fabric.heal(fault)
-
-    async def heal_among(self, nodes: Iterable[str]) -> None:
-        """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        names = known_ends(nodes, self._machines, self.clients)
-        self._note("heal-among", CLIENT, nodes=names)
-        self._fabric.heal_within(names)
-
-    async def heal_all(self) -> None:
-        """Undo every fault of links, clocks, processors and disks, thaw every node; start none."""
-        self._note("heal-all", CLIENT)
-        self._fabric.heal_within(None)
-        for machine in self._machines.values():
-            self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
-            machine.set_slow(1.0)
-            machine.trouble.set(DiskQuality())
-            await self.resume(machine.name)
 
     async def alias(self, name: str, node: str) -> None:
         """From now on the name of one node leads to another."""
@@ -303,6 +275,15 @@ class SimCluster:
         """The end of the node's log."""
         return self._world.log_lines(self._machine(node).name, last_lines=last_lines)
 
+    async def mend(self) -> None:
+        """Make clocks, processors and disks good and thaw every node."""
+        self._note("mend", CLIENT)
+        for machine in self._machines.values():
+            self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
+            machine.set_slow(1.0)
+            machine.trouble.set(DiskQuality())
+            await self.resume(machine.name)
+
     # --- checks -----------------------------------------------------------------------------
 
     def _machine(self, node: str) -> Machine:
@@ -312,5 +293,5 @@ class SimCluster:
         self._world.note(node, f"cluster {verb}", msgspec.json.encode(data))
 
 
-def _shown(links: Sequence[Link]) -> list[str]:
-    return sorted(f"{link.source}>{link.destination}" for link in links)
+def _shown(link: Link) -> str:
+    return f"{link.source}>{link.destination}"

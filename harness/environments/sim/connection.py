@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from harness.env import FRAME_BYTES_MAX
-from harness.environments.sim.links import LinkState
+from harness.environments.sim.links import Direction
 
 if TYPE_CHECKING:
     from harness.environments.sim.machine import Incarnation
@@ -76,7 +76,7 @@ class Pipe:
         "waiters",
     )
 
-    def __init__(self, fabric: Fabric, link: LinkState, number: int) -> None:
+    def __init__(self, fabric: Fabric, link: Direction, number: int) -> None:
         self.fabric = fabric
         self.link = link
         self.number = number
