@@ -55,8 +55,8 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""Drawn in soaks: fewer names race more, more tablets are done at more moments, and bursts of moves
-leave less time for all else. New ones stand last: the others are drawn as before."""
+"""Drawn in soaks: fewer names race more, more tablets finish at more moments, and bursts of moves
+leave less time for other operations. Append new entries, so that earlier draws stay the same."""
 REPLICAS: Final = (1, 3, 5, 7)
 
 
@@ -173,9 +173,10 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it, or a drop
-    alone, of the column that was asked for `last` under this name. It may be renamed, another
-    table's, or gone: then the alter is refused.
+    """Mostly an added column named by the nonce; sometimes also, or only, a change of `last`.
+
+    `last` is the column most recently added under this name. It may be renamed, dropped, or belong
+    to another table by now: then the master refuses the alter.
     """
     column = f"c{nonce}"
     choice = rng.randrange(20)
@@ -244,12 +245,12 @@ class DdlWorkload:
         )
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn sizes beside it."""
+        """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of one table that nobody else touches."""
+        """The life of one table of the probe's own."""
         name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[DdlCall, ...] = (

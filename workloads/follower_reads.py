@@ -1,8 +1,8 @@
-"""DDL, with many of its reads asked of any replica, that say how old an answer may be.
+"""DDL with bounded-staleness reads that any replica may answer.
 
-The names and the changes are those of `ddl`; of its gets and lists, `--stale` in a hundred become
-reads with a bound drawn from `--bounds`. Whoever asks for little gets refusals while the leader
-cannot be asked; whoever allows for much is answered by a replica that is cut off.
+Names and changes come from `ddl`; `--stale` percent of its gets and lists get a bound drawn from
+`--bounds`. Reads with a small bound are refused while the leader is unreachable. A read with a
+large bound may be answered by a replica that is cut off.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class FollowerReadsWorkload(DdlWorkload):
     checkers: ClassVar[tuple[str, ...]] = (*DdlWorkload.checkers, "staleness")
 
     def generator(self, case: Case) -> Generator:
-        """That of `ddl`, relaxed."""
+        """The generator of `ddl`, with bounds on some reads."""
         options = case.workload_options
         bounds = parse_bounds(str(options["bounds"]))
         return _Relaxed(lift(super().generator(case)), int(options["stale"]), bounds)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """That of `ddl`, and both reads with a bound before its last step, the delete."""
+        """The probe of `ddl`, with both bounded reads before its delete."""
         *life, delete = super().probe(case, attempt, retry)
         name = next(r.value["name"] for r in reversed(life) if r.f == Get.f)
         looks = [GetStale(name, max(parse_bounds(self._bounds(case)))), ListStale(BOUND_MS_MAX)]
@@ -85,5 +85,5 @@ class FollowerReadsWorkload(DdlWorkload):
         return str(case.workload_options["bounds"])
 
     def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """As that of `ddl`, without bursts of moves: those are for lists of leaders."""
+        """The options of `ddl` without bursts of moves, which need lists from the leader."""
         return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}

@@ -144,7 +144,7 @@ class HmsDdlWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of one table that nobody else touches."""
+        """The life of one table of the probe's own."""
         del case
         database, name, nonce = DATABASES[0], f"probe-{attempt}", f"p{attempt}.{retry}"
         other = (DATABASES[1], f"{name}-r")

@@ -1,8 +1,8 @@
 """Delegation tokens of metastores: issued, renewed and cancelled here, and used at any metastore.
 
-Few tokens are about at a time, and operations come in bursts on one of them, so that a renewal
-meets the uses of its token. Some uses are of forged tokens, and some renewals are asked for by
-somebody else. The vocabulary is `harness.vocabularies.hms_tokens`.
+Few tokens are in use at a time, and operations come in bursts on one of them, so that a renewal
+races with uses of its token. Some uses are of forged tokens, and some renewals come from a user
+who is not the renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ class HmsTokensWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A token that is issued, and one that is refused: no probe knows what it was answered."""
+        """Issue a token and verify a forged one: a probe does not see the answers it gets."""
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """A token that nobody was given."""
+        """Verify a forged token."""
         del case
         return (Request.of(Verify(FORGED, 0)),)

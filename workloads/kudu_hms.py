@@ -156,17 +156,15 @@ class KuduHmsWorkload:
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Metastores beside the masters."""
+        """Metastores, in addition to the masters."""
         del options, target_options
         return {"hms": True}
 
     def generator(self, case: Case) -> Generator:
-        """Endless random DDL; raises `UsageError` where there is no metastore."""
+        """Endless random DDL; raises `UsageError` without a metastore."""
         options = case.workload_options
         if not case.target_options.get("hms"):
-            raise UsageError(
-                "the workload 'kudu-hms' asks for metastores beside the masters; add --hms"
-            )
+            raise UsageError("the workload 'kudu-hms' needs metastores; add --hms")
         check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
@@ -181,7 +179,7 @@ class KuduHmsWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The lives of two tables that nobody else touches, the second ended by Hive."""
+        """The lives of two tables of the probe's own, the second dropped through Hive."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])

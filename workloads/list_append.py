@@ -83,7 +83,7 @@ def key_name(number: int) -> str:
 
 
 def _keys_at_most(case: Case) -> int:
-    """How many keys a run of this length and rate will hardly exceed."""
+    """An upper bound of the number of keys, from the run's length and rate."""
     options = case.workload_options
     appends = case.rate * case.time_limit_s * int(options["width"])
     return int(options["keys"]) + math.ceil(appends / int(options["length"]))
@@ -101,7 +101,7 @@ class ListAppendWorkload:
         Option(
             "length",
             32,
-            "a list that so many appends were asked of is left for a new one",
+            "a list with this many appends is left for a new one",
             within=(1, LENGTH_MAX),
         ),
         Option(
@@ -129,7 +129,7 @@ class ListAppendWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A list that nobody else touches is appended to and read. Elements are negative."""
+        """Append to and read a list of the probe's own. Elements are negative."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))

@@ -1,9 +1,9 @@
 """DDL, rows and membership at once, on one catalog.
 
-The operations are those of `ddl`, `rows` and `members`, mixed in proportion to `--ddl`, `--rows`
-and `--members`. Names differ: DDL fights over `t0`, `t1`, ..., rows are in `r0`, `r1`, ... and
-`bank`, which nothing renames or deletes, and whose replicas move. Every checker looks at its part;
-those of the catalog at all creates.
+Operations come from `ddl`, `rows` and `members`, in proportion to `--ddl`, `--rows` and
+`--members`. DDL contends for the tables `t0`, `t1`, ...; rows are in `r0`, `r1`, ... and `bank`,
+which are never renamed or deleted, and whose replicas move. Each checker judges its part; checkers
+of the catalog judge all creates.
 """
 
 from __future__ import annotations
@@ -107,18 +107,18 @@ class MixedWorkload:
         return msgspec.structs.replace(case, workload_options=options)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The lives of a table that is looked at and of one that is written to."""
-        found = list(_DDL.probe(self._of_ddl(case), attempt, retry))
+        """The probe of `ddl`, then that of `rows` on a table of its own."""
+        requests = list(_DDL.probe(self._of_ddl(case), attempt, retry))
         if int(case.workload_options["rows"]):
-            found += map(_renamed, _ROWS.probe(case, attempt, retry))
-        return found
+            requests += map(_renamed, _ROWS.probe(case, attempt, retry))
+        return requests
 
     def final(self, case: Case) -> Sequence[Request]:
-        """What each part looks at, and the members."""
-        found = list(_DDL.final(self._of_ddl(case)))
+        """The final reads of each part, and a list of the masters."""
+        requests = list(_DDL.final(self._of_ddl(case)))
         if int(case.workload_options["rows"]):
-            found += _ROWS.final(case)
-        return [*found, Request.of(ListMasters())]
+            requests += _ROWS.final(case)
+        return [*requests, Request.of(ListMasters())]
 
 
 def _renamed(request: Request) -> Request:

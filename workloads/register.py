@@ -46,7 +46,7 @@ class _RegisterOps:
 
 
 def probe_number(attempt: int, retry: int) -> int:
-    """What a probe writes: negative, and another for each try."""
+    """The value that a probe writes: negative, and different for each try."""
     return -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
 
 

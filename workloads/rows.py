@@ -1,17 +1,16 @@
 """Rows on few keys by many clients: writes, reads and scans that race, and sums that must hold.
 
-Tables `r0`, `r1`, ... hold rows that clients fight over. Every cell that is written has a value
-of its own, `n7.0`, so that a read tells whose write it saw. Inserts and updates of few keys are
-refused often, which is an answer as well.
+Clients contend for the rows of tables `r0`, `r1`, ... Every write has a unique value per cell,
+`n7.0`, so a read shows which write it saw. Inserts and updates of few keys are often refused, and
+a refusal is an answer as well.
 
 The table `bank` has one tablet, and rows in groups, `g0.0`, `g0.1`, ... A write of a group upserts
-all of its rows at once, with balances that it made up and that add up to the same every time. So it
-moves amounts between rows without having to know what they were, whatever became of the writes
-before; and whoever sees the group at an instant sees that sum.
+all of its rows at once with new balances, which always add up to the same sum. So a write needs no
+knowledge of earlier balances, and every consistent read of a group sees that sum.
 
-Scans are of all modes. Some go back to a timestamp that was answered earlier (`--past`), also long
-ago: the answer must be the same for ever. Nothing is asked for before the first creates ended; they
-are repeated, visibly, until each is known to have made its table.
+Scans use all modes. Some scan at a timestamp of an earlier answer (`--past`), however old: the
+answer must never change. Creates come first and are repeated, visibly, until each table is known to
+exist; only then do other operations begin.
 
 The vocabulary is `harness.vocabularies.rows`.
 """
@@ -36,9 +35,9 @@ from workloads.ddl import check_replicas
 
 BANK: Final = "bank"
 SUM: Final = 100
-"""What the balances of a group add up to."""
+"""The sum of the balances of a group."""
 PAST_MAX: Final = 64
-"""Timestamps answered that are remembered, to be scanned again."""
+"""Number of timestamps of earlier answers to scan at again."""
 _KINDS: Final[tuple[Kind, ...]] = ("insert", "upsert", "upsert", "update", "update", "delete")
 _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions": (1, 3)}
 
@@ -47,9 +46,9 @@ _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions"
 class _RowsOps:
     """An endless generator; `count` makes values unique. The first `readers` threads only read.
 
-    `missing` are tables to be created, `creating` those whose create is under way, by process;
-    until `begun` nothing else is asked for. Bursts, of up to `burst` operations, meet on one table
-    and key; `left` are to come. `past` holds timestamps that scans were answered with.
+    `missing` are tables to be created, `creating` maps a process to the table it is creating;
+    until `begun` only creates are emitted. Bursts of up to `burst` operations hit one table and
+    key; `left` counts those still to emit. `past` holds timestamps of earlier scans.
     """
 
     tables: int
@@ -180,7 +179,7 @@ def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
 
 
 def new_bank(name: str, nonce: str, replicas: int) -> Create:
-    """One tablet: what is written to it at once takes effect at once."""
+    """A table of one tablet, in which a write of several rows is atomic."""
     return Create(name, nonce, ["v0", "balance"], 1, replicas)
 
 
@@ -236,12 +235,12 @@ class RowsWorkload:
         )
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn sizes beside it."""
+        """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in _DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A table with a group that nobody else touches: made, written to, read and scanned."""
+        """Create, write to, read and scan a table of the probe's own."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[Call, ...] = (

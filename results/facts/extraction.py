@@ -22,7 +22,10 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
 
 from harness.case import Case
 from harness.ops import History
@@ -41,9 +44,6 @@ from results.facts.operations import (
 )
 from results.facts.schema import FACT_TABLES, LIST_SEPARATOR, schema
 from results.facts.timeline import Timeline, field_of, whole_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FACTS_VERSION: Final = 4
 NO_NEMESIS: Final = "none"
@@ -100,8 +100,6 @@ def _tables(facts: _Facts) -> dict[str, pa.Table]:
 
 
 def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
-    import pyarrow as pa
-
     columns = schema(name)
     keyed = [(key, *row) for row in rows]
     values = list(zip(*keyed, strict=True)) if keyed else [()] * len(columns)
@@ -115,8 +113,6 @@ class _Facts:
     """One run while its tables are made; a method a table, rows without the run's key."""
 
     def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
-        import numpy as np
-
         self.key = f"{run.name}/{run.run}"
         self.ops = operations
         self.notes = notes
@@ -132,8 +128,6 @@ class _Facts:
         self.nemeses = sorted({*run.case.nemeses, *seen} - {NO_NEMESIS})
 
     def _outages(self, kind: str) -> list[Outage]:
-        import numpy as np
-
         ops, end_ns = self.ops, self.notes.end_ns
         own = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
         end = np.where(ops.done, ops.end, end_ns)
@@ -304,8 +298,6 @@ class _Ends:
     """The operations of one kind, to be asked what came after a line of the history."""
 
     def __init__(self, ops: Operations, f: int) -> None:
-        import numpy as np
-
         own = np.flatnonzero(ops.f == f)
         own = own[np.argsort(ops.end_index[own], kind="stable")]
         self._ends = ops.end_index[own]

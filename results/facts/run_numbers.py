@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HistoryError
 from harness.ops import NEMESIS, Op, OpType
@@ -87,8 +90,6 @@ class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_numbers(folder: Path) -> RunNumbers:
     """The numbers of a run; raises `HistoryError` for a history that is torn or no history."""
-    import pyarrow as pa
-
     path = folder / "history.parquet"
     if path.is_symlink():
         raise HistoryError(f"{str(path)!r} is a link, and links are not followed")
@@ -113,8 +114,6 @@ def run_numbers(folder: Path) -> RunNumbers:
 
 def _facts(file: Any, table: Any) -> list[Op]:
     """Phases and faults, in the order of the history."""
-    import pyarrow.compute as pc
-
     wanted = pc.or_(
         pc.equal(table["process"], _NEMESIS),
         pc.and_(pc.equal(table["process"], _HARNESS), pc.equal(table["f"], "phase")),
@@ -135,8 +134,6 @@ def _facts(file: Any, table: Any) -> list[Op]:
 
 
 def _numbers(ops: Operations, lines: int, end_ns: int, facts: list[Op]) -> RunNumbers:
-    import numpy as np
-
     latency = ops.end - ops.start
     chaos = _chaos(facts, end_ns)
     window = chaos or (0, end_ns)
@@ -185,8 +182,6 @@ def _kind(name: str, ops: Operations, chosen: Flags, latency: Ints) -> KindNumbe
 
 
 def _seconds(ops: Operations, end_ns: int) -> Iterator[tuple[int, int, int]]:
-    import numpy as np
-
     second = ops.end[ops.done] // _NS_PER_S
     kind = ops.type[ops.done]
     count = max(min(end_ns // _NS_PER_S + 1, SECONDS_MAX), 0)

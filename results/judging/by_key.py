@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from harness.errors import HistoryError
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
@@ -20,8 +22,6 @@ from results.judging.verdict_rows import Checkers, Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.judging.budgets import Budget
     from results.judging.staged_results import RunOfLake
 

@@ -7,12 +7,11 @@ budgets, of two reports at once, or again because it was unsettled.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.lake.log.storage_errors import require
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
 """The order of results `k` of one run that one checker made: the first one counts."""

@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from harness.store.footer import cost_of
 from results.facts.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.chosen_results import MISSING, OF_WANTS, WITHOUT_ROWS
@@ -35,8 +37,6 @@ from results.lake.log.files import MAIN
 from results.lake.tables.sealed_run import TROUBLES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.snapshot import Snapshot
 
 FACTS: Final = -1
@@ -88,8 +88,6 @@ class PendingResults:
 
     def table(self, name: str, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
         """A small table from types and values of its columns."""
-        import pyarrow as pa
-
         types: dict[str, pa.DataType] = {"string": pa.string(), "int32": pa.int32()}
         given = pa.table({key: pa.array(own, types[kind]) for key, (kind, own) in columns.items()})
         self.connection.register("given", given)

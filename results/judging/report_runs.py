@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from harness.errors import InfrastructureError, counted
 from results.facts.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.budgets import Budget
@@ -32,8 +34,6 @@ from results.lake.log.files import MAIN, FileRef, Partition
 from results.lake.tables.rebuild import HISTORY_TABLES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.snapshot import Snapshot
 
 LOST: Final = "the executor lost it: its results are missing, try again"
@@ -259,8 +259,6 @@ class ReportRuns:
 
     def _stand_ins(self) -> pa.Table:
         """The row that says of a checker that it gave no verdict, for those of `missing`."""
-        import pyarrow as pa
-
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.parquet as pq
+
 from results.facts.schema import COLUMNS, FACT_TABLES, OF_RUNS
 from results.lake.log.duckdb_views import CODE, STARTED, source_of
 from results.lake.log.files import MAIN
@@ -55,8 +57,6 @@ def write_tables(
     Results are their files as they are, of a range with the rows of other runs. The ledger has the
     tables named above, and `stand_ins`.
     """
-    import pyarrow.parquet as pq
-
     from results.facts.schema import schema
 
     paths: dict[str, tuple[Path, ...]] = {}

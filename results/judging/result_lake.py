@@ -20,7 +20,9 @@ import collections
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from harness.errors import HarnessError, counted
 from results.facts.schema import COLUMNS, FACT_TABLES
@@ -33,9 +35,6 @@ from results.lake.log.storage_errors import Patience
 from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 from results.lake.upkeep.soundness import Finding, check, named
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "RESULTS",
@@ -82,8 +81,6 @@ RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 @functools.cache
 def result_schema(table: str) -> pa.Schema:
     """The columns of one of `RESULT_TABLES`."""
-    import pyarrow as pa
-
     return pa.schema([(column.name, arrow_type(column.type)) for column in RESULT_TABLES[table]])
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from harness.case import Case
 from harness.store import RunRecord
 from results.judging.result_lake import result_schema
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION
 from results.lake.tables.rebuild import case_of, record_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +51,6 @@ class Found:
 
     def rows(self) -> dict[str, pa.Table]:
         """All of it, as `ResultLake.append` wants it."""
-        import pyarrow as pa
-
         now = dt.datetime.now(dt.UTC)
         runs = [*self.results]
         found = {
@@ -83,8 +80,6 @@ class Found:
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
         """Columns with those that every table begins with; a part of so many rows a run."""
-        import pyarrow as pa
-
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):
@@ -95,9 +90,6 @@ class Found:
 
 
 def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
     return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 

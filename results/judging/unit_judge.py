@@ -21,7 +21,10 @@ import time
 import traceback
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HarnessError, HistoryError
 from harness.ops import History
@@ -49,9 +52,6 @@ from results.lake.log.run_streams import runs_in
 from results.lake.log.storage_errors import AgainError
 from results.lake.tables.rebuild import HISTORY_TABLES, history_of
 from results.lake.tables.schema import schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
@@ -195,8 +195,6 @@ class _UnitJudge:
 
     def _put_away(self) -> set[tuple[str, str]]:
         """What the results of this lake have of these runs since the round began."""
-        import pyarrow.compute as pc
-
         runs = self.unit.runs
         oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
         lake = self.results

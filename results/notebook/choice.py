@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+
 from harness.errors import UsageError, listed, shown
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from results.lake.log.files import FileRef, Partition
 
 Name = TypeVar("Name", str, str | None)
@@ -87,9 +88,6 @@ class Choice:
 
     def rows(self) -> ds.Expression | None:
         """What rows of a file that it takes must be; `None`: all are wanted."""
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-
         if self.runs is None:
             return None
         return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # also where it is empty

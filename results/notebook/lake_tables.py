@@ -13,6 +13,10 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
 from results.facts.schema import FACT_TABLES
 from results.judging.chosen_results import counting
 from results.judging.result_lake import ResultLake
@@ -22,8 +26,6 @@ from results.lake.log.snapshot import RunIndex, Snapshot
 from results.notebook.choice import Choice, require
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT: Final = "report."
@@ -101,10 +103,6 @@ class LakeTables:
 
     def _rows_that_count(self, table: str) -> ds.Expression | None:
         """A filter for the rows of results that count; `None`: all do."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.dataset as ds
-
         if not table.startswith(REPORT):
             return None
         others = self._counting.filter(pc.invert(self._counting["counts"]))

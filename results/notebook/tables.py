@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+
 from harness.errors import UsageError, counted, listed
 from harness.ops import History
 from results.facts.problems import Problems
@@ -36,8 +39,6 @@ from results.notebook.lake_tables import LakeTables
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_MAX: Final = 5_000_000
@@ -177,8 +178,6 @@ class Table:
         `UsageError` for columns that are not there, and for more than `rows_max` rows.
         """
         pandas = _module("pandas")
-        import pyarrow as pa
-
         dataset = self.arrow()
         missing = [name for name in columns or () if name not in dataset.schema.names]
         if missing:

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from results.questions.answer_table import answer_table
 from results.questions.baseline import Comparison, Line, compare, rows_of
@@ -33,9 +34,6 @@ from results.questions.failures import changes, detection, signatures
 from results.questions.trends import Stored, costs, survival, trends
 from results.questions.uplift import OUTCOMES, by_role, ratios
 from results.statistics.estimates import wilson, zero_bound
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["OUTCOMES", "Answers", "Rows", "aggregate"]
 

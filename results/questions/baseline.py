@@ -24,9 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.errors import UsageError
 from results.statistics.estimates import (
@@ -39,9 +40,6 @@ from results.statistics.estimates import (
     student_quantile,
     wilson,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WORSE: Final = "worse"
 BETTER: Final = "better"

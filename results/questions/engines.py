@@ -23,13 +23,12 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import pyarrow as pa
 
 from harness.errors import UsageError
 from results.facts.schema import schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ENGINES: Final = ("duckdb", "spark")
 BASES: Final = ("judged", "failing_runs", "slowest")
@@ -123,8 +122,6 @@ def in_order(name: str) -> str:
 
 def _normal(table: pa.Table) -> pa.Table:
     """Whole numbers of any width as int64, text as plain strings, no metadata."""
-    import pyarrow as pa
-
     fields = []
     for field in table.schema:
         kind = field.type

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from harness.verdict.signature import SEPARATOR
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import ALPHA, fisher_exact, holm, wilson, zero_bound
 from results.statistics.survival import found_within, seeds_for
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 

@@ -19,7 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from results.questions.engines import (
     BASES,
@@ -31,9 +33,6 @@ from results.questions.engines import (
     query,
     unordered,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Sums(NamedTuple):
@@ -133,8 +132,6 @@ class Whole:
 
     def _sums(self, name: str) -> str:
         """The rows of all parts, those alike added up."""
-        import pyarrow as pa
-
         told = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
         how = ADDED[name]
         columns = []

@@ -14,15 +14,14 @@ over runs that may be of many populations; they say nothing of the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import wilson
 from results.statistics.survival import kaplan_meier
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]

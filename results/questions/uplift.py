@@ -13,15 +13,14 @@ stratum, so that labels, profiles and options are never compared with each other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import Ratio, Sums, risk_ratio
 from results.statistics.strata import pooled_ratio
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 Rows = list[Row]

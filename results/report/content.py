@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.questions.aggregate import OUTCOMES, Answers, Rows
 from results.report.addresses import Addresses
@@ -13,9 +15,6 @@ from results.report.plots import Forest, latencies, rates, ratios, shares, stack
 from results.report.populations import Populations
 from results.report.section import PLOTS_MAX, VERDICTS, Section, counts_of, linked, ranged
 from results.report.tables import Table, make_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Section", "sections"]
 

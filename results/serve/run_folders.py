@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from pyarrow import fs
 
 from harness.case import replay_command
 from harness.errors import HistoryError, UsageError
@@ -237,8 +238,6 @@ class LakeFolders(Folders):
 
     def _stored(self, folder: str) -> list[tuple[str, int]]:
         """The files below a prefix whose names can be part of an address."""
-        from pyarrow import fs
-
         with troubles(self._place.uri):
             found = self._place.files.get_file_info(
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyarrow.fs import FileType
+
 from harness.errors import HarnessError, InfrastructureError, counted
 from results.facts.problems import RUNNING, SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.delta import State
@@ -211,8 +213,6 @@ class Runs:
 
     def _state(self) -> State:
         """The newest state of `runs`; a log that is gone would look like one without news."""
-        from pyarrow.fs import FileType
-
         place = self.lake.place
         with troubles(place.uri):
             found = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")

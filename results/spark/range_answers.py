@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from results.facts.problems import PROBLEMS_MAX, Problem
 from results.judging.required_results import Kind
@@ -28,8 +29,6 @@ from results.spark.ranges import Asking, in_ranges, ranges_of, sources
 from results.spark.task_plan import Lacking, range_cost
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.judging.report_runs import Gathered, ReportRuns
     from results.lake.log.snapshot import Snapshot
 
@@ -138,8 +137,6 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
 
 def told_in(told: pa.Table) -> Told:
     """What the task that added up said."""
-    import pyarrow as pa
-
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -212,8 +209,6 @@ def kinds_of_parts(
 
 
 def _text(said: str) -> pa.RecordBatch:
-    import pyarrow as pa
-
     return pa.RecordBatch.from_pydict({"said": [said]})
 
 
@@ -267,8 +262,6 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
 def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """A table as cells of a bounded size; one at least, for its columns."""
-    import pyarrow as pa
-
     size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
     for begin in range(0, max(rows.num_rows, 1), size):
         sink = pa.BufferOutputStream()
@@ -279,13 +272,9 @@ def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(part: int, name: str, rows: Any) -> pa.RecordBatch:
-    import pyarrow as pa
-
     columns = [pa.array([part], pa.int32()), pa.array([name]), pa.array([rows], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, ["part", "name", "rows"])
 
 
 def _table(rows: Any) -> pa.Table:
-    import pyarrow as pa
-
     return pa.ipc.open_stream(rows).read_all()

@@ -12,6 +12,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from results.judging.budgets import Budget
 from results.judging.report_runs import ReportRuns
 from results.judging.required_results import Kind, Wants
@@ -22,8 +25,6 @@ from results.lake.log.storage_errors import troubles
 from results.questions.engines import Extent
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.files import FileRef
 
 Range = tuple[str, str | None]
@@ -97,8 +98,6 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
     """Keys with the rows that begin there, of a file in pieces of at most about `rows`."""
-    import pyarrow.parquet as pq
-
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return

@@ -28,6 +28,8 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from harness.errors import InfrastructureError, UsageError
 from harness.support.distributions import (
     PACKAGES_ZIP,
@@ -41,7 +43,6 @@ from results.spark.address import check_reachable
 from results.spark.daemon import settings as daemon_settings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
@@ -240,8 +241,6 @@ def _ask_workers(
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
         # A nested function travels by value: this one runs where nothing of ours can be imported.
         import importlib.metadata
-
-        import pyarrow as pa
 
         for _ in batches:
             pass

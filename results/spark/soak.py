@@ -24,9 +24,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.cli.run.artefacts import make_artefacts
 from harness.errors import InfrastructureError
@@ -35,9 +36,6 @@ from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
 from harness.support.distributions import PACKAGES_ZIP
 from results.lake.transfer.soak_sink import LakeSink
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WAVE_S: Final = 20.0
 WAVE_LAKE_S: Final = 60.0
@@ -115,8 +113,6 @@ def _run_wave(
     spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]], rights: Mapping[str, str]
 ) -> list[Any]:
     """The rows that the tasks of one wave answer with."""
-    import pyarrow as pa
-
     from results.spark.session import cause_of, map_tasks, raise_if_interrupted
 
     tasks, firsts, lasts = zip(*ranges, strict=True)
@@ -146,8 +142,6 @@ def run_ranges(
 
     `rights` are what a lake's object store asks for (`AWS_*`), over the executor's own.
     """
-    import pyarrow as pa
-
     template = msgspec.json.decode(job, type=SeedJob)
     refusal = _refusal(template)
     for batch in batches:

@@ -58,9 +58,9 @@ class ApacheHiveSystem:
         self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
-        """A client with a connection of its own, like a process of its own.
+        """A client with its own connection, like a separate process.
 
-        Whatever the profile promises, these metastores know no request ids.
+        These metastores know no request ids, in any profile.
         """
         layout, members = self._layout, self._members
         return MetastoreClient(
@@ -74,7 +74,7 @@ class ApacheHiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """What all need, and any metastore: clients have time for that and another one."""
+        """The nodes that all need, and one metastore: clients have time to try two."""
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - 1))
         return [*(name for name in names if name in core), *self._others]
@@ -94,7 +94,7 @@ class ApacheHiveSystem:
         return groups | {name: Roles({}, nodes) for name, nodes in beside.items() if nodes}
 
     async def ready(self) -> Convergence:
-        """Whether every metastore reaches the database, and what that holds.
+        """Ask whether every metastore reaches the database, and for its contents.
 
         The first time the databases of the workload are made.
         """
@@ -119,16 +119,16 @@ class ApacheHiveSystem:
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     async def snapshot(self) -> dict[str, Any]:
-        """As the bundled metastores' (`targets.hive.system`)."""
-        found = await snapshot_of(
+        """The snapshot, in the form of the bundled metastores (`targets.hive.system`)."""
+        snapshot = await snapshot_of(
             self._layout,
             self._members.listed,
             dump=self._rows,
             show=lambda: self._ask_all(api.GetTableMeta()),
         )
         if self._zookeepers:
-            found["tokens"]["stale_ms"] = SILENCE_S * 1000
-        return found
+            snapshot["tokens"]["stale_ms"] = SILENCE_S * 1000
+        return snapshot
 
     async def _rows(self) -> dict[str, Any] | None:
         return await read_rows(self._env, timeout_s=_ASK_S)
@@ -144,7 +144,7 @@ class ApacheHiveSystem:
         return address.node
 
     async def _without_tokens(self) -> list[str]:
-        """What is said of metastores that cannot tell that this is no token."""
+        """The metastores that cannot recognise an invalid token, as messages."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(_NO_TOKEN)) for address in every)
@@ -167,7 +167,7 @@ class ApacheHiveSystem:
         return reply is not None and reply.error in {"", api.ALREADY_EXISTS}
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """What each metastore answers; `None` for those that do not."""
+        """The answer of each metastore, or `None`."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {

@@ -46,7 +46,7 @@ _TOKEN_OPTIONS: Final = (
 )
 _NO_TOKENS: Final = Permit(
     name="no-kdc",
-    why="real delegation tokens need Kerberos: deploy a KDC beside them with --kdc",
+    why="real delegation tokens need Kerberos: deploy a KDC with --kdc",
     lacks=("hms-tokens",),
 )
 _RENEW_GAP: Final = Permit(
@@ -74,7 +74,7 @@ _HIVE4: Final = (
     ),
     Permit(
         name=DROP_RENAMED,
-        why="a drop deletes by id what it has read by name",
+        why="a drop reads the table by name and deletes it by id",
         rules={EVENTS: ("replay",)},
     ),
     Permit(
@@ -113,7 +113,7 @@ class ApacheHiveTarget:
             for option in HiveTarget.options
             if option.name in (*_OPTIONS, *_TOKEN_OPTIONS)
         ),
-        Option("kdc", False, "metastores ask for Kerberos, of a KDC beside them"),
+        Option("kdc", False, "require Kerberos, and deploy a KDC"),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -156,20 +156,20 @@ class ApacheHiveTarget:
         return [*_members(layout, metastores), *others]
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise, and what is not there."""
+        """The permits of the profile, and of features that are not deployed."""
         store = _layout(settings).token_store
-        found = list(permits_of_profile(settings.profile, store))
+        permits = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:
-            found.append(_NO_TOKENS)
+            permits.append(_NO_TOKENS)
         else:
             if settings.profile == "strict":
-                found.append(_RENEW_GAP)
+                permits.append(_RENEW_GAP)
             if store is StoreKind.ZOOKEEPER:
-                found.append(_STALE)
-        return [*found, *_HIVE4] if settings.profile == "hive4" else found
+                permits.append(_STALE)
+        return [*permits, *_HIVE4] if settings.profile == "hive4" else permits
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:
-        """What was just deployed."""
+        """Open the deployed system."""
         from targets.apache_hive.system import ApacheHiveSystem
 
         settings = deployment.settings
@@ -202,7 +202,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """That of the bundled metastores; what is theirs alone is as by default."""
+    """The layout of the bundled metastores, with defaults for options that only they have."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

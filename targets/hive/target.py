@@ -33,8 +33,8 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "selection": ("", "", "random"),
     "socket_lifetime_ms": (0, 0, 500),
 }
-"""Drawn in soaks: who is tried next, and clients that reconnect without need. New ones stand last:
-the others are drawn as before."""
+"""Drawn in soaks: the metastore to try next, and clients that reconnect without need. Append new
+entries, so that earlier draws stay the same."""
 
 
 class HiveTarget:
@@ -150,7 +150,7 @@ class HiveTarget:
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """The node `db`, and what metastores need besides to reach it."""
+        """The node `db`, and the settings with which metastores reach it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -194,14 +194,14 @@ class HiveTarget:
         return nodes, {}
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise."""
+        """The permits of the profile."""
         return permits_of_profile(settings.profile, Layout(settings).token_store)
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn values beside it."""
+        """The options of one seed of a soak: `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def open(self, deployment: Deployment) -> HiveSystem:
-        """What was just deployed; its connections are kept as long as it lasts."""
+        """Open the deployed system; its connections live as long as it does."""
         return HiveSystem(deployment.env, Layout(deployment.settings))

@@ -12,15 +12,15 @@ again under another one (another writer had some of the runs first) encodes the 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import InternalError
 from results.lake.log.files import BATCH, KEY, Partition, batch_name, coded_schema
 from results.lake.log.parquet_encoder import GROUP_ROWS, Encoded, Encoder
 from results.lake.log.row_files import accept, new_id, stored, stored_schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 GROUP_BYTES: Final = 32 << 20
 """Of rows in memory, at which a row group is written: snapshots are few and large."""
@@ -32,8 +32,6 @@ class _File:
     """The file of one table that grows; few rows wait until they are worth a row group."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        import pyarrow as pa
-
         self._schema = schema
         self._sink = pa.BufferOutputStream()
         self._encoder: Encoder | None = None
@@ -52,8 +50,6 @@ class _File:
             self._encode()
 
     def _encode(self) -> None:
-        import pyarrow as pa
-
         if self._encoder is None:
             self._encoder = Encoder(self._sink, self._schema, coded=True)
         self._encoder.write(pa.concat_tables(self._waiting).unify_dictionaries())
@@ -157,8 +153,5 @@ def buffers_of(
 
 
 def _of_runs(tables: Mapping[str, pa.Table], runs: Sequence[str]) -> dict[str, pa.Table]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     own = pa.array(runs, pa.string())
     return {name: table.filter(pc.is_in(table[KEY], own)) for name, table in tables.items()}

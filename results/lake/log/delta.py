@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.lake.log.files import KEY, LOG_FOLDER, PARTITION, FileRef, Partition, partition_values
 from results.lake.log.location import Place
 from results.lake.log.storage_errors import ConflictError, require, troubles
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CHECKPOINT_EVERY: Final = "50"
 BLIND_RETRIES: Final = 15
@@ -88,8 +87,6 @@ class Log:
 
     def schema(self) -> pa.Schema:
         """The columns at the state that was read last."""
-        import pyarrow as pa
-
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
@@ -107,8 +104,6 @@ class Log:
         return self._state
 
     def _files(self) -> Mapping[str, FileRef]:
-        import pyarrow as pa
-
         rows = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
         return {row["path"]: self._file(row) for row in rows}
 

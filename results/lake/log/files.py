@@ -18,11 +18,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 MAIN: Final = "runs"
 KEY: Final = "run"
@@ -107,8 +106,6 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 
     In a file they are dictionaries anyway: rows need not have each text written out before.
     """
-    import pyarrow as pa
-
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(
         [

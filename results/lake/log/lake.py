@@ -50,7 +50,10 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from harness.errors import InfrastructureError, UsageError, listed
 from results.lake.log.append_buffer import AppendBuffer, buffers_of
@@ -62,10 +65,6 @@ from results.lake.log.snapshot import RunIndex, Snapshot
 from results.lake.log.storage_errors import AgainError, Patience
 from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.tables.schema import schemas as lake_schemas
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
 
 LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
@@ -384,8 +383,6 @@ def _opening(patience: Patience) -> Patience:
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
     """Whether a column is the same; Delta knows only one kind of text, list and time."""
-    import pyarrow as pa
-
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

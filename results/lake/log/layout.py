@@ -11,10 +11,9 @@ Of values and long texts nobody asks for them, and they would be half of a foote
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 LEVEL: Final = 6
 """Of zstd: a tenth smaller than at 1 for dictionaries and what else repeats in small steps."""
@@ -55,8 +54,6 @@ _TEXTS: Final = frozenset(
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
     """What `pyarrow.parquet.ParquetWriter` is to be told."""
-    import pyarrow as pa
-
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     plain = _DISTINCT | _IDS
     return {
@@ -88,8 +85,6 @@ def _level(path: str) -> int:
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """The columns of a Parquet file that a column of a table becomes."""
-    import pyarrow as pa
-
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     else:

@@ -21,15 +21,15 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+from pyarrow.fs import FileSystem
 
 from harness.errors import UsageError, shown
 from results.lake.log.files import LOG_FOLDER
 from results.lake.log.storage_errors import troubles, without_secrets
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 REMOTE: Final = ("s3", "gs", "abfs", "abfss")
 """Schemes that both libraries take."""
@@ -89,8 +89,6 @@ class Place:
             self.files: FileSystem = self._filesystem()
 
     def _filesystem(self) -> FileSystem:
-        from pyarrow import fs
-
         if self.local:
             return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
         if not self.uri.startswith("s3://"):
@@ -144,8 +142,6 @@ class Place:
 
     def listed(self, table: str) -> list[Stored]:
         """All files in the folder of a table, its log's excepted."""
-        from pyarrow import fs
-
         with troubles(self.uri):
             found = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
         return [
@@ -154,16 +150,12 @@ class Place:
 
     def entries(self) -> list[str]:
         """The names directly below the root, sorted."""
-        from pyarrow import fs
-
         with troubles(self.uri):
             found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
         return sorted(info.base_name for info in found)
 
     def tables(self) -> list[str]:
         """The names of the folders with a Delta log, sorted."""
-        from pyarrow import fs
-
         with troubles(self.uri):
             found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             names = sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
@@ -173,8 +165,6 @@ class Place:
 
     def empty_folders(self) -> list[str]:
         """The names of the folders with nothing in them, as a killed creation leaves them."""
-        from pyarrow import fs
-
         with troubles(self.uri):
             found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             return [

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from harness.errors import InternalError, UsageError, shown
 from results.lake.log.delta import Addition
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, Partition
 from results.lake.log.parquet_encoder import Encoded, Encoder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.location import Place
 
 
@@ -28,8 +29,6 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 
     A nullable column reads the same in every engine.
     """
-    import pyarrow as pa
-
     fields = [pa.field(field.name, field.type) for field in schema]
     return pa.schema([*fields, pa.field(BATCH, pa.string())])
 
@@ -85,8 +84,6 @@ def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple
 
 
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
     if rows.schema.equals(schema) and all(field.nullable for field in schema):  # as a rule
         return rows
     missing = sorted({*schema.names} - {*rows.column_names})
@@ -98,8 +95,6 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
     """Coded rows as they are stored: with their batch, by run."""
-    import pyarrow as pa
-
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))
@@ -107,9 +102,6 @@ def stored(rows: pa.Table, batch: str) -> pa.Table:
 
 def in_order(table: pa.Table) -> pa.Table:
     """The rows by run; those of one run stay in their order."""
-    import numpy as np
-    import pyarrow as pa
-
     runs = table[KEY].combine_chunks().dictionary_encode()
     if isinstance(runs, pa.ChunkedArray):
         runs = runs.combine_chunks()

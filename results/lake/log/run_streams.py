@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from results.lake.log.files import KEY, KEY_RANGE
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.location import Place
 
 ROWS_AT_ONCE: Final = 8_192
@@ -95,8 +97,6 @@ def runs_of_file(
     key_range: int | None = None,
 ) -> Iterator[Part]:
     """The runs of a file from `first` to `last` in their order, each with all its rows."""
-    import pyarrow as pa
-
     waiting: list[pa.Table] = []
     current: str | None = None
     for rows in batches_of(place, table, name, schema, first, last, key_range=key_range):
@@ -129,10 +129,6 @@ def batches_of(
     `key_range`, only that one's. Of an
     object store a group is asked for as a whole: a request each column takes ten times as long.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
         parquet = pq.ParquetFile(source, pre_buffer=not place.local)
@@ -163,8 +159,6 @@ def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
 
 def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
     """The runs of some rows, and where the rows of each lie."""
-    import pyarrow.compute as pc
-
     begin = 0
     for chunk in column.chunks:
         coded = pc.run_end_encode(chunk)
@@ -179,8 +173,6 @@ def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
     Delta's own writers leave out the columns that a table is partitioned by.
     """
-    import pyarrow as pa
-
     if rows.schema.equals(schema):
         return rows
     columns = [

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, FileRef, Partition
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
     from results.lake.log.location import Place
 
 
@@ -37,8 +39,6 @@ class RunIndex:
 
     def batches(self, files: Sequence[FileRef]) -> set[str]:
         """All batches in these files."""
-        import pyarrow.compute as pc
-
         found: set[str] = set()
         for file in files:
             if file.name not in self._batches:
@@ -58,8 +58,6 @@ class RunIndex:
         return dict(zip(table[KEY].to_pylist(), table[BATCH].to_pylist(), strict=True))
 
     def _columns(self, file: FileRef, names: list[str]) -> pa.Table:
-        import pyarrow.parquet as pq
-
         with troubles(file.uri):
             return pq.read_table(
                 f"{MAIN}/{file.name}",
@@ -111,8 +109,6 @@ class Snapshot:
 
     def in_range(self) -> ds.Expression | None:
         """The same for Arrow, which fetches no group of rows that has none of the range."""
-        import pyarrow.dataset as ds
-
         if self.between is None:
             return None
         first, end = self.between
@@ -128,8 +124,6 @@ class Snapshot:
 
         Of a range all rows of its files are there.
         """
-        import pyarrow.dataset as ds
-
         form = ds.ParquetFileFormat()
         fragments = [
             form.make_fragment(
@@ -156,8 +150,6 @@ def _within(file: FileRef, partition: Mapping[str, Any]) -> bool:
 
 def _bounds(file: FileRef) -> ds.Expression:
     """What is true of every row of a file."""
-    import pyarrow.dataset as ds
-
     partition: Partition = file.partition
     said = [
         ds.field(name).is_null() if value is None else ds.field(name) == value

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HistoryError
 from harness.store.parquet import schema_of
@@ -26,8 +29,6 @@ from results.lake.tables.sealed_run import Source
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.facts.intervals import Flags, Ints
 
 _SEALED: Final = (*("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),)
@@ -39,10 +40,6 @@ class Batch:
     """The lines of some runs behind each other, and where in them operations lie."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         self.sources = sources
         self._independent = np.array(
             [independence_of(source.about.case) is True for source in sources], np.bool_
@@ -91,16 +88,11 @@ class Batch:
         return self.sources[self.run[line]].key if len(self.run) else "the run"
 
     def _column(self, name: str) -> pa.Array:
-        import pyarrow as pa
-
         column = self.lines.column(name)
         return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
     def operations(self) -> pa.Table:
         """The table, and by the way `answered`."""
-        import numpy as np
-        import pyarrow as pa
-
         answers = pa.array(self.completed, mask=~self.done)
         at = pa.array(self.invoked)
         value = self._column("value")
@@ -142,10 +134,6 @@ class Batch:
         What asks [key, value] has one, but for transactions, which may be lists of two unless keys
         are known to be independent.
         """
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))
         listed = pc.not_equal(kinds, Txn.f).to_numpy(zero_copy_only=False)
@@ -173,9 +161,6 @@ class Batch:
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
         """`ok`, or a definite no of the target: an answer with a result."""
-        import numpy as np
-        import pyarrow as pa
-
         failed = self.done & (self.kind == TYPES.index("fail"))
         found: Flags = self.done & (self.kind == TYPES.index("ok"))
         found |= failed & _present(result)
@@ -186,10 +171,6 @@ class Batch:
         return found
 
     def _reads(self, at: pa.Array, asked: pa.Array) -> pa.Array:
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         fs = self._column("f").take(at)
         reads = pc.is_in(fs, value_set=pa.array(sorted(READS)))
         rows = np.flatnonzero(pc.equal(fs, Txn.f).to_numpy(zero_copy_only=False))
@@ -201,9 +182,6 @@ class Batch:
 
     def _odd_operations(self, unlike: set[int]) -> pa.Array:
         """What no column has a place for: an invocation with an answer's parts, and so on."""
-        import numpy as np
-        import pyarrow as pa
-
         has = _present(self._column("error")) | _present(self._column("node"))
         has |= self._n_attempts > 0
         codes = self._column("f").dictionary_encode().indices.to_numpy()
@@ -226,9 +204,6 @@ class Batch:
 
     def attempts(self) -> pa.Table:
         """Those below completions."""
-        import numpy as np
-        import pyarrow as pa
-
         ops = np.flatnonzero(self.done)
         lines = self.completed[ops]
         lengths = self._n_attempts[lines]
@@ -254,9 +229,6 @@ class Batch:
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
         """Of each run: how many attempts went to each node, and how many it answered with ok."""
-        import numpy as np
-        import pyarrow.compute as pc
-
         found: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return found
@@ -271,7 +243,6 @@ class Batch:
 
     def counts(self) -> list[dict[str, Any]]:
         """Of each run: lines, operations, how many of each outcome and in each range of keys."""
-        import numpy as np
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -291,10 +262,6 @@ class Batch:
 
     def events(self) -> pa.Table:
         """What was noted, but for what `faults` holds."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -342,16 +309,11 @@ def _columns(source: Source) -> pa.Table:
 
 @functools.cache
 def _sealed() -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([schema_of().field(name) for name in _SEALED])
 
 
 def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
     """Outcomes of attempts as code and text; `errors` are those of their operations."""
-    import numpy as np
-    import pyarrow as pa
-
     coded, of = said.dictionary_encode(), errors.dictionary_encode()
     texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
     pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()

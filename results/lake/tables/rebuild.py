@@ -10,9 +10,10 @@ import datetime as dt
 import itertools
 from collections.abc import Iterator, Mapping
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.case import Case
 from harness.errors import HistoryError, UsageError
@@ -21,9 +22,6 @@ from harness.store import RunRecord
 from harness.verdict.signature import Failure
 from results.lake.tables.attempt_outcomes import said_of
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}

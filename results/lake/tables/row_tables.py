@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from harness.errors import HistoryError
 from harness.ops import History
@@ -20,9 +23,6 @@ from results.lake.tables.line_batches import Batch
 from results.lake.tables.run_rows import counted, finding_rows, node_rows, run_row, verdict_rows
 from results.lake.tables.schema import PARTITION, schema
 from results.lake.tables.sealed_run import About, Source, read_source, source_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
@@ -64,9 +64,6 @@ def _table(
     name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> pa.Table:
     """Rows made one by one; each says of which source it is."""
-    import numpy as np
-    import pyarrow as pa
-
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 from harness.timeline import Fault
 from results.facts.timeline import Timeline, whole_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.facts.intervals import Ints
 
 _NEMESIS: Final = -1
@@ -111,10 +112,6 @@ def _is_bare(op: Op) -> bool:
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
     """The notes of each run: `at` are the lines that no client wrote, `run` whose each is."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -145,9 +142,6 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
     """Phase and active nemeses at the moments `times` of runs; `run` rises."""
-    import numpy as np
-    import pyarrow as pa
-
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

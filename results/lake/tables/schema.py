@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 SCHEMA_VERSION: Final = 3
 PARTITION: Final = ("target", "label", "day")
@@ -259,16 +258,12 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 @functools.cache
 def schema(table: str) -> pa.Schema:
     """The columns of one of `TABLES`."""
-    import pyarrow as pa
-
     return pa.schema([(column.name, arrow_type(column.type)) for column in TABLES[table]])
 
 
 @functools.cache
 def arrow_type(kind: str) -> pa.DataType:
     """Arrow's type of a column's `type`."""
-    import pyarrow as pa
-
     return {
         "string": pa.string(),
         "int64": pa.int64(),

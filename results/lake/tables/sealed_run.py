@@ -12,18 +12,16 @@ import functools
 import hashlib
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.case import Case, load_case
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History
 from harness.store import RunRecord, read_log
 from harness.store.parquet import read_sealed, table_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20

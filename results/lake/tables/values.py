@@ -16,14 +16,13 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from results.lake.tables.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _TYPES: Final[Mapping[str, Any]] = {
@@ -66,9 +65,6 @@ class Shredder:
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
         """JSON texts (null: no value at all) as the columns of `names`, the rest last."""
-        import numpy as np
-        import pyarrow as pa
-
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.dataset import Dataset
+from pyarrow.fs import FileSystem
 
 from harness.errors import HarnessError, UsageError, listed
 from harness.store import RunFolder
 from results.facts.problems import Problem, Problems
 from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
 from results.lake.transfer.folders import fetch_folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyarrow.dataset import Dataset
-    from pyarrow.fs import FileSystem
 
 RUNS_AT_ONCE: Final = 100
 
@@ -32,8 +32,6 @@ def chosen_runs(
     lake: Readable, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """The rows of `runs` of these keys or labels, or all; raises `UsageError` for unknown ones."""
-    import pyarrow.compute as pc
-
     wanted = None
     for name, values in (("run", runs), ("label", labels)):
         if values:
@@ -79,8 +77,6 @@ def rows_of_runs(
     dataset: Callable[[str], Dataset], runs: Sequence[str]
 ) -> Iterator[dict[str, pa.Table]]:
     """The rows of each of these runs in the tables of histories; some runs are read at once."""
-    import pyarrow.compute as pc
-
     for begin in range(0, len(runs), RUNS_AT_ONCE):
         some = list(runs[begin : begin + RUNS_AT_ONCE])
         tables = {

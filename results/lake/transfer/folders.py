@@ -19,12 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyarrow import fs
+from pyarrow.fs import FileSystem
+
 from harness.errors import HistoryError
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from results.lake.log.lake import Lake
 
 FOLDERS: Final = "folders"
@@ -134,8 +135,6 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 def fetch_folder(files: FileSystem, kept: str, folder: Path) -> None:
     """Copy what `runs.folder` names into a run's folder; what lies there already stays."""
-    from pyarrow import fs
-
     for info in files.get_file_info(fs.FileSelector(kept, recursive=True)):
         to = folder / info.path.removeprefix(f"{kept}/")
         if info.type != fs.FileType.File or to.exists() or not _is_below(to, folder):

@@ -13,9 +13,10 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+import pyarrow as pa
 
 from harness.errors import HarnessError, HistoryError, UsageError
 from harness.store import is_being_written
@@ -34,9 +35,6 @@ from results.lake.tables.sealed_run import (
 )
 from results.lake.transfer.folders import files_of, folder_of
 from results.lake.transfer.run_folders import run_folders
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""

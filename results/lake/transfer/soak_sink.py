@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HarnessError, InfrastructureError, UsageError, counted
 from harness.ops import Verdict
@@ -40,8 +42,6 @@ from results.lake.transfer.ingest import ingest_folders
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.append_buffer import AppendBuffer
 
 RUNS_MAX: Final = 256
@@ -102,8 +102,6 @@ class SoakedRuns:
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
         """What the lake has of this soak's runs."""
-        import pyarrow.compute as pc
-
         begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
         wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import InternalError
 from results.lake.log.files import BATCH, KEY, FileRef, Partition, merged_name
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import ParquetFile, new_id
 from results.lake.log.run_streams import batches_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MIB: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * MIB
@@ -159,8 +159,6 @@ def rewrite(
 
 def run_and_batch(rows: pa.Table) -> pa.ChunkedArray:
     """The run and the batch of each row as one text."""
-    import pyarrow.compute as pc
-
     return pc.binary_join_element_wise(rows[KEY], rows[BATCH], "|")
 
 
@@ -173,9 +171,6 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
     Readers count on that order (`results.lake.log.run_streams`), also across the parts.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     left_out = pa.array(without, pa.string())
     parts: list[pa.Table] = []
     size = 0
@@ -197,8 +192,6 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
 
     A file is opened when its first run has its turn: as a rule few are open at once.
     """
-    import pyarrow as pa
-
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
@@ -233,8 +226,6 @@ class _Rows:
 
     def take(self, bound: str | None) -> list[pa.Table]:
         """The rows of runs below a bound, or all; then there are more rows, if it was our own."""
-        import pyarrow.compute as pc
-
         taken, left = [], []
         for rows in self._parts:
             # Rows are in the order of their runs: those below the bound are the first ones.

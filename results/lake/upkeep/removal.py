@@ -14,6 +14,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 
+import pyarrow.parquet as pq
+
 from results.lake.log.files import BATCH, KEY, MAIN, FileRef
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import AgainError, troubles
@@ -65,8 +67,6 @@ def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
 
 def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
     """The runs of a file with their batches."""
-    import pyarrow.parquet as pq
-
     with troubles(file.uri):
         rows = pq.read_table(
             f"{file.table}/{file.name}",

@@ -13,6 +13,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+import pyarrow.parquet as pq
+
 from harness.errors import HarnessError, counted, listed
 from results.lake.log.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
 from results.lake.log.lake import Lake
@@ -151,8 +153,6 @@ class _Read(NamedTuple):
 
 
 def _read(lake: Lake, file: FileRef) -> _Read:
-    import pyarrow.parquet as pq
-
     with troubles(file.uri):
         try:
             table = pq.read_table(
