@@ -28,6 +28,9 @@ from bench.measure import machine
 from bench.migration_load import Load
 from harness.cluster import ClusterEvent, Link
 from harness.env import Address
+from harness.faults.door import Door
+from harness.faults.ledger import Ledger
+from harness.nodes.faults import Cut
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
 from harness.registry import load_plugin
@@ -86,6 +89,7 @@ class Migration:
     def __init__(self, session: Session, system: KuduSystem, way: Way) -> None:
         """Clients of `system` know what they were told."""
         self._cluster = session.cluster
+        self._door = Door(session.cluster, Ledger(session.cluster, session.env))
         self._env = session.env
         self._system = system
         self._way = way
@@ -217,9 +221,10 @@ class Migration:
             await self._cluster.start(victim)
         else:
             others = [*self._cluster.nodes, *self._cluster.clients]
-            cut = await self._cluster.cut(Link.between([victim], others), lease_s=10 * CUT_S)
+            links = Link.between([victim], others)
+            cut = await self._door.inject(Cut(), links, lease_s=10 * CUT_S)
             await asyncio.sleep(CUT_S)
-            await self._cluster.heal(cut)
+            await self._door.heal(cut)
         return f"{self._way.fault} {victim}"
 
     async def _victim(self, masters: Sequence[str]) -> str:

@@ -368,6 +368,10 @@ class Deployed(Protocol):
         """Stop a node gracefully (a signal, cancellation), then by force after a bound."""
         ...
 
+    async def wipe(self, node: str) -> bool:
+        """Empty the disk of a node that is down."""
+        ...
+
     async def wait_ready(self, node: str) -> str | None:
         """Wait until a running node is ready as it declares (`NodeSpec.ready`).
 
@@ -439,10 +443,6 @@ class Controls(Deployed, Protocol):
 
     async def resume(self, node: str) -> bool:
         """Thaw a paused node."""
-        ...
-
-    async def wipe(self, node: str) -> bool:
-        """Empty the disk of a node that is down."""
         ...
 
     async def set_links(

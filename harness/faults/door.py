@@ -64,6 +64,9 @@ class Door:
     async def stop(self, node: str) -> bool:
         return await self._controls.stop(node)
 
+    async def wipe(self, node: str) -> bool:
+        return await self._controls.wipe(node)
+
     async def wait_ready(self, node: str) -> str | None:
         return await self._controls.wait_ready(node)
 

@@ -1,4 +1,4 @@
-"""The ledger: the one book of a run's faults, with what is broken now, by which fault, and bites.
+"""The ledger: the one book of a run's faults, active faults, their targets and bites.
 
 Nemeses only take aim; everything is broken through the ledger, so that faults which overlap mean
 the same everywhere. A fault keeps one id from the case to the page. A node that is down or frozen
@@ -110,12 +110,18 @@ class Ledger:
         self._budget = DamageBudget(controls.nodes, majority=damage == "majority")
         self._entries: dict[str, _Entry] = {}
         self._numbers = itertools.count(1)
+        self._planned: set[str] = set()
         self._excused_until_ns: dict[str, int] = {}
         controls.subscribe(self._on_event)
 
     def new_id(self) -> str:
         """The id of a fault that no case has planned."""
-        return f"f{next(self._numbers)}"
+        ids = (f"f{number}" for number in self._numbers)
+        return next(each for each in ids if each not in self._planned | self._entries.keys())
+
+    def expect(self, planned: Iterable[str]) -> None:
+        """Keep the ids of planned faults for them."""
+        self._planned |= set(planned)
 
     @property
     def active(self) -> list[str]:

@@ -73,6 +73,7 @@ class FaultConductor:
 
         Raises what an injection raised: a fault that does not take is an infrastructure error.
         """
+        self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()
         tasks = [
             self._env.spawn(self._one(fault, begin_ns), name=f"fault-{fault.id}")
@@ -162,7 +163,7 @@ class FaultConductor:
         data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}
         self._note(fault, "inject", begun, data)
         done = await do_operation(what, nodes, self._cluster, self._system)
-        over = msgspec.structs.replace(begun, note=done or f"nobody did {what.name}")
+        over = msgspec.structs.replace(begun, note=done or f"{what.name} was not done")
         bite = {"count": int(done is not None), "unit": "operations"}
         self._note(fault, "heal", over, {"bite": bite})
         return over if done is not None else Injection(targets=(), note=over.note)

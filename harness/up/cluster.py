@@ -182,8 +182,8 @@ class StandingCluster(OpenedTarget):
         )
         if Capability.SINGLE_CLIENTS in nemesis.requires:
             raise UsageError(
-                f"{text!r} tells clients apart, but all callers of a cluster that stays share their "
-                "links; aim at 'client'"
+                f"{text!r} tells clients apart, but all callers of a cluster that stays share "
+                "their links; aim at 'client'"
             )
         if isinstance(nemesis, AimedNemesis) and " " in text:
             sentence = nemesis.sentences[0]

@@ -269,7 +269,7 @@ class DockerCluster(RealCluster[DockerNode]):
             self._readers = [thread for thread in self._readers if thread.is_alive()]
             self._readers.append(reader)
             reader.start()
-            with contextlib.suppress(InfrastructureError):  # then nobody looks whether it starves
+            with contextlib.suppress(InfrastructureError):  # then its starvation is not observed
                 state = await self._in_thread(self._engine.state, entry.container)
                 incarnation.pid = None if state is None else state.pid
             self._disks.check_seen(node, incarnation.pid)
@@ -342,7 +342,7 @@ class DockerCluster(RealCluster[DockerNode]):
         async with entry.turn:
             if entry.state is NodeState.DOWN or entry.incarnation is None:
                 return False
-            # Foreign programs answer that with whatever code they like.
+            # Foreign programs exit with any code.
             foreign = self.nodes[node].entry is None
             entry.incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
             if entry.state is NodeState.PAUSED:

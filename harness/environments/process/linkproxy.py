@@ -113,12 +113,12 @@ class LinkProxy:
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """What another program did to our own server; of a user's server this is unknown."""
+        """A stop of our own server by another program; of a user's server this is unknown."""
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """Whether our own server keeps connections at one of its addresses from their node."""
+        """Connections at this address that our own server keeps from their node, if any."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:

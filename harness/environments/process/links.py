@@ -1,7 +1,7 @@
 """Link faults as toxics on the link proxy, each measured.
 
-The flow from a to b is the upstream direction of the connections that a opened to b and the
-downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a toxic on both.
+The flow from a to b is the upstream direction of the connections from a to b and the
+downstream direction of connections from b to a; a fault on `Link(a, b)` puts a toxic on both.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|

@@ -63,7 +63,6 @@ class SimCluster:
 
     @property
     def environment(self) -> str:
-        """The name of the environment."""
         return "sim"
 
     @property
@@ -73,27 +72,23 @@ class SimCluster:
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
         return {name: m.spec for name, m in self._machines.items() if m.spec is not None}
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Names of nodes that lead to another node now, and to which."""
         return self._fabric.aliases
 
     def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
         return self._machine(node).state
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
         self._subscribers.append(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Have `spring` run at every event of this kind, inside the node's own callback.
 
-        A node that it kills or cuts off reaches nothing from there on, and one that it freezes
-        waits before its next effect. What waits in `spring` goes on as a task of the driver.
+        A node that it kills or cuts off reaches nothing from there on, and a node that it freezes
+        waits before its next effect. If `spring` waits, it goes on as a task of the driver.
         """
         springs = self._traps.setdefault(kind, [])
         springs.append(spring)
@@ -126,13 +121,12 @@ class SimCluster:
         return ClusterEvent(time_ns, node, kind, data, by_driver=by_driver)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Have `callback` called in so long, by the world."""
+        """The world calls it."""
         self._world.schedule(self._world.now_ns + int(delay_s * 1e9), lambda _: callback())
 
     # --- nodes ------------------------------------------------------------------------------
 
     async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind."""
         machine = self._machine(node)
         if variant is not None and machine.spec is not None:
             as_variant(machine.spec, variant)  # refuses one that is not declared
@@ -148,7 +142,7 @@ class SimCluster:
         return None if runs else f"node {node!r} is down"
 
     async def stop(self, node: str) -> bool:
-        """Cancel the node's main; kill the node if that has not ended it within `stop_s`."""
+        """Cancel the node's main; kill the node if it still runs after `stop_s`."""
         machine = self._machine(node)
         incarnation = machine.incarnation
         driver = self._driver.incarnation
@@ -181,7 +175,6 @@ class SimCluster:
         return True
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node."""
         del lease_s
         incarnation = self._machine(node).incarnation
         if incarnation is None or incarnation.loop.paused:
@@ -191,7 +184,6 @@ class SimCluster:
         return True
 
     async def resume(self, node: str) -> bool:
-        """Thaw a paused node."""
         incarnation = self._machine(node).incarnation
         if incarnation is None or not incarnation.loop.paused:
             return False
@@ -200,7 +192,6 @@ class SimCluster:
         return True
 
     async def wipe(self, node: str) -> bool:
-        """Empty the disk of a node that is down."""
         machine = self._machine(node)
         if machine.incarnation is not None:
             raise UsageError(f"cannot wipe the disk of {node!r}: it runs; kill or stop it first")
@@ -228,20 +219,17 @@ class SimCluster:
         return self._fabric.set_links(frames)
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections on these links, in either direction; returns how many."""
         check_links(links, self._machines, self.clients)
         self._note("reset", CLIENT, links=[_shown(link) for link in sorted({*links})])
         return self._fabric.reset(links)
 
     async def alias(self, name: str, node: str) -> None:
-        """From now on the name of one node leads to another."""
         self._fabric.aliases[self._machine(name).name] = self._machine(node).name
         self._note("alias", name, to=node)
 
     # --- clocks, processors, logs -----------------------------------------------------------
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
-        """Set a node's wall clock off by `offset_ns` and its clocks drifting by `drift_ppm`."""
         machine = self._machine(node)
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         self._note("skew", node, offset_ns=offset_ns, drift_ppm=drift_ppm)
@@ -252,7 +240,6 @@ class SimCluster:
         self._world.rekey_timers(machine.clock)
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Make the node's processor slower by `factor` (1.0 = normal)."""
         machine = self._machine(node)
         if not 0 < factor <= _SLOW_FACTOR_MAX:
             raise UsageError(f"factor is {factor}; it must be above 0 and at most 1e6")
@@ -260,23 +247,20 @@ class SimCluster:
         machine.set_slow(factor)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Set how bad the node's disk is; returns how many requests were touched since before."""
         machine = self._machine(node)
         quality.check()
         self._note("worsen-disk", node, **msgspec.to_builtins(quality))
         return machine.trouble.set(quality)
 
     async def usage(self, node: str) -> Usage:
-        """Of its disk. Nobody tells of its memory: all nodes share one process."""
+        """Of its disk; its memory is not measured, since all nodes share one process."""
         disk = self._machine(node).disk
         return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
         return self._world.log_lines(self._machine(node).name, last_lines=last_lines)
 
     async def mend(self) -> None:
-        """Make clocks, processors and disks good and thaw every node."""
         self._note("mend", CLIENT)
         for machine in self._machines.values():
             self._adjust_clock(machine, skew_ns=0, drift_ppm=0)

@@ -275,7 +275,7 @@ class SimListener:
         self._owner = owner
         self._port = port
         self._on_connect = on_connect
-        self.backlog = 0  # connections that the kernel accepted and the node has not seen yet
+        self.backlog = 0  # connections accepted by the kernel, but not by the node yet
 
     def close(self) -> None:
         """Stop accepting; open connections stay."""

@@ -53,7 +53,7 @@ class InThread(Protocol):
     """Runs a blocking call in a thread."""
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> Awaitable[T]:
-        """What `call(*arguments)` returns."""
+        """Return the result of `call(*arguments)`."""
         ...
 
 
@@ -69,7 +69,7 @@ class _Fault:
         self.counting: dict[str, frozenset[Link]] = {}  # by node, once the rules are in force
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
-        """By node, those of these links that have rules in its namespace."""
+        """By node, the links that have rules in its namespace."""
         owners = {node for link in links for node in rules.owners(link, self.table)}
         return {
             node: sorted(link for link in links if node in rules.owners(link, self.table))
