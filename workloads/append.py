@@ -14,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.transactions import Txn
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
@@ -131,14 +131,14 @@ def _tables_at_most(case: Case) -> int:
     return int(options["tables"]) + math.ceil(columns / max(1, room))
 
 
-class AppendWorkload:
+class AppendWorkload(Workload):
     """Appends of columns to tables and reads of them, as transactions."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "append"
-    doc: ClassVar[str] = "transactions that add columns to tables and read them, judged by Elle"
-    vocabulary: ClassVar[str] = "append"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "append"
+    doc = "transactions that add columns to tables and read them, judged by Elle"
+    vocabulary = "append"
+    options = (
         Option("tables", 3, "how many tables are appended to at a time", within=(1, TABLES_MAX)),
         Option(
             "columns",
@@ -154,7 +154,7 @@ class AppendWorkload:
         READERS,
         burst_option(4, "transactions at once on one table"),
     )
-    checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
+    checkers = ("elle-list-append", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
         """Creates first, then endless transactions."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import (
     BY_NAME,
     READS,
@@ -201,14 +201,14 @@ def check_replicas(replicas: int, case: Case) -> None:
         )
 
 
-class DdlWorkload:
+class DdlWorkload(Workload):
     """Create, alter, rename, delete, get, list and locate on few names."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "ddl"
-    doc: ClassVar[str] = "create, alter, rename, delete, get, list and locate on few names"
-    vocabulary: ClassVar[str] = "ddl"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "ddl"
+    doc = "create, alter, rename, delete, get, list and locate on few names"
+    vocabulary = "ddl"
+    options: tuple[Option, ...] = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
         Option("replicas", 3, "replicas of each tablet"),
@@ -219,7 +219,7 @@ class DdlWorkload:
             "moves", 0, "this share of bursts renames and lists tables, in percent", within=(0, 100)
         ),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers: tuple[str, ...] = (
         "linearizable-catalog",
         "catalog-invariants",
         "liveness",
@@ -244,6 +244,7 @@ class DdlWorkload:
             moves=int(options["moves"]) if {"list", "rename"} <= dict(mix).keys() else 0,
         )
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}

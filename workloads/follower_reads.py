@@ -8,13 +8,13 @@ large bound may be answered by a replica that is cut off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Emit, Generator, Step, lift
 from harness.generator.core import Around
-from harness.plugins import Option, Request
+from harness.plugins import Option, Request, override
 from harness.vocabularies.ddl import Get
 from harness.vocabularies.follower_reads import FRESH, GetStale, ListStale
 from workloads.ddl import DdlWorkload
@@ -55,10 +55,10 @@ class _Relaxed(Around, frozen=True):
 class FollowerReadsWorkload(DdlWorkload):
     """DDL, and reads with a bound on their staleness."""
 
-    name: ClassVar[str] = "follower-reads"
-    doc: ClassVar[str] = "DDL, and reads of any replica that say how old an answer may be"
-    vocabulary: ClassVar[str] = "follower-reads"
-    options: ClassVar[tuple[Option, ...]] = (
+    name = "follower-reads"
+    doc = "DDL, and reads of any replica that say how old an answer may be"
+    vocabulary = "follower-reads"
+    options = (
         *(
             Option(option.name, MIX, option.help) if option.name == "mix" else option
             for option in DdlWorkload.options
@@ -66,7 +66,7 @@ class FollowerReadsWorkload(DdlWorkload):
         Option("stale", 70, "this share of gets and lists has a bound, in percent", (0, 100)),
         Option("bounds", "200,1000,5000", "how old answers may be, in ms; one is drawn for each"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (*DdlWorkload.checkers, "staleness")
+    checkers = (*DdlWorkload.checkers, "staleness")
 
     def generator(self, case: Case) -> Generator:
         """The generator of `ddl`, with bounds on some reads."""
@@ -84,6 +84,7 @@ class FollowerReadsWorkload(DdlWorkload):
     def _bounds(self, case: Case) -> str:
         return str(case.workload_options["bounds"])
 
+    @override
     def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of `ddl` without bursts of moves, which need lists from the leader."""
         return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}

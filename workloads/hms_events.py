@@ -8,13 +8,13 @@ continuously. The others poll now and then and fall behind, even behind the clea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Generator
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms import READS
 from workloads.contention import burst_option, readers_of
 from workloads.hms_ddl import KINDS, NAMES_MAX, HmsDdlWorkload, HmsOps
@@ -26,22 +26,20 @@ EAGER: Final = (("poll", 1),)
 LAZY: Final = (("get", 85), ("list", 5), ("poll", 10))
 
 
-class HmsEventsWorkload:
+class HmsEventsWorkload(Workload, target="hive", usual=HmsDdlWorkload.usual):
     """Polls of the log by some clients, changes by the others."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "hms-events"
-    doc: ClassVar[str] = "readers of a metastore's events, which must see each once and in order"
-    vocabulary: ClassVar[str] = "hms"
-    target: ClassVar[str] = "hive"
-    usual: ClassVar[Mapping[str, Any]] = HmsDdlWorkload.usual
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "hms-events"
+    doc = "readers of a metastore's events, which must see each once and in order"
+    vocabulary = "hms"
+    options = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the operations of clients that change tables"),
         Option("readers", 40, "this share of the clients reads the log, in percent", (1, 99)),
         burst_option(6, "operations at once on one name"),
     )
-    checkers: ClassVar[tuple[str, ...]] = HmsDdlWorkload.checkers
+    checkers = HmsDdlWorkload.checkers
 
     def generator(self, case: Case) -> Generator:
         """Endless random polls and DDL; raises `UsageError` if one of them has no client."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, TokenCall, Verify
 from workloads.contention import burst_option, draw_burst
 from workloads.mixes import Mix, draw_kind, parse_mix
@@ -86,22 +86,20 @@ def _forged(token: str) -> str:
     return f"{token[:-1]}{'0' if token[-1] != '0' else '1'}"
 
 
-class HmsTokensWorkload:
+class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     """Issue, renew and cancel few tokens, and verify them at all metastores."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "hms-tokens"
-    doc: ClassVar[str] = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
-    vocabulary: ClassVar[str] = "hms-tokens"
-    target: ClassVar[str] = "hive"
-    usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "hms-tokens"
+    doc = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
+    vocabulary = "hms-tokens"
+    options = (
         Option("tokens", 10, "how many of the newest tokens are used", within=(1, TOKENS_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         Option("false-percent", 5, "this share is of forged tokens, or by strangers", (0, 100)),
         burst_option(6, "operations at once on one token"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         "hms-tokens",
         "hms-failover",
         "liveness",

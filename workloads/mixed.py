@@ -9,7 +9,7 @@ of the catalog judge all creates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ from harness.case import Case
 from harness.generator import Context, Emit, Generator, Step, lift, weighted
 from harness.generator.core import Around
 from harness.ops import Op, OpType
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.members import ListMasters
 from workloads.ddl import DdlWorkload
@@ -62,14 +62,14 @@ def _share(name: str, default: int) -> Option:
     return Option(name, default, f"the weight of operations of {name}", within=(0, 1000))
 
 
-class MixedWorkload:
+class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
     """All of it at once."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "mixed"
-    doc: ClassVar[str] = "DDL, rows and membership at once"
-    vocabulary: ClassVar[str] = "mixed"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "mixed"
+    doc = "DDL, rows and membership at once"
+    vocabulary = "mixed"
+    options = (
         *(option for name, option in _OPTIONS.items() if name not in _SHARED),
         LEAST_MASTERS,
         _share("ddl", 40),
@@ -77,13 +77,13 @@ class MixedWorkload:
         _share("members", 2),
         Option("moved", 50, "this share of changes moves a replica, in percent", (0, 100)),
     )
-    usual: ClassVar[Mapping[str, float]] = {"rate": 120.0, "concurrency": 20}
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         *_DDL.checkers,
         *(name for name in _ROWS.checkers if name not in _DDL.checkers),
         "members",
     )
 
+    @override
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
@@ -142,15 +142,15 @@ def _given(**defaults: int) -> tuple[Option, ...]:
 class MembersWorkload(MixedWorkload):
     """DDL while masters come and go."""
 
-    name: ClassVar[str] = "members"
-    doc: ClassVar[str] = "DDL while masters are added and removed"
-    options: ClassVar[tuple[Option, ...]] = _given(rows=0, ddl=95, members=5, moved=0)
-    checkers: ClassVar[tuple[str, ...]] = (*_DDL.checkers, "members")
+    name = "members"
+    doc = "DDL while masters are added and removed"
+    options = _given(rows=0, ddl=95, members=5, moved=0)
+    checkers = (*_DDL.checkers, "members")
 
 
 class MoveWorkload(MixedWorkload):
     """Rows while their replicas move."""
 
-    name: ClassVar[str] = "move"
-    doc: ClassVar[str] = "rows while replicas move between tablet servers"
-    options: ClassVar[tuple[Option, ...]] = _given(rows=90, ddl=6, members=4, moved=100)
+    name = "move"
+    doc = "rows while replicas move between tablet servers"
+    options = _given(rows=90, ddl=6, members=4, moved=100)

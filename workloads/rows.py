@@ -20,12 +20,12 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case, stream
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies import Call
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.rows import Kind, Read, Scan, Write
@@ -183,14 +183,14 @@ def new_bank(name: str, nonce: str, replicas: int) -> Create:
     return Create(name, nonce, ["v0", "balance"], 1, replicas)
 
 
-class RowsWorkload:
+class RowsWorkload(Workload):
     """Inserts, upserts, updates, deletes, reads and scans of rows."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "rows"
-    doc: ClassVar[str] = "writes, reads and scans of rows, with snapshots and sums that must hold"
-    vocabulary: ClassVar[str] = "rows"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "rows"
+    doc = "writes, reads and scans of rows, with snapshots and sums that must hold"
+    vocabulary = "rows"
+    options = (
         Option("tables", 2, "how many tables of rows there are", within=(1, 100)),
         Option("keys", 6, "how many keys of each the clients fight over", within=(1, 100_000)),
         Option("groups", 2, "groups of rows whose balances add up; 0: none", within=(0, 100)),
@@ -203,7 +203,7 @@ class RowsWorkload:
         READERS,
         burst_option(6, "operations at once on one key"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         "linearizable-rows",
         "snapshot-scans",
         "elle-rows",
@@ -234,6 +234,7 @@ class RowsWorkload:
             missing=tuple(_tables(options)),
         )
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in _DRAWN.items()}

@@ -129,9 +129,11 @@ class _Facts:
 
     def _outages(self, kind: str) -> list[Outage]:
         ops, end_ns = self.ops, self.notes.end_ns
-        own = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
+        selected = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
         end = np.where(ops.done, ops.end, end_ns)
-        return outages_of(ops.start[own], end[own], (ops.done & ops.answered)[own], end_ns)
+        return outages_of(
+            ops.start[selected], end[selected], (ops.done & ops.answered)[selected], end_ns
+        )
 
     def op_rows(self) -> list[Row]:
         """Client operations, counted by everything that reports group by."""
@@ -166,7 +168,7 @@ class _Facts:
         rows: list[Row] = []
         for fault in self.timeline.faults:
             interval = self.timeline.interval(fault)
-            own = union([interval])
+            merged = union([interval])
             rows.append(
                 (
                     fault.id,
@@ -178,7 +180,7 @@ class _Facts:
                     None
                     if fault.bite is None or fault.undone
                     else whole_of(fault.bite.get("count")),
-                    *(overlap_ns(own, self.down[kind]) for kind in KINDS),
+                    *(overlap_ns(merged, self.down[kind]) for kind in KINDS),
                     *(self._outage_ns(kind, fault) for kind in KINDS),
                 )
             )
@@ -277,8 +279,8 @@ class _Facts:
         chaos = look.chaos
         rows: list[Row] = []
         for nemesis in self.nemeses:
-            own = union(look.interval(f) for f in look.faults if f.nemesis == nemesis)
-            struck = _common(chaos, own)
+            covered = union(look.interval(f) for f in look.faults if f.nemesis == nemesis)
+            struck = _common(chaos, covered)
             for active in (False, True):
                 columns = [overlap_ns(chaos, chaos), *(overlap_ns(chaos, d) for d in self._downs())]
                 under = [
@@ -298,12 +300,12 @@ class _Ends:
     """The operations of one kind, to be asked what came after a line of the history."""
 
     def __init__(self, ops: Operations, f: int) -> None:
-        own = np.flatnonzero(ops.f == f)
-        own = own[np.argsort(ops.end_index[own], kind="stable")]
-        self._ends = ops.end_index[own]
+        selected = np.flatnonzero(ops.f == f)
+        selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
+        self._ends = ops.end_index[selected]
         # The least invocation from each on.
-        self._invokes = np.minimum.accumulate(ops.start[own][::-1])[::-1]
-        oks = own[ops.done[own] & (ops.type[own] == TYPES.index("ok"))]
+        self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
+        oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:

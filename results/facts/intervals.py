@@ -77,7 +77,7 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
     answers = np.sort(end[answered])  # an answer at the same moment cuts off a gap of no length
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
-    found: list[Outage] = []
+    outages: list[Outage] = []
     held = np.zeros(0, np.int64)  # those that began before, and may still be under way
     position = 0
     for gap in np.flatnonzero(cuts - begins >= OUTAGE_NS_MIN).tolist():
@@ -86,9 +86,9 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
         older = np.concatenate([held, np.arange(position, max(position, first))])
         older = older[end[older] > begin]
         inside = np.concatenate([older, np.arange(max(position, first), last)])
-        found += _of_gap(start[inside], end[inside], begin, cut, answered=gap < len(answers))
+        outages += _of_gap(start[inside], end[inside], begin, cut, answered=gap < len(answers))
         held, position = inside, max(position, last)
-    return found
+    return outages
 
 
 def _of_gap(start: Ints, end: Ints, begin: int, cut: int, *, answered: bool) -> Iterator[Outage]:

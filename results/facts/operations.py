@@ -67,11 +67,11 @@ class Notes:
     end_ns: int
 
 
-def is_no(said: Any) -> bool:
+def is_no(answer: Any) -> bool:
     """Whether what came with a failure is the target's own no, with what it saw."""
-    if isinstance(said, list | tuple) and len(said) == 2:  # of one key, as [key, value]
-        said = said[1]
-    return isinstance(said, dict) and "result" in said
+    if isinstance(answer, list | tuple) and len(answer) == 2:  # of one key, as [key, value]
+        answer = answer[1]
+    return isinstance(answer, dict) and "result" in answer
 
 
 class _Names:
@@ -145,10 +145,10 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
     """Which times lie in any of some half-open intervals."""
-    found = np.zeros(len(times), np.bool_)
+    inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
-        found |= (start <= times) & (times < end)
-    return found
+        inside |= (start <= times) & (times < end)
+    return inside
 
 
 def of_rows(table: pa.Table) -> Operations:
@@ -169,7 +169,7 @@ def of_rows(table: pa.Table) -> Operations:
         table.column("answered").to_numpy(),
         _coded(table.column("error"), lambda text: errors.number(error_code(text))),
         _coded(table.column("node"), nodes.number),
-        *(found.list() for found in names),
+        *(coded.list() for coded in names),
     )
 
 
@@ -215,8 +215,8 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
     """Each distinct text of a column as `number` of it, null as -1."""
     whole = column.combine_chunks().dictionary_encode()
     codes = np.array([int(number(text)) for text in whole.dictionary.to_pylist()] + [-1], np.int32)
-    found: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
-    return found
+    decoded: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
+    return decoded
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
@@ -237,7 +237,7 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
         done & answered[ends],
         np.where(done, error[ends], -1).astype(np.int32),
         np.where(done, node[ends], -1).astype(np.int32),
-        *(found.list() for found in names),
+        *(coded.list() for coded in names),
     )
 
 

@@ -61,8 +61,10 @@ class Timeline:
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
         """Which phase began last, for many moments; -1 before the first."""
-        found: Ints = np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
-        return found
+        phases: Ints = (
+            np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
+        )
+        return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
         """Which of `members` and `sets` were active, for many moments."""
@@ -99,8 +101,8 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
     """Which of the sets of `sweep` is active, for many moments."""
-    found: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
-    return found
+    numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
+    return numbers
 
 
 def field_of(op: Op, name: str) -> Any:

@@ -74,9 +74,9 @@ def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
 
     `runs` are rows of the lake, the others of its results: Arrow tables or datasets.
     """
-    given = {"runs": runs, "results": results, "verdicts": verdicts}
+    inputs = {"runs": runs, "results": results, "verdicts": verdicts}
     with contextlib.closing(require("duckdb").connect()) as connection:
-        for name, rows in given.items():
+        for name, rows in inputs.items():
             connection.register(name, rows)
-        found: pa.Table = connection.sql(_COUNTING).to_arrow_table()
-    return found
+        counts: pa.Table = connection.sql(_COUNTING).to_arrow_table()
+    return counts

@@ -162,7 +162,7 @@ class ReportRuns:
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> Unit:
         """A piece, see `PendingResults.cut`, with the files that may hold its runs."""
         target, label, day, level, cs, runs, batches, lines, cost = piece
-        own = set(batches)
+        wanted = set(batches)
         files = self._files[target, label, day]
         ids = self._pending.ids
         return Unit(
@@ -172,7 +172,7 @@ class ReportRuns:
                     for file in files.get(table, ())
                     if file.first_run <= runs[-1]
                     and file.last_run >= runs[0]
-                    and (file.batch is None or file.batch in own)
+                    and (file.batch is None or file.batch in wanted)
                 )
                 for table in _READ
             },
@@ -196,9 +196,9 @@ class ReportRuns:
         )
 
     def _result_lake(self) -> ResultLake:
-        found = ResultLake.beside(self.place.uri, self.place.options, create=True)
-        assert found is not None
-        return found
+        lake = ResultLake.beside(self.place.uri, self.place.options, create=True)
+        assert lake is not None
+        return lake
 
     def end(self) -> None:
         """End a round: the units of the last plan are not planned again."""

@@ -53,7 +53,7 @@ class Found:
         """All of it, as `ResultLake.append` wants it."""
         now = dt.datetime.now(dt.UTC)
         runs = [*self.results]
-        found = {
+        tables = {
             MAIN: self._headed(
                 MAIN,
                 runs,
@@ -63,7 +63,9 @@ class Found:
                     "judged_at": pa.array(
                         [now] * len(runs), result_schema(MAIN).field("judged_at").type
                     ),
-                    "results": pa.array([[one for one, _ in self.results[run]] for run in runs]),
+                    "results": pa.array(
+                        [[result_id for result_id, _ in self.results[run]] for run in runs]
+                    ),
                     "marks": pa.array([[mark for _, mark in self.results[run]] for run in runs]),
                 },
             )
@@ -72,9 +74,9 @@ class Found:
             whole = pa.concat_tables([table for _, _, table in parts])
             sizes = [len(table) for _, _, table in parts]
             columns = {column: whole[column] for column in whole.column_names}
-            columns["result_id"] = _repeated([one for _, one, _ in parts], sizes)
-            found[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
-        return found
+            columns["result_id"] = _repeated([result_id for _, result_id, _ in parts], sizes)
+            tables[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
+        return tables
 
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]

@@ -65,8 +65,8 @@ def mark_of(rows: Iterable[Row]) -> str:
 
 def worst_mark(marks: Iterable[str]) -> str:
     """The mark of a result of several parts: what a budget cut short is planned again."""
-    found = {*marks}
-    return LIMITED if LIMITED in found else BROKEN if BROKEN in found else ""
+    distinct = {*marks}
+    return LIMITED if LIMITED in distinct else BROKEN if BROKEN in distinct else ""
 
 
 def crashed(checker: str, n_ops: int) -> Row:

@@ -70,11 +70,11 @@ class LakeTables:
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """A dataset over the files that may have rows of these runs."""
-        found = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
+        dataset = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
         for wanted in (choice.rows(), self._rows_that_count(table)):
             if wanted is not None:
-                found = found.filter(wanted)
-        return found
+                dataset = dataset.filter(wanted)
+        return dataset
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
         """The same rows as a data frame, see `results.spark.frames`."""
@@ -86,8 +86,8 @@ class LakeTables:
             frame = frame.where(frame[KEY].isin(sorted(choice.runs)))
         if not table.startswith(REPORT):
             return frame
-        own = self._counting.filter(self._counting["counts"]).drop_columns(["counts"])
-        return frame.join(session.createDataFrame(own), [KEY, _ID, BATCH], "left_semi")
+        counted = self._counting.filter(self._counting["counts"]).drop_columns(["counts"])
+        return frame.join(session.createDataFrame(counted), [KEY, _ID, BATCH], "left_semi")
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
         """A snapshot with the files of one table that may have rows of these runs."""
@@ -109,11 +109,11 @@ class LakeTables:
         by_append = others.group_by([_ID, BATCH]).aggregate([(KEY, "list")]).to_pylist()
         wanted = [
             ~(
-                (ds.field(_ID) == one[_ID])
-                & (ds.field(BATCH) == one[BATCH])
-                & ds.field(KEY).isin(pa.array(one[f"{KEY}_list"], pa.string()))
+                (ds.field(_ID) == part[_ID])
+                & (ds.field(BATCH) == part[BATCH])
+                & ds.field(KEY).isin(pa.array(part[f"{KEY}_list"], pa.string()))
             )
-            for one in by_append
+            for part in by_append
         ]
         return functools.reduce(lambda left, right: left & right, wanted) if wanted else None
 

@@ -70,15 +70,15 @@ def open(  # noqa: A001 - `results.open` reads as what it is
         return Runs(LakeTables(text, storage_options), EVERYTHING)
     if next(run_folders(local, Problems()), None) is None:
         raise UsageError(f"{text!r} holds neither a lake nor a run")
-    found = lake_of_store(local)
-    problems = {problem.run: problem.text for problem in found.problems.kept}
+    update = lake_of_store(local)
+    problems = {problem.run: problem.text for problem in update.problems.kept}
     if problems:
         warnings.warn(
-            f"{counted(found.problems.total, 'run')} of {text} left out, see `problems`: "
+            f"{counted(update.problems.total, 'run')} of {text} left out, see `problems`: "
             f"{listed(sorted(problems), limit=3)}",
             stacklevel=2,
         )
-    return Runs(LakeTables(found.uri, problems=problems), EVERYTHING)
+    return Runs(LakeTables(update.uri, problems=problems), EVERYTHING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

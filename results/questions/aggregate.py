@@ -53,8 +53,8 @@ class Answers(msgspec.Struct, frozen=True):
 
     def rows(self, name: str) -> Rows:
         """One answer as a list of dictionaries."""
-        found: Rows = self.tables[name].to_pylist()
-        return found
+        rows: Rows = self.tables[name].to_pylist()
+        return rows
 
     def total(self, name: str) -> int:
         """How many rows an answer has, as far as that is known where it is cut."""
@@ -87,10 +87,10 @@ def aggregate(
         for number, name in enumerate(names):
             asking(number, len(names))
             of_cells = kind_of(name) == "of cells"
-            found = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
-            if found is not None:
-                tables[name] = found
-                driver.take(name, found)
+            answer = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
+            if answer is not None:
+                tables[name] = answer
+                driver.take(name, answer)
     rows = {name: tables[name].to_pylist() for name in _NEEDED}
     tables["detection_rates"] = answer_table(
         _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
@@ -177,13 +177,13 @@ _LINE_COLUMNS: Final = {name: _TYPES[kind] for name, kind in Line.__annotations_
 
 
 def _with_rate(rows: Iterable[Row], hits: str, trials: Callable[[Row], int]) -> Rows:
-    found = []
+    changed = []
     for row in rows:
         count = trials(row)
         interval = wilson(row[hits], count)
         rate = row[hits] / count if count else None
-        found.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
-    return found
+        changed.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
+    return changed
 
 
 def _known(row: Row) -> int:

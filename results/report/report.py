@@ -228,8 +228,8 @@ def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.Exi
         )
         checked = here if checked is None else _after(here, checked)
     if spark is not None and asked.engine == "spark":
-        checked, told = spark.ask(checked)
-        return Judged(checked, told, {})
+        checked, answers = spark.ask(checked)
+        return Judged(checked, answers, {})
     stack.enter_context(readable(lake.place.uri))
     engine = stack.enter_context(contextlib.closing(DuckEngine(source.spill())))
     if asked.store is None:

@@ -100,18 +100,18 @@ def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
     """Those of all parts, in order."""
-    found: dict[Kind, RunsOfKind] = {}
+    kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
-        for one in msgspec.json.decode(text, type=list[RunsOfKind]):
-            before = found.get(one.kind, RunsOfKind(one.kind, 0, 0, (), ()))
-            found[one.kind] = RunsOfKind(
-                one.kind,
-                before.runs + one.runs,
-                before.unfinished + one.unfinished,
-                _first(before.first, one.first),
-                _first(before.first_unfinished, one.first_unfinished),
+        for part in msgspec.json.decode(text, type=list[RunsOfKind]):
+            before = kinds.get(part.kind, RunsOfKind(part.kind, 0, 0, (), ()))
+            kinds[part.kind] = RunsOfKind(
+                part.kind,
+                before.runs + part.runs,
+                before.unfinished + part.unfinished,
+                _first(before.first, part.first),
+                _first(before.first_unfinished, part.first_unfinished),
             )
-    return [found[kind] for kind in sorted(found)]
+    return [kinds[kind] for kind in sorted(kinds)]
 
 
 def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
@@ -125,14 +125,14 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
     spark.conf.set(_CELLS, str(CELLS_A_BATCH))
     try:
         if len(asking.ranges) == 1:
-            told = frame.mapInArrow(functools.partial(tell_whole, asking=asking), DDL).toArrow()
+            table = frame.mapInArrow(functools.partial(tell_whole, asking=asking), DDL).toArrow()
         else:
             parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
             whole = functools.partial(add_up, asking=asking)
-            told = parts.repartition(1).mapInArrow(whole, DDL).toArrow()
+            table = parts.repartition(1).mapInArrow(whole, DDL).toArrow()
     finally:
         spark.conf.set(_CELLS, before)
-    return told_in(told)
+    return told_in(table)
 
 
 def told_in(told: pa.Table) -> Told:
@@ -197,7 +197,7 @@ def kinds_of_parts(
             if asking.label is not None:
                 where += f" AND label = {quoted(asking.label)}"
             rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
-        found = [
+        kinds = [
             RunsOfKind(
                 Kind(row["workload"], row["others"], row["key_ranges"]),
                 row["runs"], row["unfinished"],
@@ -205,7 +205,7 @@ def kinds_of_parts(
             )
             for row in rows
         ]  # fmt: skip
-        yield _text(msgspec.json.encode(found).decode())
+        yield _text(msgspec.json.encode(kinds).decode())
 
 
 def _text(said: str) -> pa.RecordBatch:
@@ -245,8 +245,10 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 def _sum(accounts: Sequence[Account]) -> Account:
     """All together; of the runs that lost something the first few of all."""
-    lost = sorted((one for each in accounts for one in each.lost), key=lambda one: one.run)
-    lacking = sorted((one for each in accounts for one in each.lacking), key=lambda one: one.first)
+    lost = sorted((entry for each in accounts for entry in each.lost), key=lambda entry: entry.run)
+    lacking = sorted(
+        (entry for each in accounts for entry in each.lacking), key=lambda entry: entry.first
+    )
     return Account(
         left=sum(each.left for each in accounts),
         lacking=tuple(lacking),

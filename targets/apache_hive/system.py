@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.env import Address, ClientEnv
-from harness.plugins import Convergence, NodeRole, Roles
+from harness.plugins import (
+    Convergence,
+    NodeRole,
+    Restart,
+    RestartingOperation,
+    Roles,
+    System,
+    override,
+)
 from targets.apache_hive.connection import ThriftDoor
 from targets.apache_hive.database import read_rows
 from targets.apache_hive.kdc import KDC_NODE
@@ -37,8 +45,8 @@ _NO_TOKEN: Final = Token(b"\0" + b"\6nobody" * 2 + bytes(5), b"none").text
 """Well written, so that it is looked for in the store."""
 
 
-class ApacheHiveSystem:
-    """Metastores and database of one deployment (`harness.plugins.System`)."""
+class ApacheHiveSystem(System):
+    """Metastores and database of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout, *, kdc: bool = False) -> None:
         """Nothing is asked yet."""
@@ -54,8 +62,6 @@ class ApacheHiveSystem:
         self._others = (DATABASE_NODE, *self._kdc, *self._zookeepers)
         self._has_databases = False
         self._members = Members(layout.metastores, layout.spares, self._serves, start_s=_START_S)
-        self.restarting = {ADD: self._members.add, REMOVE: self._members.remove}
-        self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
         """A client with its own connection, like a separate process.
@@ -78,6 +84,14 @@ class ApacheHiveSystem:
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - 1))
         return [*(name for name in names if name in core), *self._others]
+
+    @override
+    def restarting(self) -> Mapping[str, RestartingOperation]:
+        return {ADD: self._members.add, REMOVE: self._members.remove}
+
+    @override
+    async def restore(self, restart: Restart) -> None:
+        await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec
 from harness.errors import UsageError
 from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from targets.apache_hive.artefacts import VERSION, require
 from targets.apache_hive.database import database_node
 from targets.apache_hive.kdc import KDC_NODE, kdc_node
@@ -23,7 +24,7 @@ from targets.apache_hive.metastore import (
     security_settings,
 )
 from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
-from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
+from targets.hive.system import DATABASE_NODE, Layout
 from targets.hive.target import HiveTarget
 from targets.hive.tokens.token_stores import StoreKind
 from targets.hive.zookeeper.ensemble import ensemble_nodes
@@ -90,24 +91,24 @@ _HIVE4: Final = (
 """What real metastores do beyond the bundled ones of this profile."""
 
 
-class ApacheHiveTarget:
+class ApacheHiveTarget(
+    Target,
+    workload=HiveTarget.workload,
+    usual={"profile": "hive4"},
+    groups=HiveTarget.groups,
+    nemeses=HiveTarget.nemeses,
+    operations=HiveTarget.operations,
+    variant_of=HiveTarget.variant_of,
+):
     """Stateless metastores, all active, over one database."""
 
-    api_version: ClassVar[int] = TARGET_API_VERSION
-    name: ClassVar[str] = "apache-hive"
-    doc: ClassVar[str] = (
-        f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
-    )
-    vocabularies: ClassVar[frozenset[str]] = HiveTarget.vocabularies
-    profiles: ClassVar[tuple[str, ...]] = ("hive4", "strict")
-    bugs: ClassVar[Mapping[str, str]] = {}
-    workload: ClassVar[str] = HiveTarget.workload
-    usual: ClassVar[Mapping[str, Any]] = {"profile": "hive4"}
-    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
-    nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
-    operations: ClassVar[tuple[str, ...]] = HiveTarget.operations
-    variant_of: ClassVar[Mapping[str, str]] = HiveTarget.variant_of
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = TARGET_API_VERSION
+    name = "apache-hive"
+    doc = f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
+    vocabularies = HiveTarget.vocabularies
+    profiles = ("hive4", "strict")
+    bugs = MappingProxyType[str, str]({})
+    options = (
         *(
             msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
             for option in HiveTarget.options
@@ -155,6 +156,7 @@ class ApacheHiveTarget:
         others = [database, kdc_node(USERS), *ensemble_nodes(zookeepers)]
         return [*_members(layout, metastores), *others]
 
+    @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """The permits of the profile, and of features that are not deployed."""
         store = _layout(settings).token_store

@@ -12,7 +12,16 @@ import msgspec
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
-from harness.plugins import Convergence, NodeRole, Roles, TargetSettings
+from harness.plugins import (
+    Convergence,
+    NodeRole,
+    Restart,
+    RestartingOperation,
+    Roles,
+    System,
+    TargetSettings,
+    override,
+)
 from targets.hive import api
 from targets.hive.bugs import Bug, bugs_of
 from targets.hive.channel import Channel, ChannelError
@@ -156,8 +165,8 @@ def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
     return kinds(chosen)
 
 
-class HiveSystem:
-    """Metastores and database of one deployment (`harness.plugins.System`)."""
+class HiveSystem(System):
+    """Metastores and database of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         """Nothing is asked yet."""
@@ -171,8 +180,6 @@ class HiveSystem:
             answer_s=_ASK_S,
         )
         self._members = Members(layout.metastores, layout.spares, self._serves)
-        self.restarting = {ADD: self._members.add, REMOVE: self._members.remove}
-        self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
         """A client with a connection of its own, like a process of its own."""
@@ -192,6 +199,14 @@ class HiveSystem:
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
         needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
         return [*(name for name in names if name in core), *needed]
+
+    @override
+    def restarting(self) -> Mapping[str, RestartingOperation]:
+        return {ADD: self._members.add, REMOVE: self._members.remove}
+
+    @override
+    async def restore(self, restart: Restart) -> None:
+        await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""

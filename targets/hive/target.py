@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec
 from harness.permits import Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from targets.hive import members
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
@@ -37,27 +37,14 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
 entries, so that earlier draws stay the same."""
 
 
-class HiveTarget:
-    """Stateless metastores, all active, over one database."""
-
-    api_version: ClassVar[int] = TARGET_API_VERSION
-    name: ClassVar[str] = "hive"
-    doc: ClassVar[str] = "the bundled Hive Metastores, all active over one database"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms", "hms-tokens"})
-    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
-    bugs: ClassVar[Mapping[str, str]] = BUGS
-    workload: ClassVar[str] = "hms-ddl"
-    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
-    operations: ClassVar[tuple[str, ...]] = (members.ADD, members.REMOVE)
-    variant_of: ClassVar[Mapping[str, str]] = {
-        members.ADD: members.SERVING,
-        members.REMOVE: members.IDLE,
-    }
-    larger: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"token_store": "zookeeper"},
-        {"spare_metastores": 1},
-    )
-    nemeses: ClassVar[tuple[str, ...]] = (
+class HiveTarget(
+    Target,
+    workload="hms-ddl",
+    groups=(SERVICE, DATABASE),
+    operations=(members.ADD, members.REMOVE),
+    variant_of={members.ADD: members.SERVING, members.REMOVE: members.IDLE},
+    larger=({"token_store": "zookeeper"}, {"spare_metastores": 1}),
+    nemeses=(
         "kill-metastore",
         "pause-metastore",
         "partition-metastore",
@@ -70,8 +57,17 @@ class HiveTarget:
         "restart-random",
         "restart-database",
         "restart-metastores",
-    )
-    options: ClassVar[tuple[Option, ...]] = (
+    ),
+):
+    """Stateless metastores, all active, over one database."""
+
+    api_version = TARGET_API_VERSION
+    name = "hive"
+    doc = "the bundled Hive Metastores, all active over one database"
+    vocabularies = frozenset({"hms", "hms-tokens"})
+    profiles = tuple(PROFILES)
+    bugs = BUGS
+    options = (
         Option("metastores", 2, "number of metastores", within=(1, METASTORES_MAX)),
         Option(
             "selection",
@@ -193,10 +189,12 @@ class HiveTarget:
         ]
         return nodes, {}
 
+    @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         """The permits of the profile."""
         return permits_of_profile(settings.profile, Layout(settings).token_store)
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one seed of a soak: `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}

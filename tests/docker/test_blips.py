@@ -21,7 +21,7 @@ from harness.environments.docker.engine.labels import container_name
 from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
 from tests.faults.door import door as faults_of
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.docker,

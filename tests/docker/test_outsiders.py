@@ -20,7 +20,7 @@ from harness.errors import InfrastructureError
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 from tests.docker.ways import WAYS, Victim
 from tests.faults.door import door
-from tests.waiting import until, wait_until
+from tests.support.waiting import until, wait_until
 
 BY_NAME = dict(WAYS)
 

@@ -21,7 +21,7 @@ from harness.faults.door import Door
 from harness.faults.ledger import Ledger
 from harness.nodes.degradation import DELAY_MS_MAX
 from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause, Shape, Stream
-from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
+from tests.support.cluster import MASTERS, FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")
 GROUPS = {"catalog": MASTERS}

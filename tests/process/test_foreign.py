@@ -14,7 +14,7 @@ from harness.environments import procfs
 from harness.environments.process.placeholders import fill
 from harness.errors import UsageError
 from tests.faults.door import door
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
 

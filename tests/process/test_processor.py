@@ -17,7 +17,7 @@ from harness.environments.process.processor import (
 )
 from harness.errors import UsageError
 from tests.faults.door import door
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class Timer:

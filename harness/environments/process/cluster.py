@@ -20,10 +20,9 @@ from harness.cluster import (
     check_links,
     unsupported,
 )
-from harness.environments.host.capabilities import EVERYWHERE, check_slow
+from harness.environments.host.capabilities import EVERYWHERE
 from harness.environments.host.cluster import RealCluster
 from harness.environments.host.logs import EventBus
-from harness.environments.host.power import power_cut
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 
@@ -43,6 +42,8 @@ _HAVE_PACKETS: Final = ("sim", "docker")
 class ProcessCluster(RealCluster[ProcessNode]):
     """The nodes of one run and the links between them."""
 
+    environment = ENVIRONMENT
+
     def __init__(
         self,
         nodes: Mapping[str, ProcessNode],
@@ -61,10 +62,6 @@ class ProcessCluster(RealCluster[ProcessNode]):
             )
 
     @property
-    def environment(self) -> str:
-        return ENVIRONMENT
-
-    @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
         return self._capabilities
 
@@ -79,33 +76,6 @@ class ProcessCluster(RealCluster[ProcessNode]):
     async def save_data(self, node: str, folder: Path) -> None:
         """Copy the data of a node that is down to a new folder."""
         await asyncio.to_thread(shutil.copytree, self._node(node).data_folder, folder)
-
-    # --- processes ---------------------------------------------------------------------------
-
-    async def start(self, node: str, variant: str | None = None) -> bool:
-        return await self._node(node).start(variant)
-
-    async def wait_ready(self, node: str) -> str | None:
-        return await self._node(node).wait_ready()
-
-    async def stop(self, node: str) -> bool:
-        return await self._node(node).stop()
-
-    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """A power cut takes effect when the node starts again."""
-        entry = self._node(node)
-        faulty = entry.disk is not None
-        cut = power_cut(entry.spec, lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty)
-        return await entry.kill(cut)
-
-    async def pause(self, node: str, *, lease_s: float) -> bool:
-        return await self._node(node).pause(lease_s)
-
-    async def resume(self, node: str) -> bool:
-        return await self._node(node).resume()
-
-    async def wipe(self, node: str) -> bool:
-        return await self._node(node).wipe()
 
     # --- links -------------------------------------------------------------------------------
 
@@ -122,18 +92,3 @@ class ProcessCluster(RealCluster[ProcessNode]):
     async def reset(self, links: Sequence[Link]) -> int:
         check_links(links, self._nodes, self.clients)
         return await self._links.reset(links)
-
-    async def mend(self) -> None:
-        await asyncio.gather(*(node.resume() for node in self._nodes.values()))
-        await asyncio.gather(*(node.slow(1.0) for node in self._nodes.values()))
-        await asyncio.gather(*(node.control.mend() for node in self._nodes.values()))
-        disks = [node.disk for node in self._nodes.values() if node.disk is not None]
-        await asyncio.gather(*(disk.mend() for disk in disks))
-
-    # --- processors ----------------------------------------------------------------------------
-
-    async def slow(self, node: str, *, factor: float) -> None:
-        """Let the node, a foreign one too, compute for 1/`factor` of the time; 1.0: always."""
-        entry = self._node(node)
-        check_slow(ENVIRONMENT, factor)
-        await entry.slow(factor)

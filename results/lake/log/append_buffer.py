@@ -1,12 +1,12 @@
-"""Whole runs on their way into a lake, as the Parquet files that they will be.
+"""Buffer of whole runs that wait for an append, encoded as Parquet files.
 
-Rows in memory are ten to thirty times as large as in a file. So runs that wait for an append are
-encoded as they come, a row group at a time, and what is held is what will be uploaded: an append
-of files of 64 MB takes little more memory than these. No run spans two row groups, unless runs that
-come at once have more rows than one.
+Rows in memory are ten to thirty times as large as in a file, so each run is encoded as it arrives,
+one row group at a time. An append of 64 MB files takes little more memory than the files. No run
+spans two row groups, unless the runs of one call have more rows than a group.
 
-The files carry the batch of the append, which is therefore drawn here. An append that has to begin
-again under another one (another writer had some of the runs first) encodes the other runs again.
+The files carry the batch of the append, so the buffer draws the batch id. If an append has to start
+again under another id (another writer had some of the runs first), the remaining runs are encoded
+again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _File:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
@@ -73,15 +73,15 @@ class _File:
             return None
         with self._encoder as encoder:
             pass
-        rows, said = encoder.written()
-        return Encoded(self._sink.getvalue(), rows, said)
+        rows, stats = encoder.written()
+        return Encoded(self._sink.getvalue(), rows, stats)
 
 
 class AppendBuffer:
     """Runs of one partition that are appended together."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """`schemas` are those of a lake's tables."""
+        """`schemas` has the schema of each table of the lake."""
         self._schemas = schemas
         self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
         self.batch = new_id()
@@ -92,7 +92,7 @@ class AppendBuffer:
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Take whole runs behind those that it has; raises as `row_files.accept`."""
+        """Append whole runs; raises as `row_files.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("runs are buffered twice, or after they were appended")
@@ -106,7 +106,7 @@ class AppendBuffer:
             self._files[name].add(stored(table, self.batch))
 
     def __len__(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return len(self.partitions)
 
     @property
@@ -116,7 +116,7 @@ class AppendBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
@@ -153,5 +153,5 @@ def buffers_of(
 
 
 def _of_runs(tables: Mapping[str, pa.Table], runs: Sequence[str]) -> dict[str, pa.Table]:
-    own = pa.array(runs, pa.string())
-    return {name: table.filter(pc.is_in(table[KEY], own)) for name, table in tables.items()}
+    wanted = pa.array(runs, pa.string())
+    return {name: table.filter(pc.is_in(table[KEY], wanted)) for name, table in tables.items()}

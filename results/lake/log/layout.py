@@ -1,11 +1,11 @@
-"""How columns are laid out in a Parquet file, so that a run stays small.
+"""Layout of columns in a Parquet file, which keeps runs small.
 
-Text repeats within a file and goes through dictionaries. Numbers hardly do: times and positions are
-a third larger with a dictionary that overflows than without one. Positions rise by small steps,
-which is what delta encoding is for; Spark and DuckDB read both.
+Texts repeat within a file and get dictionaries. Numbers rarely repeat: with a dictionary that
+overflows, times and positions are a third larger than without one. Positions rise by small steps,
+so they get delta encoding; Spark and DuckDB read both.
 
-Footers say the least and greatest value of what engines filter by: runs, positions, times, kinds.
-Of values and long texts nobody asks for them, and they would be half of a footer.
+Footers have the minimum and maximum of columns that engines filter by: runs, positions, times,
+kinds. No query filters by values and long texts, whose bounds would take half of a footer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TEXTS: Final = frozenset(
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """What `pyarrow.parquet.ParquetWriter` is to be told."""
+    """Options for `pyarrow.parquet.ParquetWriter`."""
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     plain = _DISTINCT | _IDS
     return {

@@ -1,4 +1,4 @@
-"""How rows become files of the lake: checked, grouped by partition, in the order of their runs."""
+"""Rows as files of the lake: checked, grouped by partition, in the order of their runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def new_id() -> str:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's columns as they are stored: the batch besides, and all of them nullable.
+    """A table's stored columns: with the batch, and all of them nullable.
 
     A nullable column reads the same in every engine.
     """
@@ -46,9 +46,9 @@ def accept(
         raise InternalError(
             f"rows of {unknown or 'no runs'}: a lake has {', '.join(schemas)}, and runs come first"
         )
-    found = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
+    tables = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
              if table in rows}  # fmt: skip
-    main = found[MAIN]
+    main = tables[MAIN]
     partitions: dict[str, Partition] = {}
     for run, *values in zip(*(main[name].to_pylist() for name in (KEY, *PARTITION)), strict=True):
         if run is None or run in partitions:
@@ -59,14 +59,14 @@ def accept(
                 "partitioned by it: give a name, or none"
             )
         partitions[run] = (values[0], values[1], values[2])
-    for table, columns in found.items():
+    for table, columns in tables.items():
         for run, *values in _heads(columns, {*partitions.values()}):
             if partitions.get(run) != tuple(values):
                 raise InternalError(
                     f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
                     f"{partitions.get(run)}"
                 )
-    return found, partitions
+    return tables, partitions
 
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
@@ -101,7 +101,7 @@ def stored(rows: pa.Table, batch: str) -> pa.Table:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows by run; those of one run stay in their order."""
+    """The rows ordered by run; rows of one run keep their order."""
     runs = table[KEY].combine_chunks().dictionary_encode()
     if isinstance(runs, pa.ChunkedArray):
         runs = runs.combine_chunks()

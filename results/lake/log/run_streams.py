@@ -125,9 +125,9 @@ def batches_of(
 ) -> Iterator[pa.Table]:
     """The rows of a file in their order, some at a time, none of them empty.
 
-    They are those of the row groups that may have runs from `first` to `last`, and others; with a
-    `key_range`, only that one's. Of an
-    object store a group is asked for as a whole: a request each column takes ten times as long.
+    They come from the row groups that may have runs from `first` to `last`, and may include other
+    runs; with a `key_range`, only rows of that range. From an object store a group is requested as
+    a whole: one request per column takes ten times as long.
     """
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
@@ -135,7 +135,7 @@ def batches_of(
         groups = _groups(parquet, KEY, first, last)
         if key_range is not None:
             groups = sorted({*groups} & {*_groups(parquet, KEY_RANGE, key_range, key_range)})
-        for group in groups:  # one by one: what was asked for is held
+        for group in groups:  # one by one: the reader keeps requested groups in memory
             for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                 rows = pa.Table.from_batches([conforming(batch, schema)])
                 if key_range is not None:
@@ -149,12 +149,12 @@ def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
     metadata = parquet.metadata
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     column = paths.index(name)
-    found = []
+    groups = []
     for group in range(metadata.num_row_groups):
         bounds = metadata.row_group(group).column(column).statistics
         if bounds is None or not bounds.has_min_max or (bounds.max >= first and bounds.min <= last):
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:

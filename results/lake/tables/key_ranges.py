@@ -23,8 +23,8 @@ _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]
 def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
     """The two parts of each JSON text that is a list of two."""
     try:
-        found = _decode_pairs(b"[" + b",".join(texts) + b"]")
-        return [(bytes(one), bytes(other)) for one, other in found]
+        pairs = _decode_pairs(b"[" + b",".join(texts) + b"]")
+        return [(bytes(first), bytes(other)) for first, other in pairs]
     except msgspec.ValidationError:
         if len(texts) == 1:
             return [None]

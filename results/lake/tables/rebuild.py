@@ -1,7 +1,7 @@
-"""Rows of a lake as runs again: history, case and record, equal to those that went in.
+"""Runs from rows of a lake: history, case and record, equal to the originals.
 
-So whoever has the four tables `operations`, `attempts`, `faults` and `events` of a run can judge
-it: `history_of` is what checkers take.
+The four tables `operations`, `attempts`, `faults` and `events` of a run are enough to judge it:
+`history_of` returns the history that checkers take.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def _rows(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _odd(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = _decode(text)
-    if "attempts" in found:
-        found["attempts"] = msgspec.convert(found["attempts"], tuple[Attempt, ...])
-    return found
+    fields: dict[str, Any] = _decode(text)
+    if "attempts" in fields:
+        fields["attempts"] = msgspec.convert(fields["attempts"], tuple[Attempt, ...])
+    return fields
 
 
 def _of_clients(

@@ -26,9 +26,9 @@ from results.lake.tables.sealed_run import About, Source, read_source, source_of
 
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
-    """The rows of one run, by table: of a run's folder, or of a history and what it is `about`.
+    """The rows of one run, by table, from its folder or from a history and its `about`.
 
-    Raises `HistoryError` or `UsageError` for what is no whole run.
+    Raises `HistoryError` or `UsageError` if the run is not whole.
     """
     if isinstance(run, Path):
         return tables_of([read_source(run, about)])

@@ -35,17 +35,17 @@ def chosen_runs(
     wanted = None
     for name, values in (("run", runs), ("label", labels)):
         if values:
-            own = pc.field(name).isin(list(values))
-            wanted = own if wanted is None else wanted | own
-    found: list[dict[str, Any]] = lake.dataset("runs").to_table(filter=wanted).to_pylist()
-    there = {value for row in found for value in (row["run"], row["label"])}
+            matching = pc.field(name).isin(list(values))
+            wanted = matching if wanted is None else wanted | matching
+    rows: list[dict[str, Any]] = lake.dataset("runs").to_table(filter=wanted).to_pylist()
+    there = {value for row in rows for value in (row["run"], row["label"])}
     missing = [value for value in (*runs, *labels) if value not in there]
     if missing:
         raise UsageError(
             f"the lake has no run or label {listed(missing, limit=3)}; keys of runs are those of "
             "the column `run`, such as NAME/ID@0123456789ab"
         )
-    return sorted(found, key=lambda row: str(row["run"]))
+    return sorted(rows, key=lambda row: str(row["run"]))
 
 
 def export(
@@ -64,10 +64,10 @@ def export(
     problems = Problems()
     written = 0
     rows_of_each = rows_of_runs(lake.dataset, [str(row["run"]) for row in rows])
-    for done, (row, own) in enumerate(zip(rows, rows_of_each, strict=True), 1):
+    for done, (row, tables) in enumerate(zip(rows, rows_of_each, strict=True), 1):
         progress(done)
         try:
-            written += _write(row, own, files, store)
+            written += _write(row, tables, files, store)
         except (HarnessError, OSError) as error:
             problems.add(Problem(str(row["run"]), "history", str(error)))
     return written, problems

@@ -51,15 +51,15 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
     Raises `HistoryError` for a folder beyond all measure, and `OSError`.
     """
-    found = [
+    paths = [
         path
         for path in sorted(folder.rglob("*"))
         if path.relative_to(folder).parts[0] not in _IN_TABLES
         and path.is_file()
         and not path.is_symlink()
     ]
-    _refuse_beyond_measure(str(folder), [path.stat().st_size for path in found])
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    _refuse_beyond_measure(str(folder), [path.stat().st_size for path in paths])
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
@@ -101,8 +101,8 @@ def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
         for name, content in files.items():
             if name not in LOOSE:
                 archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, 1)
-    found = {name: content for name, content in files.items() if name in LOOSE}
-    return {**found, ARCHIVE: packed.getvalue()} if len(found) < len(files) else found
+    loose = {name: content for name, content in files.items() if name in LOOSE}
+    return {**loose, ARCHIVE: packed.getvalue()} if len(loose) < len(files) else loose
 
 
 def unpack(folder: Path) -> None:

@@ -1,10 +1,10 @@
 """Merging small files: the rows stay the same, a run stays in one file.
 
-Files are merged whole, those of one partition and of neighbouring runs together, so a run that
-stood in one file stands in one again. Rows pass through memory in parts of bounded size, in the
-order of their runs. A merge commits only if all its inputs are still in the table (see
-`results.lake.log.lake`), so writers, readers and other compactions at the same time are harmless;
-of two merges of the same files one is abandoned, and `vacuum` removes what it wrote.
+Whole files of one partition with neighbouring runs are merged, so a run that was in one file is in
+one file again. Rows pass through memory in parts of bounded size, in the order of their runs. A
+merge commits only if all its inputs are still in the table (see `results.lake.log.lake`), so
+concurrent writers, readers and compactions are harmless; of two merges of the same files one is
+abandoned, and `vacuum` removes its file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PART_BYTES: Final = 64 * MIB  # of memory
 
 
 class Compacted(NamedTuple):
-    """What became of one table; `abandoned` counts merges that somebody else was faster with."""
+    """The result for one table; `abandoned` counts merges that another compaction made first."""
 
     table: str
     files_before: int
@@ -52,7 +52,7 @@ def compact(
 ) -> list[Compacted]:
     """Merge the small files of every table, `runs` last; raises `InfrastructureError`.
 
-    Only those of some `partitions`, if given.
+    With `partitions`, only files of these.
     """
     done = []
     for table in lake.tables:
@@ -81,7 +81,7 @@ def compact(
 def planned(
     files: Sequence[FileRef], small_bytes: int, target_bytes: int
 ) -> Iterator[list[FileRef]]:
-    """Which files become one: two or more small ones of a partition, in the order of their runs.
+    """The groups of files to merge: two or more small ones of a partition, ordered by run.
 
     Together they have `target_bytes` at most.
     """
@@ -188,9 +188,9 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
 
 def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
-    """The same in pieces; of a run the rows of one file after those of the other.
+    """The merged rows in pieces; rows of a run stay grouped by file.
 
-    A file is opened when its first run has its turn: as a rule few are open at once.
+    A file is opened at its first run, so few files are usually open at once.
     """
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
@@ -203,12 +203,12 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
         taken = [part for part in (rows.take(bound) for rows in opened) if part]
         opened = [rows for rows in opened if not rows.ended]
         if taken:
-            found = pa.concat_tables([rows for part in taken for rows in part])
-            yield found.sort_by(KEY) if len(taken) > 1 else found  # stable
+            merged = pa.concat_tables([rows for part in taken for rows in part])
+            yield merged.sort_by(KEY) if len(taken) > 1 else merged  # stable
 
 
 class _Rows:
-    """What is left of a file: some rows of it, of which those of the last run may go on."""
+    """The unread rest of a file: its next rows, the last run of which may continue."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
         self._batches = batches_of(

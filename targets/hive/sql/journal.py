@@ -1,6 +1,6 @@
 """The database's files: a checkpoint, and a log of the commits since.
 
-    checkpoint  the whole state, in a checked file (`targets.kudu.checked_file`), and which log
+    checkpoint  the whole state, in a checked file (`targets.checked_file`), and which log
                 goes on from it
     wal-N       records: body length, CRC-32 of that, CRC-32 of the body, body (msgpack)
 
@@ -21,9 +21,9 @@ import msgspec
 
 from harness.env import Disk, File
 from harness.errors import TargetError
+from targets import checked_file
 from targets.hive.sql.protocol import Row
 from targets.hive.sql.store import Change, Image, Store
-from targets.kudu import checked_file
 
 _CHECKPOINT: Final = "checkpoint"
 _MAGIC: Final = b"HIVEDB01"

@@ -1,6 +1,6 @@
 """The node `zk1`: a small bundled ZooKeeper, a single server that handles one call at a time.
 
-A write is answered once the disk has all znodes (`targets.kudu.checked_file`), of which there are
+A write is answered once the disk has all znodes (`targets.checked_file`), of which there are
 few. So every value that a client reads is durable and current. `config`: `port`.
 """
 
@@ -13,11 +13,11 @@ import msgspec
 
 from harness.env import Conn, Env
 from harness.errors import UsageError
+from targets import checked_file
 from targets.hive.channel import serve
 from targets.hive.zookeeper.protocol import Call, Children, Get, ZooKeeperError
 from targets.hive.zookeeper.remote import Reply
 from targets.hive.zookeeper.tree import Tree
-from targets.kudu import checked_file
 
 _PATH: Final = "znodes"
 _MAGIC: Final = b"HIVEZK01"
