@@ -13,6 +13,7 @@ from harness.environments.docker.deploy import Place
 from harness.environments.docker.engine.engine import ExecResult
 from harness.environments.docker.network import rules
 from harness.environments.docker.network.links import LinkFaults
+from harness.environments.host.cluster import label_of
 from harness.errors import InfrastructureError, UsageError
 from harness.faults.conditions import Links
 from harness.nodes.faults import Cut, Shape, Stream
@@ -344,3 +345,13 @@ def test_connections_of_one_client_are_reset_where_its_node_is(link):
 
     assert asyncio.run(Faults(Sockets()).rules.reset([link])) == 0
     assert asked == [("m1.net", [OWN[ONE]])] * 2
+
+
+def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
+    assert label_of("kill-leader-1") == "kill-leader-1"
+    words = "cut leader from members every 10s for 4s"
+    labels = [label_of(f"{words}-{number}") for number in range(20)] + [label_of(words)]
+    assert len(set(labels)) == len(labels)
+    for label in labels:
+        assert len(label) <= 40
+        rules.mark(label, Link("m1", "m2"), "del=200,jit=50")  # refuses what is none
