@@ -85,7 +85,6 @@ LARGE = {
     "checkers/linearizability/judged.py": (420, "proof, reason and drawing of one verdict"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
-    "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
     "harness/environments/docker/engine/engine.py": (
         650,
         "the only place that speaks to Docker's SDK",
@@ -94,7 +93,7 @@ LARGE = {
         480,
         "a program that is copied into a node alone",
     ),
-    "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
+    "harness/environments/process/node.py": (440, "one node's life: process, pace, folder, log"),
     "harness/run/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (460, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),

@@ -1,7 +1,7 @@
-"""What is left of a dead process that no kernel takes back: its System V shared memory.
+"""The remains of a dead process that no kernel takes back: its System V shared memory.
 
 A PostgreSQL that is killed leaves a segment (of 56 bytes) behind, and removes it when it starts
-again on the same data; after the last kill of a run nobody does. A machine has room for some
+again on the same data; after the last kill of a run no process does. A machine has room for some
 thousand segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
 """
 
@@ -24,7 +24,7 @@ _ROUNDED_S: Final = 1.0  # the kernel's times of segments are whole seconds
 def remove_shared_memory(process: ProcessId) -> int:
     """Remove the segments that this process, which is dead or dying, has made; how many.
 
-    One that somebody is still attached to vanishes with the last of them. Those of an earlier
+    A segment in use vanishes with its last user. Segments of an earlier
     process of the same number are older than this one.
     """
     since_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)

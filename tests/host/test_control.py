@@ -182,7 +182,7 @@ async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
     monkeypatch.setattr(control_module, "_START_TIMEOUT_S", 0.01)
     world = World()
     world.start(listens=False).deaf = True
-    with pytest.raises(InfrastructureError, match="has not begun to listen"):
+    with pytest.raises(InfrastructureError, match="did not begin to listen"):
         await world.control.worsen_disk(FULL)
 
 
@@ -191,7 +191,7 @@ async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
     world = World()
     life = world.start()
     life.deaf = True
-    with pytest.raises(InfrastructureError, match="a runs, but has not done"):
+    with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):
         await world.control.skew(offset_ns=HOUR_NS, drift_ppm=0)
     assert len(life.lines) == 2
     life.obedience.take(life.lines[1])  # an answer that comes late harms nobody

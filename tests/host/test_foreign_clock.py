@@ -71,7 +71,7 @@ def test_what_is_no_library_is_refused(junk):
         ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # one that is just ending
         ("process 7 yes yes /usr/bin/etcd\n", "etcd is a Go program, and Go has a clock of its"),
         ("process 7 yes no /bin/sh\nprocess 8 no yes /bin/etcd\n", "etcd is a Go program"),
-        ("process 7 no no /bin/busybox\n", "busybox has not loaded libfaketime"),
+        ("process 7 no no /bin/busybox\n", "busybox did not load libfaketime"),
         ("sh: not found", "cannot be looked at (sh: not found)"),
         ("", "cannot be looked at (no answer)"),
     ],
@@ -131,12 +131,12 @@ def clock_of(node, *, probe=True):
         (FakeNode(), False, None),
         (FakeNode(asks=False, serves=True), False, None),
         (FakeNode(begins=2), True, None),
-        (FakeNode(begins=99), True, "x has not loaded libfaketime"),
-        (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* found to be [+-]0.000 s off"),
+        (FakeNode(begins=99), True, "x did not load libfaketime"),
+        (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* measured as [+-]0.000 s off"),
         (FakeNode(answer=(3, "no such database")), True, "exited with 3: 'no such database'"),
         (FakeNode(answer=(None, "")), True, "the command took too long"),
-        (FakeNode(answer=(0, "noon")), True, "no time was told, but 'noon'"),
-        (FakeNode(asks=False), False, r"not asked for the time within .* declare a `clock_probe`"),
+        (FakeNode(answer=(0, "noon")), True, "the output is not a time: 'noon'"),
+        (FakeNode(asks=False), False, r"did not ask for the time within .* declare a `clock_probe`"),
     ],
 )
 async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, words):

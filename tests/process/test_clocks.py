@@ -128,9 +128,9 @@ async def never(session):
         (("{data}/go", "1000"), r"/go is a Go program, and Go has a clock of its own"),
         (
             ("env", "-u", "LD_PRELOAD", "sh", "-c", ECHO),
-            "/(sleep|dash|bash) has not loaded libfaketime",
+            "/(sleep|dash|bash) did not load libfaketime",
         ),
-        (("sleep", "1000"), "it has not asked for the time within"),
+        (("sleep", "1000"), "it did not ask for the time within"),
     ],
     ids=["Go", "not loaded", "idle"],
 )

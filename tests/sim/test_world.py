@@ -281,7 +281,7 @@ async def test_nodes_share_no_configuration(s):
         ("callback", 1, "ZeroDivisionError"),
         ("exit", 1, "SystemExit: 3"),
         ("return", 0, "main returned"),
-        ("cancel", 1, "nobody asked the node to stop"),
+        ("cancel", 1, "without a request to stop"),
     ],
 )
 def test_a_node_that_ends_by_itself_is_reported(how, code, text):

@@ -56,7 +56,6 @@ class DockerEnvironment:
     restores_data = True
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used here, with the fix."""
         try:
             with Engine.connected() as engine:
                 return _missing_image(engine)
@@ -67,7 +66,6 @@ class DockerEnvironment:
             )
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Build the node image where an engine answers and the image is missing."""
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
@@ -77,7 +75,7 @@ class DockerEnvironment:
             provide_images(engine, nodes, progress)
 
     def why_no_faulty_disks(self) -> str | None:
-        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
         try:
             with Engine.connected() as engine:
                 return why_no_disks(engine)
@@ -85,11 +83,9 @@ class DockerEnvironment:
             return str(error)
 
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """There are none: real links and disks are as they are."""
         refuse_knobs(self.name, knobs)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         deploy.check_plan(plan)
         require_limits(plan)
 
@@ -105,7 +101,6 @@ class DockerEnvironment:
         return run_interruptible(body)
 
     def clean(self) -> list[str]:
-        """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():
             with Engine.connected() as engine:
                 return remove_dead_runs(engine)
@@ -227,8 +222,10 @@ class _Run(RealRun):
         if seen.ended is not None:
             self._failed(seen.ended)
         same = {each.node for each in before & self._cluster.idle()}
-        own = {node: each for node, each in seen.nodes.items() if node in same and each is not None}
-        return {**seen.helpers, **own}
+        certain = {
+            node: each for node, each in seen.nodes.items() if node in same and each is not None
+        }
+        return {**seen.helpers, **certain}
 
     async def teardown(self) -> None:
         """Take everything away; what resists is left to the warden."""

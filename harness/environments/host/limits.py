@@ -16,7 +16,7 @@ from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
 
 _OWN: Final = 64
-"""Descriptors of the harness or of a node besides connections: files, pipes, listeners."""
+"""Descriptors of the harness or of a node other than connections: files, pipes, listeners."""
 _PER_LINK: Final = 5
 """A listener, and two connections with two ends each, as a node reconnects before the old one is
 gone."""
@@ -32,7 +32,7 @@ nodes', and in Docker an address."""
 
 
 def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
-    """What the busiest process may hold open: the link proxy, through which everything goes."""
+    """The descriptors of the busiest process: the link proxy, through which everything goes."""
     return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients + nodes * ends
 
 
@@ -73,11 +73,11 @@ def _require(kind: int, needed: int, *, what: str, flag: str) -> None:
 
 def _own_tasks() -> int:
     """Processes and threads of this user, which is what the kernel counts."""
-    own = os.getuid()
+    uid = os.getuid()
     tasks = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if folder.stat().st_uid == own:
+            if folder.stat().st_uid == uid:
                 tasks += sum(1 for _ in (folder / "task").iterdir())
         except OSError:
             continue  # it ended meanwhile

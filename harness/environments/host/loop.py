@@ -21,7 +21,7 @@ class _Selector(selectors.DefaultSelector):
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready within `timeout` s of the clock; the kernel rounds up to its own ms."""
+        # The kernel rounds up to its own ms.
         if timeout is not None and timeout > 0:
             timeout /= self._clock.rate
         return super().select(timeout)
@@ -35,5 +35,4 @@ class DriftingLoop(asyncio.SelectorEventLoop):
         self._clock = clock
 
     def time(self) -> float:
-        """The node's monotonic clock, in s."""
         return self._clock.monotonic_ns() / 1e9

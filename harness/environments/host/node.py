@@ -1,13 +1,13 @@
 """The runner of one node: `python -m harness.environments.host.node`.
 
 It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`,
-or from `HARNESS_NODE` itself where nobody counts its boots (`docker/compose.yaml`), and runs the
-entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, whatever fails on the way, and for
-nothing else (`host.exits` relies on it); SIGINT is ignored. What the host refuses before the entry
-runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task that
-fails, is a panic: its traceback goes out as the last line and the process ends at once with exit
-code 1, since a half-dead node that keeps answering would be worse than a dead one. What is wrong
-with its clock and its disk the driver says on standard input (`host.control`).
+or from `HARNESS_NODE` itself where boots are not counted (`docker/compose.yaml`), and runs the
+entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, even if tasks fail then, and for
+nothing else (`host.exits` relies on it); SIGINT is ignored. A refusal by the host before the entry
+runs ends the node with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task
+that fails, is a panic: its traceback goes out as the last line and the process ends at once with
+exit code 1, since a half-dead node that keeps answering would be worse than a dead one. Faults of
+its clock and its disk arrive on standard input (`host.control`).
 
 Imports are kept light: six of these start together on two cores when a cluster comes up.
 """
@@ -48,10 +48,10 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a node is told.
+    """All parameters of a node.
 
-    `listen` is keyed by declared port, `connect` by `node:port`, and so is `pages`: where a browser
-    finds those of nodes.
+    `listen` is keyed by declared port, `connect` and `pages` (the addresses of nodes' pages) by
+    `node:port`.
     """
 
     name: str
@@ -73,8 +73,8 @@ class _Output:
     def __init__(self, node: str) -> None:
         self._node = node
         self._open = True
-        self.before_the_end: Callable[[], None] | None = None  # what is to be told first
-        self.asked_to_end = False  # by SIGTERM: whatever fails from then on may fail for that
+        self.before_the_end: Callable[[], None] | None = None  # sends the last reports
+        self.asked_to_end = False  # by SIGTERM, which may cause later failures
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -163,7 +163,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
 
 
 def _unhandled(output: _Output, context: dict[str, Any]) -> None:
-    """What asyncio itself could not deliver (a callback's error, say); logged, not fatal."""
+    """Log an error that asyncio itself could not deliver (of a callback, say); it is not fatal."""
     error = context.get("exception")
     data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
     if isinstance(error, BaseException):
@@ -172,7 +172,7 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """That of the file; without one, of the variable, with a boot that no other start has.
+    """The parameters in the file; without one, in the variable, with a unique boot.
 
     What a node draws depends on its boot, and must not be drawn again when it starts again.
     """

@@ -1,8 +1,8 @@
-"""Whom a node runs as: another account where the harness is root, else the harness's own.
+"""The account of a node: another one where the harness is root, else the harness's own.
 
 Some programs refuse to run as root (PostgreSQL does); a harness that is not root cannot run
 anything as anybody else, and need not. The change is made by system calls between fork and exec,
-so no other program stands between us and the node.
+so there is no other program between us and the node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Account(NamedTuple):
 
 
 def account_of(user: str | None) -> Account | None:
-    """Whom to run a node as that declares `user`; `None` means as the harness.
+    """The account of a node that declares `user`; `None` means the harness's own.
 
     Raises `UsageError` where this machine has no such account.
     """
@@ -49,5 +49,5 @@ def account_of(user: str | None) -> Account | None:
         ) from None
     gid = int(group) if group else entry.pw_gid
     groups = tuple(os.getgrouplist(entry.pw_name, gid))
-    known = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
-    return Account(entry.pw_uid, gid, groups, known)
+    variables = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+    return Account(entry.pw_uid, gid, groups, variables)

@@ -1,4 +1,4 @@
-"""Who listens where, and who reaches whom by which proxy.
+"""The listening ports of nodes, and the proxy between each pair of ends.
 
 Every declared port gets a real one on loopback, below the range from which the kernel picks ports
 for outgoing connections: such a port cannot be taken while its node is down, and a dial to it
@@ -11,7 +11,7 @@ Each ordered pair of ends has a proxy of its own for each port, so that one dire
 nodes can be broken and nothing else. A node reaches itself without a proxy. All clients are one
 end, unless a nemesis of the run tells them apart.
 
-A port that somebody needs one address of, the same for all, has that besides: the declared port on
+A port that needs one address, the same for all, also has that: the declared port on
 a loopback address that is the node's alone in this run (all of 127.0.0.0/8 is this machine, without
 any set-up). The link proxy listens there too, tells callers apart by their sockets, and takes each
 to the proxy that is its own. So the proxies of pairs stay for all: faults know nothing else.
@@ -71,7 +71,7 @@ class Ports:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold again what was let go; the real ports that something else has in any way."""
+        """Hold the released ports again; returns the real ports that another program has."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
@@ -214,7 +214,7 @@ class Topology:
         return {passage.address: passage.destination for passage in self.passages} | shared
 
     def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
-        """Where `source` reaches each declared port, keyed by `node:port`."""
+        """The address at which `source` reaches each declared port, by `node:port`."""
         addresses = {
             f"{passage.destination}:{passage.port}": passage.address
             for passage in self.passages
@@ -223,13 +223,13 @@ class Topology:
         for spec in self._specs:
             if spec.name == source:
                 for port in spec.ports:
-                    own = (LOOPBACK, self._ports.real(spec.name, port))
-                    addresses[f"{source}:{port}"] = own
+                    direct = (LOOPBACK, self._ports.real(spec.name, port))
+                    addresses[f"{source}:{port}"] = direct
         return addresses | (self.pages if source in self._clients else {})
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """Where people, and so clients, find the pages of nodes, by `node:port`: no proxy there."""
+        """The addresses of nodes' pages for people and clients, by `node:port`: without a proxy."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs
@@ -237,7 +237,7 @@ class Topology:
         }
 
     def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
-        """What the node binds for each declared port."""
+        """The address that the node binds for each declared port."""
         return {
             str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.bound_ports
         }

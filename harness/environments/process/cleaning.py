@@ -1,4 +1,4 @@
-"""`harness clean` for processes: what is left of runs whose driver is dead, and only of those.
+"""`harness clean` for processes: removes the remains of runs whose driver is dead, and no others.
 
 Usually nothing: the warden has undone it. This is for a driver and a warden that were both killed.
 """

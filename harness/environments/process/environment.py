@@ -1,4 +1,4 @@
-"""`ProcessEnvironment`: one subprocess a node, every link through a user-space proxy, no root.
+"""`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
 
 Order of a deployment, each step undone in reverse by `_Run.teardown` and, if the driver dies, by
 the warden: scratch folder, warden, link proxy, proxies, nodes.
@@ -72,25 +72,21 @@ class ProcessEnvironment:
     restores_data = True
 
     def unavailable(self) -> str | None:
-        """Linux only: pidfds and /proc."""
         if not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
             return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """It needs nothing but Linux."""
         del progress
 
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """There are none: real links and disks are as they are."""
         refuse_knobs(self.name, knobs)
 
     def why_no_faulty_disks(self) -> str | None:
-        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
         return why_missing()
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         _check(plan)
         require_limits(plan)
 
@@ -101,7 +97,6 @@ class ProcessEnvironment:
         return run_interruptible(body)
 
     def clean(self) -> list[str]:
-        """Remove what runs with a dead controller left behind."""
         return clean_dead_runs()
 
 
@@ -150,7 +145,7 @@ def _check(plan: DeploymentPlan) -> None:
 def _require_programs(spec: NodeSpec) -> None:
     """Raise `UsageError` for a foreign program that is not on this machine; see `NodeSpec`.
 
-    What stands in a folder that a placeholder names is found out when it is started.
+    A program in a folder that a placeholder names is checked when it is started.
     """
     asked = [(command, spec) for command in spec.setup]
     if isinstance(spec.ready, ReadyCommand):
@@ -248,21 +243,21 @@ class _Run(RealRun):
 
     async def _restore(self) -> None:
         """Have nodes begin on copies of the data that they are given."""
-        given = self._plan.data
-        if given is None:
+        data = self._plan.data
+        if data is None:
             return
         for name, node in self._nodes.items():
             to = node.data_folder
             try:
-                await asyncio.to_thread(shutil.copytree, given / name, to, dirs_exist_ok=True)
+                await asyncio.to_thread(shutil.copytree, data / name, to, dirs_exist_ok=True)
             except OSError as error:
                 raise InfrastructureError(
-                    f"{name} cannot begin on a copy of {given / name}: {why_not_copied(error)}; "
+                    f"{name} cannot begin on a copy of {data / name}: {why_not_copied(error)}; "
                     f"make room in {to.parent}, or see what is wrong there"
                 ) from error
 
     async def _mount_disks(self) -> None:
-        """Those of foreign programs that declare one, where it can be had."""
+        """Mount the disks of foreign programs that declare one, where possible."""
         for node in self._nodes.values():
             if node.spec.faulty_disk and why_missing() is None:
                 await node.mount(self._failed)
@@ -317,7 +312,7 @@ class _Run(RealRun):
     # --- teardown ------------------------------------------------------------------------------
 
     async def teardown(self) -> None:
-        """Take everything away; what resists is left to the warden, and is said."""
+        """Take everything away; failures are left to the warden, and reported."""
         self._ending = True
         failures: list[str] = []
 

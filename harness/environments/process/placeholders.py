@@ -1,4 +1,4 @@
-"""What stands for the placeholders of commands that run as processes."""
+"""The values of placeholders in commands that run as processes."""
 
 from __future__ import annotations
 

@@ -73,15 +73,12 @@ class SimEnvironment:
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
 
     def unavailable(self) -> str | None:
-        """It can always be used."""
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """It needs nothing."""
         del progress
 
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """Names and ranges, as `Knobs` says."""
         parse_knobs(knobs)
 
     def draw_knobs(self, rng: random.Random) -> dict[str, Any]:
@@ -89,7 +86,6 @@ class SimEnvironment:
         return draw_knobs(rng)
 
     def clean(self) -> list[str]:
-        """A simulation leaves nothing behind."""
         return []
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -181,7 +177,7 @@ class _Deployment:
     def tear_down(self) -> None:
         """Discard the world; write logs and the trace. Problems are warnings, never verdicts."""
         for unseen in self.world.discard():
-            _log.warning("a task failed and nobody looked: %s", unseen)
+            _log.warning("the failure of a task was never retrieved: %s", unseen)
         try:
             if self.world.trace is not None:
                 self.world.trace.close()

@@ -32,7 +32,7 @@ _BACKLOG_S: Final = 1.0
 _PACKET_BYTES: Final = 1500
 _PACKETS_MIN: Final = 16
 _ORDERED: Final = "rate 32gbit"
-"""With a rate, netem sends packets in the order in which they came, whatever the jitter."""
+"""With a rate, netem sends packets in the order in which they came, despite the jitter."""
 
 _LEAF = re.compile(
     rf"^qdisc netem [0-9a-f]+: parent {ROOT:x}:([0-9a-f]+) .*\n"
