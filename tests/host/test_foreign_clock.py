@@ -136,7 +136,11 @@ def clock_of(node, *, probe=True):
         (FakeNode(answer=(3, "no such database")), True, "exited with 3: 'no such database'"),
         (FakeNode(answer=(None, "")), True, "the command took too long"),
         (FakeNode(answer=(0, "noon")), True, "the output is not a time: 'noon'"),
-        (FakeNode(asks=False), False, r"did not ask for the time within .* declare a `clock_probe`"),
+        (
+            FakeNode(asks=False),
+            False,
+            r"did not ask for the time .* declare a `clock_probe`",
+        ),
     ],
 )
 async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, words):

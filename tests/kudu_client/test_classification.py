@@ -15,8 +15,8 @@ from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.client.classify import Effect, mutation_effect
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect
+from tests.support.virtual import run
 from tests.tiers import examples
-from tests.virtual import run
 
 Code, Status = m.MasterErrorCode, m.AppStatus
 META = m.Meta("uuid-1", 7, 42)
@@ -48,7 +48,7 @@ READS = tuple(f for f in RPC_OF if f not in MUTATIONS)
 
 
 def answer(f: str, error: m.MasterError | None = None, **fields: Any) -> Any:
-    return m.METHODS[f"MasterService.{RPC_OF[f]}"][1](META, error=error, **fields)
+    return getattr(m, f"{RPC_OF[f]}Response")(META, error=error, **fields)
 
 
 def refusal(

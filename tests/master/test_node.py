@@ -11,16 +11,14 @@ from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 from tests.master.fakes import FakeEnv
-from tests.virtual import run
+from tests.support.virtual import run
 
 
 async def dump(cluster: Deployed, node: str) -> dict:
     client = RpcClient(cluster.env)
     answer = await client.call(
         f"{node}:7051",
-        "MasterService.DumpEntities",
         m.DumpEntitiesRequest(),
-        m.DumpResponse,
         timeout_s=1,
     )
     client.close()

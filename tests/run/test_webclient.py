@@ -12,7 +12,7 @@ from harness.env import Address
 from harness.ops import OpType
 from harness.plugins import Convergence, Request
 from harness.webclient import DeclinedError, WebClient, agreement, ask_each
-from tests.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S
 
 A, B = Address("a", 1), Address("b", 1)
 CHUNKED = (

@@ -31,13 +31,12 @@ from harness.environments.host.limits import require_limits
 from harness.environments.host.session import (
     RealRun,
     guarded_main,
-    refuse_knobs,
     run_interruptible,
 )
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
-from harness.plugins import API_VERSION, DeploymentPlan, Session
+from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -45,16 +44,15 @@ _RUN_KEY: Final = "run"
 _WATCH_INTERVAL_S: Final = 1.0
 
 
-class DockerEnvironment:
+class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True):
     """Nodes as containers on a private network."""
 
     api_version = API_VERSION
     name = ENVIRONMENT
     doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
-    reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
-    restores_data = True
 
+    @override
     def unavailable(self) -> str | None:
         try:
             with Engine.connected() as engine:
@@ -65,15 +63,18 @@ class DockerEnvironment:
                 "DOCKER_HOST, and make sure that this user may use it"
             )
 
+    @override
     def prepare(self, progress: Callable[[str], None]) -> None:
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
+    @override
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
         """Build or pull the images that these nodes name and the engine does not have."""
         with Engine.connected() as engine:
             provide_images(engine, nodes, progress)
 
+    @override
     def why_no_faulty_disks(self) -> str | None:
         """The reason why foreign programs can have no disk of ours here; `None` where they can."""
         try:
@@ -81,9 +82,6 @@ class DockerEnvironment:
                 return why_no_disks(engine)
         except InfrastructureError as error:
             return str(error)
-
-    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        refuse_knobs(self.name, knobs)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         deploy.check_plan(plan)
@@ -100,6 +98,7 @@ class DockerEnvironment:
 
         return run_interruptible(body)
 
+    @override
     def clean(self) -> list[str]:
         if self._engine_answers():
             with Engine.connected() as engine:

@@ -7,7 +7,9 @@ import re
 import shutil
 import sysconfig
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
+
+from harness.plugins import Diagnosis
 
 BINARY: Final = "harness-fusedisk"
 _OVERRIDE: Final = "HARNESS_FUSEDISK"
@@ -54,12 +56,12 @@ def _read(path: Path) -> str:
         return ""
 
 
-class FaultyDisks:
+class FaultyDisks(Diagnosis):
     """A line of `harness doctor`: whether a disk of ours can be mounted here."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "faulty-disks"
-    doc: ClassVar[str] = "disks on which foreign programs lose what they did not sync (FUSE)"
+    api_version = 1
+    name = "faulty-disks"
+    doc = "disks on which foreign programs lose what they did not sync (FUSE)"
 
     def look(self) -> tuple[bool, str]:
         why = why_missing()
