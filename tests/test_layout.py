@@ -45,6 +45,7 @@ ALLOWED = {
     "harness.store": (*FLOOR, "harness.case", "harness.verdict.signature", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
     "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
+    "targets.kudu.pages.metrics": (*FLOOR, "harness.support.exposition", "targets"),
     "targets.apache_hive": (
         *FLOOR,
         "harness.support.cache_dir",

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,17 +46,17 @@ from harness.environments.docker.network import toxics
 from harness.environments.docker.network.streams import PROXY_UID
 from harness.environments.docker.node import clocks
 from harness.environments.host.control import Condition
+from harness.environments.host.limits import check_declarations
 from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
-from harness.environments.host.placeholders import check_packages
 from harness.environments.host.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
-from harness.nodes.deployment import as_variant, check_nodes, forms_of
+from harness.nodes.deployment import as_variant, forms_of
 from harness.plugins import DeploymentPlan
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
 """The engine runs a process for each published port."""
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.proxy)(?<!\.setup)")
+_RESERVED: Final = tuple(part.value for part in Part if part.value)
 _NODE_FILE: Final = "/harness/node.json"
 USER_ID: Final = 65532
 _USER: Final = f"{USER_ID}:{USER_ID}"
@@ -94,14 +93,13 @@ def check_plan(plan: DeploymentPlan) -> None:
         )
     if not 1 <= len(plan.nodes) <= NODES_MAX:
         raise UsageError(f"{len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
-    seen = set()
+    check_declarations(plan.nodes)
     for spec in plan.nodes:
-        if _NODE_NAME.fullmatch(spec.name) is None or spec.name == CLIENT or spec.name in seen:
+        if spec.name.endswith(_RESERVED):
             raise UsageError(
-                f"the node name {spec.name!r} must match {_NODE_NAME.pattern}, not be {CLIENT!r}, "
-                "and be unique in the run"
+                f"the node name {spec.name!r} must not end with {', '.join(_RESERVED)}, which mark "
+                "the other containers and volumes of a node"
             )
-        seen.add(spec.name)
         runs = spec.command or (spec.entry is None and (spec.image or spec.dockerfile))
         if (spec.entry is None) == (not runs):
             raise UsageError(
@@ -115,8 +113,6 @@ def check_plan(plan: DeploymentPlan) -> None:
             f"ports, one for each and each port of a node; docker has at most {CLIENT_PORTS_MAX}: "
             "lower --concurrency, or use --env sim or --env process"
         )
-    check_nodes(plan.nodes)
-    check_packages(plan.nodes)
     for spec in plan.nodes:
         for form in forms_of(spec).values():
             image_of(form)  # refuses a folder that makes none

@@ -25,9 +25,8 @@ from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.host.capabilities import FOREIGN
 from harness.environments.host.control import prove_clocks
-from harness.environments.host.limits import require_limits
+from harness.environments.host.limits import check_declarations, require_limits
 from harness.environments.host.logs import NodeLog
-from harness.environments.host.placeholders import check_packages
 from harness.environments.host.session import (
     RealRun,
     guarded_main,
@@ -47,12 +46,11 @@ from harness.environments.process.placeholders import shared_ports
 from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
 from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
-from harness.nodes.deployment import check_nodes, forms_of, start_in_order
+from harness.nodes.deployment import forms_of, start_in_order
 from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SCRATCH_KEY: Final = "scratch"
 _CALLERS: Final = "~callers"  # no node's name has a tilde
 _WATCH_INTERVAL_S: Final = 0.25
@@ -98,14 +96,8 @@ def _check(plan: DeploymentPlan) -> None:
     """Refuse, before anything starts, what cannot be deployed as processes."""
     if not _RUN_ID.fullmatch(plan.run_id):
         raise UsageError(f"the run id {plan.run_id!r} must match {_RUN_ID.pattern}")
-    seen: set[str] = set()
+    check_declarations(plan.nodes)
     for spec in plan.nodes:
-        if not _NODE_NAME.fullmatch(spec.name) or spec.name == CLIENT or spec.name in seen:
-            raise UsageError(
-                f"the node name {spec.name!r} must match {_NODE_NAME.pattern}, be unique, and "
-                f"not be {CLIENT!r}"
-            )
-        seen.add(spec.name)
         if spec.entry is None and not spec.command:
             raise UsageError(
                 f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "
@@ -119,8 +111,6 @@ def _check(plan: DeploymentPlan) -> None:
                     "processes run in none; use --env docker"
                 )
         account_of(spec.user)  # refuses one that is not there
-    check_nodes(plan.nodes)
-    check_packages(plan.nodes)
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:

@@ -33,6 +33,7 @@ from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
 from harness.environments.toxiproxy.stub import ToxicEntry
 from harness.environments.toxiproxy.toxics import TOXICS
+from harness.support.exposition import CONTENT_TYPE
 from harness.support.http1 import TEXT, Request, Response
 
 VERSION: Final = "2.12.0-harness"
@@ -301,4 +302,4 @@ class Api:
 
     async def _metrics(self, _body: bytes, _names: list[str]) -> Response:
         text = render_metrics([proxy for _, proxy in sorted(self._proxies.items())])
-        return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(200, text.encode(), CONTENT_TYPE)
