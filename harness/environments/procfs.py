@@ -8,13 +8,14 @@ that check pins it while a signal is sent. See proc(5), pidfd_open(2).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
@@ -23,6 +24,9 @@ _STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions after the command's closing
 _CHILDREN_USER_TICKS, _CHILDREN_SYSTEM_TICKS = 13, 14
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
+_SEGMENTS: Final = Path("/proc/sysvipc/shm")
+_REMOVE: Final = 0  # IPC_RMID
+_ROUNDED_S: Final = 1.0  # the kernel's times of segments are whole seconds
 
 
 class ProcessId(NamedTuple):
@@ -289,6 +293,30 @@ def oom_kills() -> int | None:
         return _count_of("oom_kill", Path("/proc/vmstat"))
     except (OSError, StopIteration, ValueError):
         return None
+
+
+def remove_shared_memory(process: ProcessId) -> int:
+    """Remove the System V segments of a process that is dead or dying; returns their number.
+
+    A PostgreSQL that is killed leaves a segment behind, and removes it when it starts again on the
+    same data; after the last kill of a run no process does. A machine has room for some thousand
+    segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
+
+    A segment in use vanishes with its last user. Segments of an earlier
+    process of the same number are older than this one.
+    """
+    since_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    since_s += process.start_ticks / _TICKS_PER_S - _ROUNDED_S
+    try:
+        names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
+    except (OSError, ValueError):
+        return 0  # a kernel without them
+    removed = 0
+    for row in rows:
+        segment = {name: int(value) for name, value in zip(names, row, strict=True)}
+        if segment["cpid"] == process.pid and segment["ctime"] >= since_s:
+            removed += ctypes.CDLL(None).shmctl(segment["shmid"], _REMOVE, None) == 0
+    return removed
 
 
 def _count_of(name: str, file: Path) -> int:

@@ -36,9 +36,8 @@ import msgspec
 
 from harness.environments import procfs
 from harness.environments.controller import Controller, Life, life, this_controller
-from harness.environments.procfs import ProcessId
+from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.scratch import remove_signed
-from harness.environments.sharedmemory import remove_shared_memory
 from harness.errors import InfrastructureError
 
 UNKNOWN_ROLE: Final = "?"

@@ -14,7 +14,7 @@ from harness.environments.docker.image import sources
 from harness.environments.docker.image.dockerfiles import built_tag
 from harness.environments.host import placeholders
 from harness.environments.host.placeholders import check_packages
-from harness.environments.process.placeholders import fill as fill_for_process
+from harness.environments.process.addresses import fill as fill_for_process
 from harness.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

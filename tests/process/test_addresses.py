@@ -11,8 +11,8 @@ import pytest
 from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, CallerGoneError, socket_inode
+from harness.environments.process.addresses import fill, shared_ports
 from harness.environments.process.linkproxy import _Output
-from harness.environments.process.placeholders import fill, shared_ports
 from harness.errors import InfrastructureError, UsageError
 from tests.process.test_foreign import Web
 from tests.support.waiting import LIMIT_S, wait_until

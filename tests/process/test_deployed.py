@@ -9,8 +9,8 @@ import pytest
 
 from harness.cluster import NodeSpec, ReadyCommand, ReadyPort, Variant
 from harness.environments import procfs
-from harness.environments.process import accounts
-from harness.environments.process.accounts import account_of
+from harness.environments.process import child
+from harness.environments.process.child import account_of
 from harness.environments.process.environment import _Run
 from harness.errors import InfrastructureError, UsageError
 from tests.support.waiting import until
@@ -97,7 +97,7 @@ def test_accounts(monkeypatch):
     root = pwd.getpwuid(0)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert account_of("no-such-user") is None  # whoever is not root runs all as itself
-    monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(child.os, "geteuid", lambda: 0)
     assert account_of(None) is None
     for user in ("root", "0", "0:0"):
         account = account_of(user)

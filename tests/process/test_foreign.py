@@ -11,7 +11,7 @@ import pytest
 from harness.cluster import CLIENT, DiskQuality, Link, NodeSpec
 from harness.env import Address
 from harness.environments import procfs
-from harness.environments.process.placeholders import fill
+from harness.environments.process.addresses import fill
 from harness.errors import UsageError
 from tests.support.waiting import LIMIT_S, until
 

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from harness.cluster import NodeSpec, ReadyLog
-from harness.environments.procfs import ProcessId, identify
-from harness.environments.sharedmemory import _SEGMENTS, remove_shared_memory
+from harness.environments.procfs import _SEGMENTS, ProcessId, identify, remove_shared_memory
 from harness.environments.warden import Kill, _perform
 
 pytestmark = pytest.mark.process

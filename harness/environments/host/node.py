@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import selectors
 import signal
 import sys
 import time
@@ -36,7 +37,6 @@ from harness.environments.host.control import Condition
 from harness.environments.host.env import RealClock, RealEnv
 from harness.environments.host.exits import EXIT_HOST
 from harness.environments.host.lines import EVENT_LEVEL, NodeLine, encode_line
-from harness.environments.host.loop import DriftingLoop
 from harness.environments.host.obedience import Obedience
 from harness.environments.host.power import PowerCut, cut_power
 from harness.errors import UsageError
@@ -45,6 +45,34 @@ NODE_FILE_VARIABLE: Final = "HARNESS_NODE_FILE"
 NODE_VARIABLE: Final = "HARNESS_NODE"
 EXIT_PANIC: Final = 1
 _CLOSE_TIMEOUT_S: Final = 5.0
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits by a clock that may be wrong: shorter for a fast clock, longer for a slow one.
+
+    A change of rate comes through the loop itself, which then looks at its timers again.
+    """
+
+    def __init__(self, clock: FaultyClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # The kernel rounds up to its own ms.
+        if timeout is not None and timeout > 0:
+            timeout /= self._clock.rate
+        return super().select(timeout)
+
+
+class DriftingLoop(asyncio.SelectorEventLoop):
+    """A loop on which `timeout_s` are seconds of the node's own clock."""
+
+    def __init__(self, clock: FaultyClock) -> None:
+        super().__init__(_Selector(clock))
+        self._clock = clock
+
+    def time(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
 
 
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):

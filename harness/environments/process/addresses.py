@@ -27,9 +27,11 @@ from typing import Final, NamedTuple
 
 from harness.cluster import CLIENT, NodeSpec
 from harness.environments.callers import CallerBook
+from harness.environments.host.placeholders import fill_in, package_folder, placeholders
 from harness.environments.toxiproxy.client import ProxyInfo, ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.proxy import split_address
 from harness.errors import InfrastructureError, UsageError
+from harness.nodes.deployment import words_of
 
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
@@ -117,6 +119,48 @@ def _hold_port() -> socket.socket:
     raise InfrastructureError(
         f"no free port between {_LOWEST_PORT} and {ephemeral_start} in {_ATTEMPTS_MAX} attempts"
     )
+
+
+def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
+    """The ports, by node, that any node needs one address of, the same for all.
+
+    Raises `UsageError` for one that is not declared.
+    """
+    declared = {f"{spec.name}:{port}": (spec.name, port) for spec in specs for port in spec.ports}
+    hosts = {spec.name: [(spec.name, port) for port in spec.ports] for spec in specs}
+    shared: set[tuple[str, int]] = set()
+    for spec in specs:
+        for match in placeholders(words_of(spec)):
+            kind, rest = match[1], match[2]
+            if kind == "address" and rest in declared:
+                shared.add(declared[rest])
+            elif kind == "host" and rest in hosts:
+                shared.update(hosts[rest])
+            elif kind == "address" or (kind == "host" and rest is not None):
+                raise UsageError(
+                    f"node {spec.name!r}: the placeholder {match[0]!r} names no declared port or "
+                    f"node; there are {', '.join(declared)}"
+                )
+    return shared
+
+
+def fill(
+    word: str,
+    spec: NodeSpec,
+    *,
+    data: Path,
+    files: Path,
+    listen: Mapping[str, tuple[str, int]],
+    connect: Mapping[str, tuple[str, int]],
+    addresses: Mapping[str, tuple[str, int]],
+) -> str:
+    """Replace the placeholders of one word; raises `UsageError` for one that cannot be."""
+    values = {"host": LOOPBACK, "data": str(data), "files": str(files)}
+    values |= {f"port:{port}": str(real) for port, (_, real) in listen.items()}
+    values |= {f"peer:{place}": f"{host}:{port}" for place, (host, port) in connect.items()}
+    for place, (host, port) in addresses.items():
+        values |= {f"address:{place}": f"{host}:{port}", f"host:{place.rpartition(':')[0]}": host}
+    return fill_in(word, spec, values, lambda package: str(package_folder(package)))
 
 
 class Passage(NamedTuple):

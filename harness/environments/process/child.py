@@ -11,20 +11,19 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import pwd
 import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.environments import procfs
-from harness.environments.process.accounts import Account
 from harness.environments.process.calling import CallingAddress
-from harness.environments.procfs import ProcessId
-from harness.environments.sharedmemory import remove_shared_memory
+from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.warden import Kill, Warden
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 
 _READ_BYTES: Final = 65536
 _PIPE_BYTES: Final = 1024 * 1024
@@ -33,6 +32,44 @@ _STATE_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.002
 _KILL_TIMEOUT_S: Final = 10.0
 _FOR_ALL: Final = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+
+
+class Account(NamedTuple):
+    """An account of this machine. Some programs refuse to run as root (PostgreSQL does)."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    environment: dict[str, str]
+
+    def own(self, folder: Path) -> None:
+        """Give the folder to the account."""
+        os.chown(folder, self.uid, self.gid)
+
+
+def account_of(user: str | None) -> Account | None:
+    """The account of a node that declares `user`; `None` means the harness's own.
+
+    Raises `UsageError` where this machine has no such account.
+    """
+    if user is None or os.geteuid() != 0:
+        return None
+    name, _, group = user.partition(":")
+    try:
+        entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+        if group and not group.isdigit():
+            raise UsageError(
+                f"the user {user!r} has a group by name; in processes write its number, or none"
+            )
+    except KeyError:
+        raise UsageError(
+            f"there is no user {name!r} on this machine, as whom a node is to run; create it "
+            f"(useradd --system {name}), or use --env docker"
+        ) from None
+    gid = int(group) if group else entry.pw_gid
+    groups = tuple(os.getgrouplist(entry.pw_name, gid))
+    variables = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+    return Account(entry.pw_uid, gid, groups, variables)
 
 
 class Child:

@@ -15,9 +15,8 @@ from typing import Final
 from harness.environments import procfs
 from harness.environments.fuse.mounts import detach_below
 from harness.environments.process.clocks import remove_clocks
-from harness.environments.procfs import ProcessId
+from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.scratch import Owner, left_folders, remove_signed
-from harness.environments.sharedmemory import remove_shared_memory
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
 from harness.errors import CleaningError, InfrastructureError

@@ -34,15 +34,14 @@ from harness.environments.host.session import (
 )
 from harness.environments.host.starvation import LINK_PROXY
 from harness.environments.host.watch import Interference
-from harness.environments.process.accounts import account_of
-from harness.environments.process.addresses import Ports, Topology
+from harness.environments.process.addresses import Ports, Topology, shared_ports
+from harness.environments.process.child import account_of
 from harness.environments.process.cleaning import clean_dead_runs
 from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
-from harness.environments.process.placeholders import shared_ports
 from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
 from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied

@@ -28,12 +28,10 @@ from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.host.readiness import COMMAND_S, SETUP_S, failed_setup
 from harness.environments.host.real_node import RealNode
 from harness.environments.host.watch import Interference, family_stopped, interference
-from harness.environments.process.accounts import account_of
-from harness.environments.process.addresses import LOOPBACK, Ports, Topology
+from harness.environments.process.addresses import LOOPBACK, Ports, Topology, fill
 from harness.environments.process.calling import CallingAddress
-from harness.environments.process.child import Child, run_once
+from harness.environments.process.child import Child, account_of, run_once
 from harness.environments.process.clocks import ProcessClock
-from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.process.squatters import PortWatch
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
