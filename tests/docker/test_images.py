@@ -83,7 +83,7 @@ def test_what_makes_no_image_is_refused(folder, monkeypatch):
 
 def test_images_are_built_or_pulled_once(folder):
     tag = built_tag(str(folder))
-    engine, told = FakeEngine("there:1"), []
+    engine, messages = FakeEngine("there:1"), []
     nodes = [
         node("a", dockerfile=str(folder)),
         node("b", dockerfile=str(folder)),
@@ -92,11 +92,11 @@ def test_images_are_built_or_pulled_once(folder):
     ]
 
     for _ in range(2):
-        provide_images(engine, nodes, told.append)
+        provide_images(engine, nodes, messages.append)
 
     assert engine.built == [(tag, image.image_tag())]
     assert engine.there == {"there:1", "away:2", tag}
-    assert [line.split()[:2] for line in told] == [["building", tag], ["pulling", "away:2"]]
+    assert [line.split()[:2] for line in messages] == [["building", tag], ["pulling", "away:2"]]
     assert [image_of(spec) for spec in nodes] == [tag, tag, "there:1", None]
 
 

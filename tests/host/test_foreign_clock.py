@@ -1,4 +1,4 @@
-"""libfaketime: what it is told, which programs do not hear it, and what is counted as felt."""
+"""libfaketime: its settings, programs that ignore it, and the measured effect."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ HEARS = "process 7 yes no /bin/x\nprocess 8 yes no /bin/x\n"
 
 
 def told_ns(line, now_ns):
-    """How far off libfaketime is by this line, as its source says: the rate counts from 1970."""
+    """The shift by this line, as libfaketime's source computes it: the rate counts from 1970."""
     sign, whole, rest, rate = re.fullmatch(r"([+-])(\d+)\.(\d{9}) x(\d+\.\d{6})", line).groups()
     offset_ns = int(f"{sign}{whole}{rest}")
     return offset_ns + now_ns * (round(float(rate) * 1_000_000) - 1_000_000) // 1_000_000
@@ -38,9 +38,9 @@ def test_the_line_says_what_is_meant(offset_ns, drift_ppm):
 
 
 def test_what_a_node_loads_itself_is_loaded_as_well():
-    given = preload("/l.so", "n", "/shm", {"LD_PRELOAD": "theirs.so"})
-    assert given["LD_PRELOAD"] == "/l.so:theirs.so"
-    assert given["FAKETIME_SHARED"] == "/n.sem /n.page"
+    added = preload("/l.so", "n", "/shm", {"LD_PRELOAD": "theirs.so"})
+    assert added["LD_PRELOAD"] == "/l.so:theirs.so"
+    assert added["FAKETIME_SHARED"] == "/n.sem /n.page"
     assert Names.of("n").semaphore == "sem.n.sem"
 
 
@@ -82,7 +82,7 @@ def test_who_does_not_hear_it_is_told_why(printed, words):
 
 
 class FakeNode:
-    """A node that sees the time as it is told, if it `hears`, and reads it when it `asks`.
+    """A node that sees the shifted time, if it `hears`, and reads it when it `asks`.
 
     `serves`: it asks to answer who asks whether it is ready.
     """
@@ -159,7 +159,7 @@ async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
     node = FakeNode()
     clock = clock_of(node)
     assert abs(await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) - 5000) <= 50
-    node.hears = False  # 5 s less than before, whatever it is told
+    node.hears = False  # 5 s less than before, at any setting
     assert abs(await clock.skew(UP, offset_ns=9 * S, drift_ppm=0) - 5000) <= 50
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) <= 50
     node.hears = True

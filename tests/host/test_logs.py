@@ -1,4 +1,4 @@
-"""Lines of nodes: what is an event, what is kept, where it is cut."""
+"""Lines of nodes: events, kept lines, cuts."""
 
 import re
 import time

@@ -15,7 +15,7 @@ from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
 
 READY_S = 120.0
-# Masters are what is broken here; `tests.kudu` has tablets with replicas.
+# Masters are broken here; `tests.kudu` has tablets with replicas.
 SETTINGS = TargetSettings(
     profile="strict", bugs=(), options={"masters": 3, "tservers": 1, "resend": 0, "kudu_flag": ""}
 )
