@@ -37,10 +37,10 @@ from harness.cluster import (
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File, PageRequest, PageResponse
 from harness.environments.pages import IN_FLIGHT_MAX, PAGE_BYTES_MAX
 from harness.errors import UsageError
-from harness.faults.ledger import Ledger
 from harness.nodes.caller import call_as
-from harness.nodes.faults import Aim, Cut, Pause
+from harness.nodes.faults import Pause
 from harness.plugins import DeploymentPlan, Session
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S, until
 
 PORT = 7000
@@ -546,29 +546,28 @@ async def check_pause(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
-    pause = Aim(what=Pause(), targets=("a",))
     # Long enough for it to be frozen before the lease ends.
-    await Ledger(cluster, env).inject(pause, lease_s=3.0, groups={})
+    await door(session).inject(Pause(), ["a"], lease_s=3.0)
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
 
 async def check_cut(session: Session) -> None:
     """A cut is silence in both directions, bites, and heals; others do not notice."""
-    env, cluster = session.env, session.cluster
+    env = session.env
     for node in ("a", "b"):
         await wait_serving(session, node)
     relayed = {"do": "relay", "node": "a", "order": {"do": "echo", "text": "around"}}
     for _ in range(5):
-        fault = await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=LEASE_S)
+        fault = await door(session).cut(Link.between([CLIENT], ["a"]))
         assert await is_silent(session, "a")
         assert await tell(env, "b", relayed) == "around"
-        bite = await cluster.heal(fault)
+        bite = await door(session).heal(fault)
         assert isinstance(bite, Bite)
         if bite.count != 0:
             break  # on a busy machine nothing may have been sent before we gave up on an answer
     assert bite.count is None or bite.count > 0
-    assert await cluster.heal(fault) == bite
+    assert await door(session).heal(fault) == bite
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
 
 
@@ -598,22 +597,22 @@ async def check_single_clients(session: Session) -> None:
         assert set(await asyncio.gather(tell(env, node, echo), *answers)) == {"still here"}
         assert all(await asyncio.gather(*waits))
 
-    both_ways = await cluster.cut(Link.between([OTHER], ["a"]), lease_s=LEASE_S)
+    both_ways = await door(session).cut(Link.between([OTHER], ["a"]))
     await only("1", "a")
     await only("", "b")
-    one_way = await cluster.cut([Link("a", ONE)], lease_s=LEASE_S)
+    one_way = await door(session).cut([Link("a", ONE)])
     await only("01", "a")
-    bites = [await cluster.heal(fault) for fault in (both_ways, one_way)]
+    bites = [await door(session).heal(fault) for fault in (both_ways, one_way)]
     assert None in {bite.count for bite in bites} or sum(bite.count or 0 for bite in bites) > 0
     await only("", "a")
-    await cluster.cut(Link.between([ONE, OTHER], ["a", "b"]), lease_s=LEASE_S)
-    await cluster.heal_among(["a"])
+    await door(session).cut(Link.between([ONE, OTHER], ["a", "b"]))
+    await door(session).heal_among(["a"])
     await only("", "a")
     await only("01", "b")
-    await cluster.heal_all()
-    stalled = await cluster.shape([Link("a", ONE)], LinkQuality(stall=True), lease_s=LEASE_S)
+    await door(session).heal_all()
+    stalled = await door(session).shape([Link("a", ONE)], LinkQuality(stall=True))
     await only("0", "a")
-    await cluster.heal(stalled)
+    await door(session).heal(stalled)
     mine, others = [
         await as_client(number, env.net.connect(Address("b", PORT))) for number in (0, 1)
     ]
@@ -629,12 +628,12 @@ async def check_single_clients(session: Session) -> None:
 
 async def check_cut_stalls_connections(session: Session) -> None:
     """Nothing arrives on an open connection while its link is cut, and no error either."""
-    cluster = session.cluster
+    events = record(session)
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
     await conn.send(b'{"do": "echo", "text": "before"}')
     assert await conn.recv() == b'"before"'
-    fault = await cluster.cut([Link("a", CLIENT)], lease_s=LEASE_S)
+    fault = await door(session).cut([Link("a", CLIENT)])
     await conn.send(b'{"do": "event", "kind": "asked", "data": {}}')
     try:
         async with asyncio.timeout(SILENCE_S):
@@ -643,34 +642,49 @@ async def check_cut_stalls_connections(session: Session) -> None:
         pass
     else:
         raise AssertionError("an answer crossed a cut")
-    await cluster.heal(fault)
+    await until(lambda: any(event.kind == "asked" for event in events))  # the other way is open
+    await door(session).heal(fault)
     async with asyncio.timeout(LIMIT_S):  # late, or never: both are how networks are
         with contextlib.suppress(ConnectionResetError):
             assert await conn.recv() in {b"null", None}
     conn.close()
 
 
+async def check_overlapping_cuts(session: Session) -> None:
+    """A link is cut until the last fault has left it, and each counts for itself."""
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+    first = await door(session).cut([Link(CLIENT, "a")])
+    second = await door(session).cut([Link(CLIENT, "a"), Link("b", CLIENT)])
+    for fault, silent in ((first, "ab"), (second, "ab")):
+        for node in silent:
+            assert await is_silent(session, node)
+        bite = await door(session).heal(fault)
+        assert bite.count != 0
+    for node in ("a", "b"):
+        assert await tell(session.env, node, {"do": "echo", "text": node}) == node
+
+
 async def check_leases_and_heal_all(session: Session) -> None:
-    """A cut ends with the ledger's lease; `heal_among` mends a part, `heal_all` the rest."""
+    """A cut ends with the ledger's lease; `relieve` mends a part, `heal_all` the rest."""
     cluster = session.cluster
     for node in ("a", "b"):
         await wait_serving(session, node)
-    cut = Aim(what=Cut(), targets=("a",), links=tuple(Link.between([CLIENT], ["a"])))
-    await Ledger(cluster, session.env).inject(cut, lease_s=SILENCE_S, groups={})
+    await door(session).cut(Link.between([CLIENT], ["a"]), lease_s=SILENCE_S)
     await wait_serving(session, "a")
-    await cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
-    await cluster.heal_among(["b"])
+    await door(session).cut(Link.between([CLIENT], ["a", "b"]))
+    await door(session).heal_among(["b"])
     assert await tell(session.env, "b", {"do": "echo", "text": "b"}) == "b"
     assert await is_silent(session, "a")
     await cluster.pause("b", lease_s=LEASE_S)
-    await cluster.heal_all()
+    await door(session).heal_all()
     assert cluster.state("b") is NodeState.RUNNING
     assert await tell(session.env, "a", {"do": "echo", "text": "a"}) == "a"
 
 
 async def check_link_quality(session: Session) -> None:
     """A slow link is slow one way, slower by a second fault, and whole after both."""
-    env, cluster = session.env, session.cluster
+    env = session.env
     await wait_serving(session, "a")
 
     async def took_s() -> float:
@@ -679,19 +693,19 @@ async def check_link_quality(session: Session) -> None:
         return (env.clock.monotonic_ns() - before_ns) / 1e9
 
     slow, links = LinkQuality(delay_ms=1000 * SILENCE_S), [Link("a", CLIENT)]
-    first = await cluster.shape(links, slow, lease_s=LEASE_S)
+    first = await door(session).shape(links, slow)
     assert await took_s() >= SILENCE_S
-    second = await cluster.shape(links, slow, lease_s=LEASE_S)
+    second = await door(session).shape(links, slow)
     assert await took_s() >= 2 * SILENCE_S
-    bites = [await cluster.heal(fault) for fault in (first, second)]
+    bites = [await door(session).heal(fault) for fault in (first, second)]
     assert all(bite.count is None or bite.count > 0 for bite in bites)
-    assert bites[0] == await cluster.heal(first)
+    assert bites[0] == await door(session).heal(first)
     async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
         while await took_s() >= SILENCE_S:
             pass
     for bad in (LinkQuality(drop=2), LinkQuality(delay_ms=-1)):
         try:
-            await cluster.shape(links, bad, lease_s=LEASE_S)
+            await door(session).shape(links, bad)
         except UsageError:
             continue
         raise AssertionError(f"{bad} was accepted")
@@ -713,28 +727,28 @@ async def check_streams(session: Session) -> None:
     if STREAMS.isdisjoint(cluster.capabilities):
         for quality in (slices, resets):
             with contextlib.suppress(UsageError):
-                await cluster.shape(links, quality, lease_s=LEASE_S)
+                await door(session).shape(links, quality)
                 raise AssertionError(f"{quality} was accepted")
         return
     assert await took_s() < 1.2 or await took_s() < 1.2  # one may wait for a processor
-    fault = await cluster.shape(links, slices, lease_s=LEASE_S)
+    fault = await door(session).shape(links, slices)
     assert await took_s() >= 1.2
-    bites = [await cluster.heal(fault)]
-    fault = await cluster.shape(links, resets, lease_s=LEASE_S)
+    bites = [await door(session).heal(fault)]
+    fault = await door(session).shape(links, resets)
     try:
         answer = await tell(env, "a", {"do": "echo", "text": text})
     except ConnectionError:  # a node's greeting is enough
         pass
     else:
         raise AssertionError(f"the answer was {answer}")
-    bites.append(await cluster.heal(fault))
+    bites.append(await door(session).heal(fault))
     async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
         while await took_s() >= 1.2:
             pass
     assert all(bite.count is None or bite.count > 0 for bite in bites)
     for bad in (StreamQuality(), StreamQuality(gap_ms=1), StreamQuality(reset_after_ms=-1)):
         with contextlib.suppress(UsageError):
-            await cluster.shape(links, bad, lease_s=LEASE_S)
+            await door(session).shape(links, bad)
             raise AssertionError(f"{bad} was accepted")
 
 
@@ -748,7 +762,7 @@ async def check_clocks(session: Session) -> None:
     after = await tell(env, "a", {"do": "clock"})
     assert before[0] < after[0] < before[0] + LIMIT_S * 1e9
     assert skew_ns <= after[1] - before[1] < skew_ns + LIMIT_S * 1e9
-    await cluster.heal_all()
+    await door(session).heal_all()
     healed = await tell(env, "a", {"do": "clock"})
     assert 0 < healed[1] - before[1] < LIMIT_S * 1e9
     assert abs(healed[1] - env.clock.wall_ns()) < LIMIT_S * 1e9
@@ -789,7 +803,7 @@ async def check_clock_drift(session: Session) -> None:
     begin_ns = env.clock.monotonic_ns()
     await tell(env, "a", {"do": "sleep", "time_s": 0.05})
     assert env.clock.monotonic_ns() - begin_ns >= 0.5e9
-    await cluster.heal_all()
+    await door(session).heal_all()
     await measure_rate(session, 1.0)
 
 
@@ -823,7 +837,7 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
         while await hours_ahead() != 9:
             pass
     assert await tell(env, "b", {"do": "clock"})
-    await cluster.heal_all()
+    await door(session).heal_all()
     assert await hours_ahead() == 0
 
 
@@ -940,7 +954,7 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         while await outcome() != {"error": "ENOSPC"}:
             pass
-    await cluster.heal_all()
+    await door(session).heal_all()
     assert await outcome() is None
 
 
@@ -964,7 +978,7 @@ async def check_aliases(session: Session) -> None:
     await cluster.alias("b", "a")
     assert cluster.aliases["b"] == "a"
     assert await leads("b") == ["a", PORT] == await leads("a")
-    await cluster.heal_all()
+    await door(session).heal_all()
     await cluster.kill("b")
     await cluster.start("b")
     await wait_serving(session, "b")  # `connect` looks nothing up
@@ -1074,7 +1088,7 @@ async def check_faults_at_events(session: Session) -> None:
             await wait_serving(session, "a")
             written = await tell(env, "a", {"do": "read", "path": path})
             remove()
-            await cluster.heal_all()
+            await door(session).heal_all()
             expected = (5 if verb in {"kill", "disk"} else 7) * "x"
             late = any("went on from" in x for x in await cluster.logs("a", last_lines=50))
             if written == expected or not late:
@@ -1111,6 +1125,7 @@ CALM: tuple[Check, ...] = (
     check_cut,
     check_single_clients,
     check_cut_stalls_connections,
+    check_overlapping_cuts,
     check_leases_and_heal_all,
     check_link_quality,
     check_streams,
@@ -1142,7 +1157,7 @@ def in_turn(checks: tuple[Check, ...]) -> Check:
 
     async def main(session: Session) -> None:
         for check in checks:
-            await session.cluster.heal_all()
+            await door(session).heal_all()
             for node in session.cluster.nodes:
                 await session.cluster.start(node)
             try:

@@ -10,6 +10,7 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan, Session
 from tests.docker.echo import PORT
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S
 
 
@@ -76,7 +77,7 @@ def in_turn(*checks):
 
     async def main(session: Session) -> None:
         for check in checks:
-            await session.cluster.heal_all()
+            await door(session).heal_all()
             for node in session.cluster.nodes:
                 await session.cluster.start(node)
             await wait_answering(session, *session.cluster.nodes)

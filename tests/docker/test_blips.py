@@ -20,6 +20,7 @@ from harness.environments.docker.engine import engine as engine_module
 from harness.environments.docker.engine.labels import container_name
 from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
+from tests.faults.door import door as faults_of
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = [
@@ -136,10 +137,10 @@ async def a_blip_ends_no_node_and_is_told(door, session):
 async def a_blip_within_faults_is_survived(door, session):
     cluster, events = session.cluster, heard(session)
     door.blip()
-    fault = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=60.0)
+    fault = await faults_of(session).cut(Link.between(["n1"], ["n2"]))
     before = await silence(session, "n1", "n2")
     door.blip()
-    bite = await cluster.heal(fault)
+    bite = await faults_of(session).heal(fault)
     assert await ask(session, "n1", "ask", "n2", LIMIT_S) != before
     assert bite.count > 0
     door.blip()

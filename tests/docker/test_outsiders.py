@@ -19,6 +19,7 @@ from harness.environments.docker.network.outsiders import NamespaceWatch, Outsid
 from harness.errors import InfrastructureError
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 from tests.docker.ways import WAYS, Victim
+from tests.faults.door import door
 from tests.support.waiting import until, wait_until
 
 BY_NAME = dict(WAYS)
@@ -380,17 +381,16 @@ def test_rules_that_somebody_removed_are_a_fault_that_was_over(environment, engi
     async def main(session):
         session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e))
         await wait_answering(session, "n1", "n2")
-        cluster = session.cluster
         qualities = (LinkQuality(delay_ms=1), StreamQuality(slice_bytes=10))
         for flushed in (False, True):
             ids = [
-                await cluster.cut(links, lease_s=600),
-                *[await cluster.shape(links, quality, lease_s=600) for quality in qualities],
+                await door(session).cut(links),
+                *[await door(session).shape(links, quality) for quality in qualities],
             ]
             for node in ("n1", "n2") if flushed else ():
                 await asyncio.to_thread(victim._replace(node=node).in_namespace, FLUSH)
             for fault in ids:
-                await cluster.heal(fault)
+                await door(session).heal(fault)
             assert flushed or reports == []
 
     environment.execute(plan_of(echo_nodes(2), run_id=victim.run_id), main)

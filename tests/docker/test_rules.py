@@ -253,23 +253,23 @@ def test_what_healed_rules_had_counted_is_said_as_often_as_it_is_asked(
     )
 
 
-def test_healing_links_deletes_them_whatever_fault_made_them(packet_filter):
+def test_healing_links_of_a_fault_leaves_its_other_links_and_other_faults(packet_filter):
     saved = table(
         ("cut-1", Link("m1", "m2")),
         ("cut-2", Link("m1", "m2")),
         ("cut-2", Link("m10", "m2")),
         ("cut-2", Link(CLIENT, "m2")),
     )
-    patterns = rules.select_links([Link("m1", "m2"), Link(CLIENT, "m2")])
+    patterns = rules.select_links("cut-2", [Link("m1", "m2"), Link(CLIENT, "m2")], [])
 
     _, restored = packet_filter.run(rules.heal_command(patterns), saved)
 
-    assert len(deleted(restored)) == 6
-    assert not any("m10" in line for line in deleted(restored))
+    assert len(deleted(restored)) == 4
+    assert not any("m10" in line or "cut-1" in line for line in deleted(restored))
 
 
 def test_no_client_is_taken_for_a_node_that_has_its_number():
-    (pattern,) = rules.select_links([Link("1", "m2")])
+    (pattern,) = rules.select_links("cut-1", [Link("1", "m2")], [])
     assert pattern in f'"{rules.mark("cut-1", Link("1", "m2"))}"'
     assert pattern not in f'"{rules.mark("cut-1", Link("client:1", "m2"))}"'
 
@@ -287,7 +287,11 @@ def test_healing_a_shape_deletes_its_three_rules_and_says_whether_it_was_held(pa
     link = Link("m1", "m2")
     lines = rules.shape_command("shape-1", [link], LinkQuality(stall=True), 1, ADDRESSES)[7:]
     saved = "".join(f"[7:70] {line.replace(' 1 -', ' -').replace('-I', '-A')}\n" for line in lines)
-    for patterns in (rules.select_fault("shape-1"), rules.select_links([link])):
+    says = [rules.text_of(LinkQuality(stall=True))]
+    for patterns in (
+        rules.select_fault("shape-1"),
+        rules.select_links("shape-1", [link], says),
+    ):
         done, restored = packet_filter.run(rules.heal_command(patterns, rules.Table.SHAPE), saved)
 
         assert done.returncode == 0
@@ -306,11 +310,6 @@ def test_healing_streams_removes_toxics_by_the_same_patterns(packet_filter):
         assert done.returncode == 0
         ran = [line for line in done.stdout.splitlines() if line.startswith("ran")]
         assert ran == (["ran heal -e harness:stream-1:"] if table is rules.Table.STREAM else [])
-
-
-def test_fault_ids_say_in_which_table_their_rules_are():
-    for table in rules.Table:
-        assert rules.Table.of(table.fault_id(12)) is table
 
 
 def test_a_kernel_without_queues_is_found_out(packet_filter):

@@ -16,6 +16,7 @@ from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.plugins import DeploymentPlan
+from tests.faults.door import door
 from tests.process.nodes import PORT, ask
 from tests.support.waiting import LIMIT_S, until, wait_until
 from tests.toxiproxy.conftest import REPOSITORY
@@ -125,7 +126,7 @@ def in_turn(*checks):
     async def body(driver):
         for check in checks:
             after = Driver(driver.session)
-            await after.cluster.heal_all()
+            await door(after).heal_all()
             for name, spec in after.cluster.nodes.items():
                 if await after.cluster.start(name) and spec.entry is not None:
                     await after.wait_event("ready", name)

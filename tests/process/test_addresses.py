@@ -14,6 +14,7 @@ from harness.environments.callers import CallerBook, CallerGoneError, socket_ino
 from harness.environments.process.addresses import fill, shared_ports
 from harness.environments.process.linkproxy import _Output
 from harness.errors import InfrastructureError, UsageError
+from tests.faults.door import door
 from tests.process.test_foreign import Web
 from tests.support.waiting import LIMIT_S, wait_until
 
@@ -121,20 +122,20 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
         assert address.startswith("127.")
         assert address.endswith(f":{PORT}")
 
-        fault = await cluster.cut([Link("c", "b")], lease_s=600)
+        fault = await door(driver).cut([Link("c", "b")])
         assert await is_cut(web, "c")
         assert [await asked(web, name) for name in "ab"] == ["b=", "b="]
-        assert (await cluster.heal(fault)).count > 0
+        assert (await door(driver).heal(fault)).count > 0
         assert await asked(web, "c") == "b="
 
         everything = [*Link.between(["b"], ["a", "c"]), Link(CLIENT, "b")]
-        fault = await cluster.cut(everything, lease_s=600)
+        fault = await door(driver).cut(everything)
         assert await is_cut(web, "a")
-        await cluster.heal(fault)
+        await door(driver).heal(fault)
 
-        fault = await cluster.shape([Link("b", "a")], LinkQuality(delay_ms=400), lease_s=600)
+        fault = await door(driver).shape([Link("b", "a")], LinkQuality(delay_ms=400))
         assert await asked(web, "a", 0.2) is None
-        assert (await cluster.heal(fault)).count > 0
+        assert (await door(driver).heal(fault)).count > 0
 
         host, port = address.split(":")
         client = socket.create_connection((host, int(port)))

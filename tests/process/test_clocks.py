@@ -17,6 +17,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.process import clocks as clocks_module
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
+from tests.faults.door import door
 from tests.process.conftest import processes_of, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
 from tests.support.waiting import LIMIT_S, wait_until
@@ -99,7 +100,7 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(monkeypatch):
         await cluster.kill(NAME)  # what is wrong with a machine outlasts its nodes
         await cluster.start(NAME)
         assert near(shift_s((await new_lines(cluster, 1))[0]), -3)
-        await cluster.heal_all()
+        await door(session).heal_all()
         assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
 
         began_s = time.monotonic()

@@ -15,6 +15,7 @@ from harness.environments.fuse import available
 from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
+from tests.faults.door import door
 from tests.process.conftest import controller, in_turn, processes_of, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
 from tests.support.waiting import LIMIT_S, wait_until
@@ -82,7 +83,7 @@ async def it_is_spoiled_and_the_bites_are_counted(driver):
     assert await cluster.kill("w")  # the kernel lets nobody die who waits for a disk
     assert time.monotonic() - begin_s < 30
     assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
-    await cluster.heal_all()
+    await door(driver).heal_all()
     with pytest.raises(UsageError, match="must be in 0"):
         await cluster.worsen_disk("w", DiskQuality(error=2.0))
     with pytest.raises(UsageError, match="bit rot cannot reach w"):

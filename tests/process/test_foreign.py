@@ -13,6 +13,7 @@ from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process.addresses import fill
 from harness.errors import UsageError
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
@@ -75,11 +76,11 @@ def test_a_foreign_program_is_deployed_and_broken(run):
         with pytest.raises(UsageError, match="a disk fault cannot reach y: a foreign program"):
             await cluster.worsen_disk("y", DiskQuality(full=True))
 
-        fault = await cluster.cut([Link("x", "y")], lease_s=600)
+        fault = await door(driver).cut([Link("x", "y")])
         for _ in range(3):  # of one, nothing may have been sent in time
             with pytest.raises(OSError, match=r"timed out|500|closed|reset"):
                 await web("x", "/peer/0.5")
-        assert (await cluster.heal(fault)).count > 0
+        assert (await door(driver).heal(fault)).count > 0
         assert await web("x", f"/peer/{LIMIT_S}") == "y=42"
 
         await cluster.pause("y", lease_s=600)
@@ -95,10 +96,10 @@ def test_a_foreign_program_is_deployed_and_broken(run):
         await web.wait_up("y")
         assert await web("y") == "y=42"  # the same disk, the same port
         assert "serving" in await cluster.logs("y")
-        fault = await cluster.cut([Link(CLIENT, "y")], lease_s=600)
+        fault = await door(driver).cut([Link(CLIENT, "y")])
         with pytest.raises(OSError, match="timed out"):
             await web("y", timeout_s=1)
-        await cluster.heal(fault)
+        await door(driver).heal(fault)
 
     run(body, [register("x", "y"), register("y", "x")], wait=False)
 

@@ -16,6 +16,7 @@ from harness.environments.process.processor import (
     SlowProcessor,
 )
 from harness.errors import UsageError
+from tests.faults.door import door
 from tests.support.waiting import until
 
 
@@ -227,7 +228,7 @@ def test_a_slow_node_is_paused_killed_restarted_and_healed(run):
         assert await cluster.start("s")
         assert await takes_s(driver, 0.05) > 0.5
 
-        await cluster.heal_all()
+        await door(driver).heal_all()
         assert state_of(node.pid) not in procfs.STOPPED
         told = [e for e in driver.events if e.kind == "infrastructure"]
         assert told == []

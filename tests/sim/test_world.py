@@ -24,6 +24,7 @@ from harness.environments.sim.world import LOG_LINES_MAX, World
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.plugins import DeploymentPlan
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.sim.toy import LEASE_S, call, connect, forever, run, specs, within
 
 
@@ -117,7 +118,7 @@ async def test_callbacks_cost_virtual_time_and_a_slow_processor_more(s):
     await asyncio.sleep(1.5)
     await s.cluster.slow("a", factor=10)
     await asyncio.sleep(3)
-    await s.cluster.heal_all()
+    await door(s).heal_all()
     await asyncio.sleep(2)
     counts = [e.data["count"] for e in events]
     assert counts[0] == 10_000
@@ -307,7 +308,7 @@ async def test_skew_moves_the_wall_clock_and_drift_moves_timers(s):
     await asyncio.sleep(2.5)
     await s.cluster.skew("a", offset_ns=7_000_000_000, drift_ppm=1_000_000)
     await asyncio.sleep(2)
-    await s.cluster.heal_all()
+    await door(s).heal_all()
     await asyncio.sleep(2)
     ticks = [(round(e.time_ns / 1e9, 2), e.data["wall"], e.data["loop"]) for e in ticks]
     # At double rate the half second that was left takes a quarter, then each second a half.

@@ -68,7 +68,7 @@ def mounts_of(run_id):
 
 
 def kill_at(moment_s, environment, seed, store, run_id, name):
-    """Start a harness, kill it after `moment_s`, and return the ops that it reported as recorded."""
+    """Start a harness, kill it after `moment_s`, and return the ops that it reported."""
     program = str(Path(__file__).with_name("controller.py"))
     controller = subprocess.Popen(
         [sys.executable, program, environment, str(seed), str(store), run_id, name],

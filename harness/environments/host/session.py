@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Cluster
+from harness.cluster import CLIENT, Controls
 from harness.environments.host.env import RealClientEnv
 from harness.environments.host.logs import EventBus, NodeLog
 from harness.environments.host.starvation import watch_processors
@@ -29,7 +29,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _log = logging.getLogger(__name__)
 
 
-class _DeployedCluster(Cluster, Protocol):
+class _DeployedCluster(Controls, Protocol):
     """A cluster whose disks can be looked at (`host.cluster.RealCluster`)."""
 
     def stopped_disks(self) -> Mapping[str, Interference]: ...
@@ -39,7 +39,7 @@ class _DeployedCluster(Cluster, Protocol):
 class RealSession(Session):
     """A deployment while it lasts (`harness.plugins.Session`)."""
 
-    cluster: Cluster
+    cluster: Controls
     env: RealClientEnv
     interrupted: asyncio.Event
 

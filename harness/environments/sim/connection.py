@@ -29,7 +29,7 @@ from typing import Final, Protocol
 from zlib import crc32
 
 from harness.env import FRAME_BYTES_MAX
-from harness.environments.sim.links import LinkState
+from harness.environments.sim.links import Direction
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.world import World
 
@@ -102,7 +102,7 @@ class Pipe:
         "waiters",
     )
 
-    def __init__(self, fabric: Medium, link: LinkState, number: int) -> None:
+    def __init__(self, fabric: Medium, link: Direction, number: int) -> None:
         self.fabric = fabric
         self.link = link
         self.number = number

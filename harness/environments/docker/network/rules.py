@@ -55,7 +55,7 @@ _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>
 
 
 class Table(enum.Enum):
-    """Where a fault has its rules; its id begins with the name."""
+    """The table that has the rules of a fault."""
 
     CUT = "filter"
     SHAPE = "mangle"
@@ -67,15 +67,6 @@ class Table(enum.Enum):
         if quality is None:
             return Table.CUT
         return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
-
-    def fault_id(self, number: int) -> str:
-        """The id of a run's fault."""
-        return f"{self.name.lower()}-{number}"
-
-    @staticmethod
-    def of(fault: str) -> Table:
-        """The inverse of `fault_id`."""
-        return Table[fault.partition("-")[0].upper()]
 
 
 def owners(link: Link, table: Table) -> tuple[str, ...]:
@@ -183,6 +174,12 @@ done
 """
 
 
+def text_of(quality: LinkQuality) -> str:
+    """The quality as the comment of a rule has it."""
+    amounts = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
+    return packets.text_of(packets.Quality(**amounts))
+
+
 def shape_command(
     fault: str, links: Sequence[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
 ) -> list[str]:
@@ -191,9 +188,7 @@ def shape_command(
     It starts the program that serves the queue where that does not run. Shaping again changes
     nothing.
     """
-    wanted = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
-    says = packets.text_of(packets.Quality(**wanted))
-    lines = []
+    says, lines = text_of(quality), []
     for link in links:
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
@@ -265,12 +260,13 @@ def select_fault(fault: str) -> list[str]:
     return [f"{_PREFIX}:{fault}:"]
 
 
-def select_links(links: Iterable[Link]) -> list[str]:
-    """The patterns of `heal_command` for the rules of these links, whatever fault made them.
+def select_links(fault: str, links: Iterable[Link], says: Iterable[str]) -> list[str]:
+    """The patterns of `heal_command` for the rules of one fault on these links, by what they say.
 
-    A saved comment ends with a quote, since `>` stands in it.
+    A saved comment ends with a quote, since it contains `>`.
     """
-    return [f':{_shown(link)}"' for link in links]
+    texts = ["", *says]
+    return [f'{mark(fault, link, text)}"' for link in links for text in texts]
 
 
 # Where another healer was quicker, nothing is left to delete at the next look.
