@@ -342,3 +342,70 @@ def test_connections_of_one_client_are_reset_where_its_node_is(link):
 
     assert asyncio.run(Faults(Sockets()).rules.reset([link])) == 0
     assert asked == [("m1.net", [OWN[ONE]])] * 2
+
+
+class KernelEngine:
+    """An engine whose kernel has netem: it keeps the commands, and counts 7 packets a rule."""
+
+    def __init__(self):
+        self.asked = []
+        self.marks = set()
+        self.emulates = True
+
+    def exec(self, keeper, command):
+        verb = command[3]
+        self.asked.append((keeper, verb, command[4:]))
+        if verb in {"mark", "shape"}:
+            self.marks |= {w for line in command for w in line.split('"') if w.count(":") == 2}
+        if verb != "heal":
+            return ExecResult(0, "")
+        counts = [f'-A healed --comment "7:{mark}"' for mark in self.marks]
+        shown = "qdisc netem 1: parent 4077:1 limit 9\n Sent 0 bytes 7 pkt (dropped 0, x"
+        return ExecResult(0, "\n".join([*counts, shown if self.emulates else ""]))
+
+    def verbs(self):
+        asked, self.asked = self.asked, []
+        return [(keeper, verb) for keeper, verb, _ in asked], asked
+
+
+async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
+    engine, lost = KernelEngine(), []
+    links = LinkFaults(
+        FakeBlueprint(), engine, direct, FakeWarden(), lambda *words: lost.append(words), print
+    )
+    assert await links.missing() == {}
+    assert [verb for _, verb in engine.verbs()[0]][-4:] == ["probe", *["prepare"] * 3]
+    link, slow = Link("m1", "m2"), LinkQuality(delay_ms=100)
+
+    await links.set_links({link: {"a": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
+    assert "netem limit 65536 delay 100.000ms" in asked[0][2][1]
+    await links.set_links({link: {"a": slow, "b": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
+    assert "delay 200.000ms" in asked[0][2][1]  # of both together
+    assert "handle 0x3/0x7fffffff fw classid 4077:2" in asked[0][2][2]
+
+    bites = await links.set_links({link: {"b": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]  # b alone has a class in time
+    assert "handle 0x2/0x7fffffff fw classid 4077:3" in asked[0][2][2]
+    assert (bites["a"].count, bites["a"].undone, lost) == (7, False, [])
+    engine.emulates = False
+    await links.set_links({link: {}}, 9)
+    assert [node for node, *_ in lost] == ["m1"]
+
+
+async def test_stalls_and_links_from_clients_are_shaped_where_they_arrive():
+    engine = KernelEngine()
+    links = LinkFaults(FakeBlueprint(), engine, direct, FakeWarden(), print, print)
+    await links.missing()
+    engine.verbs()
+    slow, stall = LinkQuality(delay_ms=100), LinkQuality(stall=True)
+    await links.set_links({Link(CLIENT, "m1"): {"a": slow}, Link("m1", "m2"): {"a": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "shape")]
+    assert [line.split()[1] for line in asked[1][2][3:]] == ["INPUT"] * 3 + ["OUTPUT"] * 2
+    await links.set_links({Link("m1", "m2"): {"a": slow, "s": stall}}, 9)
+    assert engine.verbs()[0] == [("m2.net", "shape")]

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.cluster import Link, LinkQuality, StreamQuality, is_client
-from harness.environments.docker.network import packets, toxics
+from harness.environments.docker.network import netem, packets, toxics
 from harness.errors import InternalError
 
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
@@ -136,14 +136,18 @@ def mark_command(
 
     `netem` shapes marked packets. Marking again changes nothing.
     """
+    script = _LAY.replace("TABLE", Table.SHAPE.value)
+    return ["sh", "-c", script, "mark", comment_of(fault), *_marks(fault, links, bit, addresses)]
+
+
+def _marks(fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]) -> list[str]:
     lines = []
     for link in links:
         match = f"-d {addresses[link.destination]}/32"
         comment = f'-m comment --comment "{mark(fault, link)}"'
         lines.append(f"-I OUTPUT 1 {match} {comment}")
         lines.append(f"-A OUTPUT {match} {comment} -j MARK --set-xmark {bit:#x}/{bit:#x}")
-    script = _LAY.replace("TABLE", Table.SHAPE.value)
-    return ["sh", "-c", script, "mark", comment_of(fault), *lines]
+    return lines
 
 
 _PROGRAM: Final = Path(packets.__file__).read_text(encoding="utf-8")
@@ -181,12 +185,18 @@ def text_of(quality: LinkQuality) -> str:
 
 
 def shape_command(
-    fault: str, links: Sequence[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
+    fault: str,
+    links: Sequence[Link],
+    quality: LinkQuality,
+    bit: int,
+    addresses: dict[str, str],
+    *,
+    marked: Sequence[Link] = (),
 ) -> list[str]:
     """The command that worsens `links`, all owned by one node, in one transaction.
 
-    It starts the program that serves the queue where that does not run. Shaping again changes
-    nothing.
+    It starts the program that serves the queue where that does not run. Links in `marked` leave
+    the node as well, and are for `netem`. Shaping again changes nothing.
     """
     says, lines = text_of(quality), []
     for link in links:
@@ -201,6 +211,7 @@ def shape_command(
     (node,) = owners(links[0], Table.SHAPE)
     clients = [address for end, address in addresses.items() if is_client(end)]
     twice = _twice(addresses[node], clients) if quality.duplicate else ""
+    lines += _marks(fault, marked, bit, addresses)
     return ["sh", "-c", _SHAPE, "shape", comment_of(fault), _PROGRAM, twice, *lines]
 
 
@@ -289,7 +300,7 @@ printf '%s\\n' "$saved" | grep -F "$@" || :
 """
 _AND_THEN: Final = {
     Table.CUT: "",
-    Table.SHAPE: f"sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n",
+    Table.SHAPE: f"sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n{netem.SHOW} || :\n",
     Table.STREAM: f'exec python3 -I -S -c {shlex.quote(TOXICS)} heal "$@"\n',
 }
 
