@@ -246,7 +246,7 @@ class LinkFaults:
     async def _set_emulators(
         self, leaving: _Fault | None = None, links: Collection[Link] = ()
     ) -> None:
-        """Give every set of faults that share a link an emulator of the combined quality.
+        """Set one emulator of the combined quality for every set of faults that share a link.
 
         The fault `leaving` is about to leave `links`.
         """

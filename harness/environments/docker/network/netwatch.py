@@ -83,7 +83,7 @@ def rules_of(text: str) -> Iterator[str]:
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
-    """The tables of nftables in the kernel's answer, without those that iptables made."""
+    """The tables of nftables in the kernel's answer, without the tables of iptables."""
     for kind, body in _messages(messages):
         if kind == _NEW_TABLE:
             family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # behind the nfgenmsg
