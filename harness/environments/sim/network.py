@@ -164,7 +164,7 @@ class Fabric:
         self.world.schedule(
             self.world.now_ns + self.draw_latency_ns(),
             attempt.fail,
-            ConnectionRefusedError(f"{attempt.address} has no listener"),
+            ConnectionRefusedError(f"nobody listens on {attempt.address}"),
         )
 
     def _establish(self, attempt: _Attempt, peer: Host, listener: SimListener) -> None:

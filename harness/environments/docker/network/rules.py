@@ -1,7 +1,7 @@
 """Link faults as packet filter rules in the network namespaces of the two ends. Pure text.
 
-A one-way cut from A to B drops packets where they arrive, in B's namespace: A goes on believing that
-it sends. Both new and established connections stall, as on a network that swallows packets. The
+A one-way cut from A to B drops packets where they arrive, in B's namespace: A believes that it
+sends. Both new and established connections stall, as on a network that swallows packets. The
 clients have no namespace of ours; their packets come in through the published port with the address
 of the network's gateway, so a cut towards them drops packets where they leave.
 
@@ -16,10 +16,10 @@ meet the cuts that are in force when they go on. There are three: one counts, on
 the fault's bit and explains it in its comment, and one at the end queues the packet for the program
 in `packets`. Several faults on a link are several bits of its packets. A packet to duplicate is
 copied in the last table (`security`), behind all cuts: arriving packets to the node itself, over
-`lo`, leaving ones to their destination. Healed links keep these two rules, which match marked packets
-only. A link that `netem` shapes has two rules where packets leave: one counts, one marks.
-Bad streams have rules in a third table (`nat`), see `streams`; the traffic between a program and the
-proxy of its streams stays on `lo`, where no other fault hits it.
+`lo`, leaving ones to their destination. Healed links keep these two rules, which match only
+marked packets. A link that `netem` shapes has two rules where packets leave: one counts, one marks.
+Bad streams have rules in a third table (`nat`), see `streams`; the traffic between a program and
+the proxy of its streams stays on `lo`, where no other fault hits it.
 
 A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
 it when the driver is dead. The engine may lose the output of that command, so the counts of deleted
