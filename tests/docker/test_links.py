@@ -304,6 +304,8 @@ async def test_rules_that_another_program_deleted_are_reported(what, healer):
     engine = FakeEngine()
     faults = Faults(engine)
     kept = await faults.laid(what, Link("m1", "m2"), Link("m1", "m3"))
+    (guard,) = faults.warden.guards.values()
+    assert guard.argv[-5:] == ["heal", TABLES[what].name, kept, "m2.net", "m3.net"]
     if healer == "warden":
         heal_behind_the_back(engine, kept, what)
     assert not (await faults.lift(kept)).undone

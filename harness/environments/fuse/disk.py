@@ -179,7 +179,7 @@ class FuseDisk:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """See `harness.cluster.Cluster.worsen_disk`; in force on return."""
+        """See `harness.cluster.Controls.worsen_disk`; in force on return."""
         quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])

@@ -193,7 +193,7 @@ class NodeControl:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
-        """See `harness.cluster.Cluster.skew`; in force on return where the node is running."""
+        """See `harness.cluster.Controls.skew`; in force on return where the node is running."""
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.foreign_clock is not None:  # without the turn: a probe may hang, and kills go on
             state = self._state()
@@ -209,7 +209,7 @@ class NodeControl:
         return None
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """See `harness.cluster.Cluster.worsen_disk`; in force on return where it is running.
+        """See `harness.cluster.Controls.worsen_disk`; in force on return where it is running.
 
         What a node that was killed has felt since it was last heard of is not known, nor counted.
         """

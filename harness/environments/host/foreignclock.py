@@ -169,7 +169,7 @@ class ForeignClock:
         )
 
     async def skew(self, state: NodeState, *, offset_ns: int, drift_ppm: int) -> int:
-        """See `harness.cluster.Cluster.skew`; by how many ms the node felt its clock jump.
+        """See `harness.cluster.Controls.skew`; by how many ms the node felt its clock jump.
 
         That includes a change before that was felt only later: by a node that was paused, say.
         """
