@@ -62,8 +62,8 @@ class FakeEngine:
             if verb == "stream":
                 proxies = [json.loads(word) for word in command[7:]]
                 assert keeper.removesuffix(".net") in self.proxies
-                self.toxics[keeper] |= {t["name"] for one in proxies for t in one["toxics"]}
-                lines = [rule for one in proxies for rule in one["rules"]]
+                self.toxics[keeper] |= {t["name"] for proxy in proxies for t in proxy["toxics"]}
+                lines = [rule for proxy in proxies for rule in proxy["rules"]]
             for line in lines:
                 words = line.split()
                 target = words[words.index("-j") + 1] if "-j" in words else ""
@@ -172,7 +172,7 @@ TABLES = {Cut(): rules.Table.CUT, BAD: rules.Table.SHAPE, SLICED: rules.Table.ST
 
 
 def heal_behind_the_back(engine, name, what):
-    """As the warden does it."""
+    """Heal as the warden does."""
     for node in NODES:
         command = rules.heal_command(rules.select_fault(name), TABLES[what])
         engine.exec(f"{node}.net", command)
@@ -202,7 +202,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """What lies where, and what it has touched."""
+    """The faults on each link, and the packets that each has touched."""
 
     def __init__(self):
         self.kinds, self.links, self.touched = {}, {}, {}
@@ -362,8 +362,8 @@ class KernelEngine:
         if verb != "heal":
             return ExecResult(0, "")
         counts = [f'-A healed --comment "7:{mark}"' for mark in self.marks]
-        shown = "qdisc netem 1: parent 4077:1 limit 9\n Sent 0 bytes 7 pkt (dropped 0, x"
-        return ExecResult(0, "\n".join([*counts, shown if self.emulates else ""]))
+        statistics = "qdisc netem 1: parent 4077:1 limit 9\n Sent 0 bytes 7 pkt (dropped 0, x"
+        return ExecResult(0, "\n".join([*counts, statistics if self.emulates else ""]))
 
     def verbs(self):
         asked, self.asked = self.asked, []

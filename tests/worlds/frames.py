@@ -116,7 +116,7 @@ async def dial(env: Env, address: Address, name: str, shape: str, wait_s: float)
 
 
 async def main(env: Env, config: dict[str, object]) -> None:
-    """Serve, remember what was seen by the name of each connection, and call on request."""
+    """Serve, remember frames by the name of each connection, and call on request."""
     del config
     seen: dict[str, object] = {}
     began: list[str] = []
