@@ -45,6 +45,7 @@ ALLOWED = {
     "harness.store": (*FLOOR, "harness.case", "harness.verdict.signature", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
     "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
+    "targets.kudu.pages.metrics": (*FLOOR, "harness.support.exposition", "targets"),
     "targets.apache_hive": (
         *FLOOR,
         "harness.support.cache_dir",
@@ -108,7 +109,7 @@ LARGE = {
         480,
         "a program that is copied into a node alone",
     ),
-    "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
+    "harness/environments/process/node.py": (440, "one node's life: process, pace, folder, log"),
     "harness/run/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (500, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),

@@ -1,4 +1,4 @@
-"""What every environment must do with nodes written against `Env`: one suite, run in each.
+"""The duties of every environment towards nodes written against `Env`: one suite, run in each.
 
 A node (`actor`) does what the driver tells it by JSON frames, so a check can look at `Env` from
 inside a node and at `Cluster` from outside. Each check is `async def check(session)`, uses only
@@ -138,7 +138,7 @@ class _Actor:
         await asyncio.sleep(time_s)
 
     async def do_turns(self, count: int) -> Any:
-        """Do what takes a processor in any world, so many callbacks, and say how long it took."""
+        """Run `count` callbacks, which take a processor in any world; returns the duration."""
         begin_ns = self.env.clock.monotonic_ns()
         for _ in range(count):
             await asyncio.sleep(0)
@@ -207,15 +207,15 @@ class _Actor:
 
 
 async def show(request: PageRequest) -> PageResponse:
-    """A page that says what was asked for, or does what its path says."""
+    """A page that repeats the request, or does as its path says."""
     if request.path == "/fail":
         raise LookupError(request.query["why"])
     if request.path == "/hang":
         await asyncio.sleep(float(request.query["s"]))
     if request.path == "/large":
         return PageResponse(200, "text/plain", b"x" * (PAGE_BYTES_MAX + 1))
-    said = [request.path, dict(request.query), request.accepts_json]
-    return PageResponse(200, "application/json", json.dumps(said).encode())
+    request_parts = [request.path, dict(request.query), request.accepts_json]
+    return PageResponse(200, "application/json", json.dumps(request_parts).encode())
 
 
 async def actor(env: Env, config: dict[str, Any]) -> None:
@@ -304,7 +304,7 @@ async def check_orderly_end(session: Session) -> None:
 
 
 async def page_of(session: Session, target: str, **options: Any) -> tuple[int, Any]:
-    """Status and body, whatever was decoded of it, of a page of `a`."""
+    """Status and body, decoded if possible, of a page of `a`."""
     async with asyncio.timeout(LIMIT_S):
         response = await session.env.get_page(Address("a", PAGES_PORT), target, **options)
     is_json = response.content_type == "application/json"
@@ -312,7 +312,7 @@ async def page_of(session: Session, target: str, **options: Any) -> tuple[int, A
 
 
 async def check_pages(session: Session) -> None:
-    """Pages come as asked for; one that fails, hangs or is too large harms nobody."""
+    """Pages come as asked for; one that fails, hangs or is too large does no harm."""
     await wait_serving(session, "a")
     events = record(session)
     assert await page_of(session, "/x%20y/?a=1&b=%3C&a=2") == (
@@ -354,7 +354,7 @@ async def check_pages_of_the_dead(session: Session) -> None:
 
 
 async def check_refused(session: Session) -> None:
-    """Nobody listens, or nobody has such a name: refused at once, and not silence."""
+    """A port without a listener, or an unknown name: refused at once, and not silence."""
     await wait_serving(session, "a")
     for address in (Address("a", UNUSED_PORT), Address("nobody", UNUSED_PORT)):
         async with asyncio.timeout(LIMIT_S):
@@ -362,7 +362,7 @@ async def check_refused(session: Session) -> None:
                 await session.env.net.connect(address)
             except ConnectionRefusedError:
                 continue
-        raise AssertionError(f"connected to {address}, where nobody listens")
+        raise AssertionError(f"connected to {address}, which has no listener")
 
 
 async def check_frame_limit(session: Session) -> None:
@@ -454,7 +454,7 @@ async def check_kill_and_restart(session: Session) -> None:
 
 
 async def check_power_cut(session: Session) -> None:
-    """What was synced is there afterwards, what was not is gone or torn, also if it was down."""
+    """Synced data is there afterwards, other data is gone or torn, also of a node that was down."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     names = [f"wal/{number}" for number in range(8)]
@@ -473,12 +473,12 @@ async def check_power_cut(session: Session) -> None:
         if was_down:
             await cluster.kill("a")
         assert await cluster.kill("a", lose_unsynced=True, torn=True) != was_down
-        found = await left()
-        for old, new in zip(before, found, strict=True):
+        contents = await left()
+        for old, new in zip(before, contents, strict=True):
             durable = ("" if isinstance(old, dict) else old) + "synced"
             assert new.startswith(durable)
             assert set(new.removeprefix(durable)) <= {"."}
-        assert any(not new.endswith("." * 100) for new in found)
+        assert any(not new.endswith("." * 100) for new in contents)
 
 
 async def check_graceful_stop(session: Session) -> None:
@@ -769,7 +769,7 @@ async def check_clocks(session: Session) -> None:
 
 
 async def measure_rate(session: Session, rate: float) -> None:
-    """How fast both clocks of `a` run, as exactly as it takes to ask twice."""
+    """The rates of both clocks of `a`, to the precision of two requests."""
     env = session.env
 
     async def look() -> tuple[int, int, int, int]:
@@ -808,7 +808,7 @@ async def check_clock_drift(session: Session) -> None:
 
 
 async def check_clocks_outlast_nodes(session: Session) -> None:
-    """What was set holds after a restart, for a node that was down, and for one that goes on."""
+    """A setting holds after a restart, for a node that was down, and for a resumed one."""
     env, cluster = session.env, session.cluster
     hour_ns = 3600 * 1_000_000_000
 
@@ -842,7 +842,7 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
 
 
 async def check_slow_processor(session: Session) -> None:
-    """What a node computes takes longer, over a pause too, and no longer once it is healed."""
+    """Computing takes longer, over a pause too, and no longer once it is healed."""
     cluster = session.cluster
     await wait_serving(session, "a")
 
@@ -886,7 +886,7 @@ async def check_slow_processor(session: Session) -> None:
 
 
 async def check_bad_disk(session: Session) -> None:
-    """Requests fail, lack room or take long, as they are told to, and are counted."""
+    """Requests fail, lack room or take long on command, and are counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "b")
 
@@ -919,7 +919,7 @@ async def check_bad_disk(session: Session) -> None:
 
 
 async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
-    """What ended it is counted."""
+    """The request that ended a node is counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     await cluster.worsen_disk("a", DiskQuality(error=1.0))
@@ -931,7 +931,7 @@ async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
 
 
 async def check_bad_disks_outlast_nodes(session: Session) -> None:
-    """What was set holds after a restart, for a node that was down, and for one that goes on."""
+    """A setting holds after a restart, for a node that was down, and for a resumed one."""
     env, cluster = session.env, session.cluster
 
     async def outcome(node: str = "a") -> Any:
@@ -960,17 +960,17 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
 
 async def check_aliases(session: Session) -> None:
     """A name leads where it was given to, for all who look it up: clients and nodes that go on,
-    that are paused meanwhile, and that start anew.
+    that are paused meanwhile, and that start again.
     """
     env, cluster = session.env, session.cluster
 
     async def leads(node: str) -> Any:
-        """Where it is that two nodes and the clients find it."""
+        """The place where two nodes and the clients find it."""
         asked = {"do": "resolve", "node": node}
-        found = [await tell(env, asker, asked) for asker in ("a", "b")]
-        found.append([*env.net.resolve(Address(node, PORT))])
-        assert found.count(found[0]) == 3, found
-        return found[0]
+        places = [await tell(env, asker, asked) for asker in ("a", "b")]
+        places.append([*env.net.resolve(Address(node, PORT))])
+        assert places.count(places[0]) == 3, places
+        return places[0]
 
     for node in ("a", "b"):
         await wait_serving(session, node)
@@ -1000,7 +1000,7 @@ async def check_aliases(session: Session) -> None:
 
 
 async def check_bit_rot(session: Session) -> None:
-    """What was synced reads wrong in one bit, also after a restart, and right again once healed."""
+    """Synced data reads wrong in one bit, also after a restart, and right again once healed."""
     env, cluster = session.env, session.cluster
     text = "0123456789" * 30
 
@@ -1098,7 +1098,7 @@ async def check_faults_at_events(session: Session) -> None:
 
 
 async def outcome_of(env: Env, order: dict[str, Any]) -> Any:
-    """What `a` answers, if it lives to do so."""
+    """The answer of `a`, if it lives to give one."""
     try:
         return await tell(env, "a", order)
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""What the tests with an engine share: a plan of echo nodes, and how to ask them."""
+"""The common parts of tests with an engine: a plan of echo nodes, and calls to them."""
 
 import asyncio
 import secrets
@@ -55,7 +55,7 @@ async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIM
 
 
 async def silence(session: Session, source: str, peer: str) -> str:
-    """What `source` hears of `peer`, asked thrice: of one, nothing may have been sent in time."""
+    """The answer of `source` about `peer`, asked three times: one request may be sent too late."""
     heard = {await ask(session, source, "ask", peer, 0.5) for _ in range(3)}
     return "TimeoutError" if heard == {"TimeoutError"} else str(heard)
 

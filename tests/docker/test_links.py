@@ -63,8 +63,8 @@ class FakeEngine:
             if verb == "stream":
                 proxies = [json.loads(word) for word in command[7:]]
                 assert keeper.removesuffix(".net") in self.proxies
-                self.toxics[keeper] |= {t["name"] for one in proxies for t in one["toxics"]}
-                lines = [rule for one in proxies for rule in one["rules"]]
+                self.toxics[keeper] |= {t["name"] for proxy in proxies for t in proxy["toxics"]}
+                lines = [rule for proxy in proxies for rule in proxy["rules"]]
             for line in lines:
                 words = line.split()
                 target = words[words.index("-j") + 1] if "-j" in words else ""
@@ -173,7 +173,7 @@ TABLES = {Cut(): rules.Table.CUT, BAD: rules.Table.SHAPE, SLICED: rules.Table.ST
 
 
 def heal_behind_the_back(engine, name, what):
-    """As the warden does it."""
+    """Heal as the warden does."""
     for node in NODES:
         command = rules.heal_command(rules.select_fault(name), TABLES[what])
         engine.exec(f"{node}.net", command)
@@ -203,7 +203,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """What lies where, and what it has touched."""
+    """The faults on each link, and the packets that each has touched."""
 
     def __init__(self):
         self.kinds, self.links, self.touched = {}, {}, {}
@@ -355,3 +355,70 @@ def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
     for label in labels:
         assert len(label) <= 40
         rules.mark(label, Link("m1", "m2"), "del=200,jit=50")  # refuses what is none
+
+
+class KernelEngine:
+    """An engine whose kernel has netem: it keeps the commands, and counts 7 packets a rule."""
+
+    def __init__(self):
+        self.asked = []
+        self.marks = set()
+        self.emulates = True
+
+    def exec(self, keeper, command):
+        verb = command[3]
+        self.asked.append((keeper, verb, command[4:]))
+        if verb in {"mark", "shape"}:
+            self.marks |= {w for line in command for w in line.split('"') if w.count(":") == 2}
+        if verb != "heal":
+            return ExecResult(0, "")
+        counts = [f'-A healed --comment "7:{mark}"' for mark in self.marks]
+        statistics = "qdisc netem 1: parent 4077:1 limit 9\n Sent 0 bytes 7 pkt (dropped 0, x"
+        return ExecResult(0, "\n".join([*counts, statistics if self.emulates else ""]))
+
+    def verbs(self):
+        asked, self.asked = self.asked, []
+        return [(keeper, verb) for keeper, verb, _ in asked], asked
+
+
+async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
+    engine, lost = KernelEngine(), []
+    links = LinkFaults(
+        FakeBlueprint(), engine, direct, FakeWarden(), lambda *words: lost.append(words), print
+    )
+    assert await links.missing() == {}
+    assert [verb for _, verb in engine.verbs()[0]][-4:] == ["probe", *["prepare"] * 3]
+    link, slow = Link("m1", "m2"), LinkQuality(delay_ms=100)
+
+    await links.set_links({link: {"a": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
+    assert "netem limit 65536 delay 100.000ms" in asked[0][2][1]
+    await links.set_links({link: {"a": slow, "b": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
+    assert "delay 200.000ms" in asked[0][2][1]  # of both together
+    assert "handle 0x3/0x7fffffff fw classid 4077:2" in asked[0][2][2]
+
+    bites = await links.set_links({link: {"b": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]  # b alone has a class in time
+    assert "handle 0x2/0x7fffffff fw classid 4077:3" in asked[0][2][2]
+    assert (bites["a"].count, bites["a"].undone, lost) == (7, False, [])
+    engine.emulates = False
+    await links.set_links({link: {}}, 9)
+    assert [node for node, *_ in lost] == ["m1"]
+
+
+async def test_stalls_and_links_from_clients_are_shaped_where_they_arrive():
+    engine = KernelEngine()
+    links = LinkFaults(FakeBlueprint(), engine, direct, FakeWarden(), print, print)
+    await links.missing()
+    engine.verbs()
+    slow, stall = LinkQuality(delay_ms=100), LinkQuality(stall=True)
+    await links.set_links({Link(CLIENT, "m1"): {"a": slow}, Link("m1", "m2"): {"a": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "shape")]
+    assert [line.split()[1] for line in asked[1][2][3:]] == ["INPUT"] * 3 + ["OUTPUT"] * 2
+    await links.set_links({Link("m1", "m2"): {"a": slow, "s": stall}}, 9)
+    assert engine.verbs()[0] == [("m2.net", "shape")]

@@ -16,7 +16,7 @@ LINK = [Link("b", "a")]
 FEW = Sending(datagrams=200)
 WHOLE = Sending(datagrams=250, size=250, pause_s=0.002)
 """Twice the rate that a link is held to; all of them find room in a socket that is read late."""
-# Of a share of 2500 the standard deviation is at most 0.8 %, a fifth of what is allowed.
+# Of a share of 2500 the standard deviation is at most 0.8 %, a fifth of the tolerance.
 SENT = {"delay": 200, "drop": 2500, "duplicate": 2500, "reorder": 2500, "rate": 750}
 KILL_PROGRAM = (
     "for at in /proc/[0-9]*; do tr '\\0' ' ' <$at/cmdline | grep -q '^python3 -I -S' "
@@ -85,8 +85,8 @@ async def a_program_that_is_killed_leaves_whole_links_and_is_told_of(probe):
     last, _ = await probe()
     assert last.delay_ms > 250
     await door(probe).heal(again)
-    told = [(node, data["what"]) for node, kind, data in events if kind == "infrastructure"]
-    assert [node for node, what in told if "had ended" in what] == ["a"]
+    reports = [(node, data["what"]) for node, kind, data in events if kind == "infrastructure"]
+    assert [node for node, what in reports if "had ended" in what] == ["a"]
 
 
 def test_links_are_as_bad_as_asked_and_whole_again(environment, engine):

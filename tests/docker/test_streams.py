@@ -25,7 +25,7 @@ LEFT = ["sh", "-c", "iptables-save -t nat | grep -c -- '-A [^h].*harness:' || :"
 
 
 class Probe:
-    """A cluster of two nodes, and what becomes of what b sends to a and a to b."""
+    """A cluster of two nodes, and the fate of data between them."""
 
     def __init__(self, engine, run_id, session):
         self.engine, self.run_id, self.session = engine, run_id, session
@@ -35,7 +35,7 @@ class Probe:
         return await door(self).shape([LINK], quality, lease_s=lease_s)
 
     async def __call__(self, holds, sender="b", openers="b"):
-        """What is sent on a connection that each of the openers opened; it must hold of all.
+        """The fate of data on a connection of each opener; it must be the same for all.
 
         A crowded host has pauses, so it is asked again; `bench` has exact figures.
         """
@@ -115,12 +115,12 @@ async def a_lease_and_the_warden_make_streams_whole_again(probe):
 
 
 async def a_proxy_that_is_killed_is_told_of_and_comes_back(probe):
-    told = []
-    probe.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.node))
+    reports = []
+    probe.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e.node))
     fault = await probe.shape(RESET)
     await asyncio.to_thread(probe.engine.kill, container_name(probe.run_id, "b", Part.PROXY))
     await door(probe).heal(fault)
-    assert set(told) == {"b"}
+    assert set(reports) == {"b"}
     await probe(is_as_sent)
     await probe.shape(SLICES)
     await probe(is_sliced)

@@ -1,6 +1,6 @@
 """Verbs of the cluster against a real engine.
 
-Starting containers is most of what each check would cost, so many share one cluster.
+Starting containers would be most of the cost of each check, so many share one cluster.
 """
 
 import asyncio
@@ -86,14 +86,14 @@ async def an_open_connection_is_reset_for_a_bad_stream_and_outlives_it(session):
 
 
 async def what_the_engine_loses_of_an_answer_is_asked_for_again(session):
-    """A busy engine does so by itself: the command succeeded, and what it said does not come."""
+    """A busy engine does so by itself: the command succeeded, and its output is lost."""
     whole = docker.APIClient.exec_start
     lost = []
 
     def losing(api, *arguments, **named):
-        said = whole(api, *arguments, **named)
-        lost.append(said)
-        return said if len(lost) % 2 == 0 else said[: len(said) // 2]
+        output = whole(api, *arguments, **named)
+        lost.append(output)
+        return output if len(lost) % 2 == 0 else output[: len(output) // 2]
 
     cluster = session.cluster
     with pytest.MonkeyPatch.context() as patched:
@@ -120,13 +120,13 @@ async def a_cut_holds_across_a_restart(session):
 
 
 async def a_cut_whose_rules_somebody_deletes_is_undone(session, engine, keeper):
-    told = []
-    session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.node))
+    reports = []
+    session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e.node))
     fault = await door(session).cut([Link("n1", "n2")])
     flushed = await asyncio.to_thread(engine.exec, keeper, ["iptables", "-F"])
     assert flushed.code == 0
     assert (await door(session).heal(fault)).undone
-    assert "n2" in told
+    assert "n2" in reports
 
 
 async def events_of_nodes_arrive_within_a_tenth_of_a_second(session):
@@ -212,14 +212,14 @@ async def a_frozen_node_can_be_cut_off_and_killed(session):
 
 
 async def exit_of(session, node, end):
-    """What is told of a node's exit that `end` brings about."""
-    told = []
+    """The report of a node's exit that `end` causes."""
+    reports = []
     session.cluster.subscribe(
-        lambda e: (e.kind, e.node) == ("node-exited", node) and told.append(e.data)
+        lambda e: (e.kind, e.node) == ("node-exited", node) and reports.append(e.data)
     )
     await end()
-    await until(lambda: told)
-    return told[0]
+    await until(lambda: reports)
+    return reports[0]
 
 
 async def an_exit_nobody_asked_for_is_noticed(session):
@@ -233,7 +233,7 @@ async def an_exit_nobody_asked_for_is_noticed(session):
 
 
 async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
-    """Also after a wipe and a restart; nobody is told that the host starves it; a heal ends it."""
+    """Also after a wipe and a restart; it does not count as starved by its host; a heal ends it."""
     cluster = session.cluster
     container = cluster._nodes["n1"].container
 
@@ -261,29 +261,29 @@ async def a_slowed_node_gets_its_part_of_a_processor(session, engine):
 
 
 async def a_signal_from_outside_is_not_the_targets_doing(session, engine, container):
-    for number, by, said in (("SIGKILL", "host", "memory limit"), ("SIGHUP", "unknown", "")):
+    for number, by, note in (("SIGKILL", "host", "memory limit"), ("SIGHUP", "unknown", "")):
 
         async def end(number=number):
             await asyncio.to_thread(engine._api.kill, container, signal=number)
 
         data = await exit_of(session, "n1", end)
         assert (data["expected"], data["by"]) == (False, by)
-        assert said in data["log"][-1]
+        assert note in data["log"][-1]
         await session.cluster.start("n1")
         await wait_answering(session, "n1")
 
 
 async def what_somebody_else_freezes_or_thaws_is_told(session, engine, container):
-    told = []
-    session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
+    reports = []
+    session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e.data))
     engine.pause(container)
-    await until(lambda: len(told) == 1)
+    await until(lambda: len(reports) == 1)
     engine.unpause(container)
-    await until(lambda: len(told) == 2)
+    await until(lambda: len(reports) == 2)
     assert await session.cluster.pause("n1", lease_s=LONG_S)
     engine.unpause(container)
-    await until(lambda: len(told) == 3)
-    assert [(data.get("lasts"), data.get("over"), data.get("undid")) for data in told] == [
+    await until(lambda: len(reports) == 3)
+    assert [(data.get("lasts"), data.get("over"), data.get("undid")) for data in reports] == [
         (True, None, None),
         (None, True, None),
         (True, None, "pause"),

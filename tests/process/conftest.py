@@ -40,7 +40,7 @@ def processes_of(run_id: str) -> list[int]:
 
 
 def roles_of(run_id: str) -> dict[str, int]:
-    """The processes of a run by what they are there for."""
+    """The processes of a run by their roles."""
     return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
 
 
@@ -81,7 +81,7 @@ def controller(run_id: str, *words: object):
 
 
 class Driver:
-    """What tests do with a session."""
+    """The actions of tests on a session."""
 
     def __init__(self, session):
         self.session = session
@@ -109,9 +109,9 @@ class Driver:
     async def wait_event(self, kind: str, node: str, count: int = 1) -> ClusterEvent:
         async with asyncio.timeout(LIMIT_S):
             while True:
-                found = [e for e in self.events if (e.kind, e.node) == (kind, node)]
-                if len(found) >= count:
-                    return found[count - 1]
+                events = [e for e in self.events if (e.kind, e.node) == (kind, node)]
+                if len(events) >= count:
+                    return events[count - 1]
                 await asyncio.sleep(0.005)
 
     async def wait_ready(self) -> None:

@@ -151,8 +151,8 @@ async def what_somebody_else_stops_is_told_until_it_goes_on(driver):
 async def a_pause_that_somebody_else_ends_is_told(driver):
     assert await driver.cluster.pause("s", lease_s=60)
     assert procfs.send(await process_of("node:s"), signal.SIGCONT)
-    told = await driver.wait_event("infrastructure", "s")
-    assert (told.data["undid"], told.data["lasts"]) == ("pause", True)
+    report = await driver.wait_event("infrastructure", "s")
+    assert (report.data["undid"], report.data["lasts"]) == ("pause", True)
     assert await driver.cluster.resume("s")
     assert (await driver.wait_event("infrastructure", "s", 2)).data["over"]
     assert {event.node for event in driver.events if event.kind == "infrastructure"} == {"s"}
@@ -162,12 +162,12 @@ CONTROL = "harness.environments.host.control._ANSWER_TIMEOUT_S"
 
 
 async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
-    """What hangs is told; what is frozen or dead is only remembered."""
+    """A hanging node is reported; a frozen or dead one only keeps its condition."""
     cluster, hour_ns = driver.cluster, 3600 * 10**9
     assert procfs.send(await process_of("node:a"), signal.SIGSTOP)  # not by us: it just hangs
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.05)
-        with pytest.raises(InfrastructureError, match="a runs, but has not done"):
+        with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):
             await cluster.skew("a", offset_ns=hour_ns)
     setting = asyncio.create_task(cluster.worsen_disk("a", DiskQuality(full=True)))
     await asyncio.sleep(0)
@@ -185,14 +185,14 @@ async def a_condition_is_not_waited_for_longer_than_the_node_lives(driver):
 
 async def a_node_that_does_not_listen_does_not_hold_up_the_driver(driver):
     assert procfs.send(await process_of("node:a"), signal.SIGSTOP)
-    told = ""
+    reason = ""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CONTROL, 0.001)
         async with asyncio.timeout(LIMIT_S):
-            while "its standard input is full" not in told:
+            while "its standard input is full" not in reason:
                 with pytest.raises(InfrastructureError) as error:
                     await driver.cluster.skew("a", offset_ns=1)
-                told = str(error.value)
+                reason = str(error.value)
     assert await driver.cluster.kill("a")
 
 

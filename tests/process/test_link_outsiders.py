@@ -1,4 +1,4 @@
-"""What others do to the link proxy of a run: a fault that they end has not bitten for its time."""
+"""Interference with the link proxy of a run: a fault that ends early did not bite for its time."""
 
 from http.client import HTTPConnection
 from pathlib import Path
@@ -33,8 +33,8 @@ def told(driver):
 
 def only_toxic(server):
     """Its proxy and the path of the one toxic there is."""
-    found = server.request("GET", "/proxies")[1]
-    [(proxy, toxic)] = [(name, t) for name, each in found.items() for t in each["toxics"]]
+    proxies = server.request("GET", "/proxies")[1]
+    [(proxy, toxic)] = [(name, t) for name, each in proxies.items() for t in each["toxics"]]
     return f"/proxies/{proxy}", f"/proxies/{proxy}/toxics/{toxic['name']}"
 
 

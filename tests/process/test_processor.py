@@ -1,4 +1,4 @@
-"""How a slow processor stops its node, in a world of its own; and on real processes."""
+"""The stops of a slow processor, in a simulated loop and on real processes."""
 
 import asyncio
 import itertools
@@ -61,7 +61,7 @@ class World:
         self.stopped = False
 
     def be_late(self, by_s):
-        """Have the timer that is set come so much later."""
+        """Fire the pending timer this much later."""
         self._timer.due_s += by_s
 
     def pass_time(self, time_s):
@@ -192,7 +192,7 @@ def used_s(pid):
 
 
 async def takes_s(driver, computed_s):
-    """How long the node takes to compute so long."""
+    """The duration of this much computing on the node."""
     pid = driver.cluster._nodes["s"].pid
     clock, begin_s = driver.session.env.clock, used_s(pid)
     begin_ns = clock.monotonic_ns()
@@ -230,8 +230,8 @@ def test_a_slow_node_is_paused_killed_restarted_and_healed(run):
 
         await door(driver).heal_all()
         assert state_of(node.pid) not in procfs.STOPPED
-        told = [e for e in driver.events if e.kind == "infrastructure"]
-        assert told == []
+        reports = [e for e in driver.events if e.kind == "infrastructure"]
+        assert reports == []
 
     run(body, [spinner(SPIN)])
 

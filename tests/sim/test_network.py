@@ -149,7 +149,7 @@ async def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it(s):
     assert await within(100, hidden.recv()) == "timeout"
     await door(s).heal(fault)
     await s.cluster.start("b")
-    assert await within(100, hidden.recv()) == "timeout"  # still nobody told us
+    assert await within(100, hidden.recv()) == "timeout"  # still without news
     await hidden.send(b"x")
     with pytest.raises(ConnectionResetError):
         await hidden.recv()
@@ -326,7 +326,7 @@ async def test_stalled_links_hold_everything_until_healed(s):
 
 
 async def _burst(s, quality: LinkQuality, count: int = 200) -> tuple[list[bytes], float, Bite]:
-    """What comes back of many frames under a quality of the way there, and when the last came."""
+    """The answers to many frames under a quality of the way there, and the time of the last."""
     conn = await connect(s.env, "a")
     fault = await door(s).shape([TO_A], quality)
     start = s.env.clock.monotonic_ns()

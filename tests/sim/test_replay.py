@@ -92,7 +92,7 @@ print(gossip_run(1, planted=True, trace=os.path.join(sys.argv[1], os.environ["PY
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory) -> tuple[list[list[str]], Path]:
-    """What runs give under four hash seeds, with memory laid out differently; and their traces."""
+    """Results and traces of runs under four hash seeds, with memory laid out differently."""
     traces = tmp_path_factory.mktemp("traces")
     outputs = []
     for hash_seed in range(4):

@@ -42,7 +42,7 @@ STRIKES = {
 
 
 def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
-    """What b heard of a that is struck at this event, before and after healing; and its log."""
+    """Messages from a, struck at this event, that b got before and after healing; and a's log."""
 
     async def main(session: Any) -> tuple[list[int], Any, Any]:
         cluster = session.cluster

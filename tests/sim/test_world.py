@@ -128,7 +128,7 @@ async def test_callbacks_cost_virtual_time_and_a_slow_processor_more(s):
 
 @on(run, specs("a"))
 async def test_a_slow_processor_answers_late_even_when_idle(s):
-    await s.cluster.slow("a", factor=50_000)  # a second a callback
+    await s.cluster.slow("a", factor=50_000)  # one second per callback
     assert await within(1, call(s.env, "a", b"x")) == "timeout"
 
 
@@ -234,7 +234,7 @@ async def _borrow(env):
 
 
 async def failing(env: Env, config: dict[str, Any]) -> None:
-    """Fails in the way that it is told."""
+    """Fails in the requested way."""
 
     async def fail() -> None:
         raise LookupError(f"no cheese at {object()!r}")
@@ -282,7 +282,7 @@ async def test_nodes_share_no_configuration(s):
         ("callback", 1, "ZeroDivisionError"),
         ("exit", 1, "SystemExit: 3"),
         ("return", 0, "main returned"),
-        ("cancel", 1, "nobody asked the node to stop"),
+        ("cancel", 1, "without a request to stop"),
     ],
 )
 def test_a_node_that_ends_by_itself_is_reported(how, code, text):
@@ -545,7 +545,7 @@ def test_worlds_leave_nothing_behind():
 
 
 def test_nobody_who_holds_a_tripwire_holds_a_world():
-    """As a module does that is imported during a run, and a thread that sleeps meanwhile."""
+    """Hold a wire like a module imported during a run, and like a thread that sleeps meanwhile."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
     inside, leave = threading.Event(), threading.Event()

@@ -19,7 +19,7 @@ THERE, BACK = Link("m1", "m2"), Link("m2", "m1")
 
 
 def laid(fault, node, *links, quality=BAD):
-    """What `lay` gets of a fault in the namespace of this node."""
+    """The arguments of `lay` for a fault in the namespace of this node."""
     words = stream_command(fault, node, links, quality, ADDRESSES, PORTS)
     assert words[:6] == ["sh", "-c", words[2], "stream", rules.comment_of(fault), rules.TOXICS]
     return words[6], [json.loads(word) for word in words[7:]]

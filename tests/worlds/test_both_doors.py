@@ -16,7 +16,7 @@ from harness.registry import load_plugin
 from tests.faults.door import door
 
 READY_S = 120.0
-# Masters are what is broken here; `tests.kudu` has tablets with replicas.
+# Masters are broken here; `tests.kudu` has tablets with replicas.
 SETTINGS = TargetSettings(
     profile="strict", bugs=(), options={"masters": 3, "tservers": 1, "resend": 0, "kudu_flag": ""}
 )

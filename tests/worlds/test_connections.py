@@ -117,7 +117,7 @@ def node(name):
 
 
 class Peers:
-    """Two nodes, and what they are asked to do to each other."""
+    """Two nodes, and their connections to each other."""
 
     def __init__(self, session):
         self.cluster = session.cluster
@@ -285,13 +285,13 @@ def test_links_between_nodes_on_env(environment):
             wanted = {name: frames.EXPECTED[shape] for name, shape in (names | many).items()}
             async with asyncio.timeout(LIMIT_S):
                 while True:
-                    told = await frames.ask(env, server, do="tell")
+                    reports = await frames.ask(env, server, do="tell")
                     if wanted == {
-                        name: (seen[name], told["seen"].get(name, "missing")) for name in wanted
+                        name: (seen[name], reports["seen"].get(name, "missing")) for name in wanted
                     }:
                         break
                     await asyncio.sleep(0.1)
-            assert sorted(wanted) == sorted(n for n in told["began"] if n.startswith(f"{tag}-"))
+            assert sorted(wanted) == sorted(n for n in reports["began"] if n.startswith(f"{tag}-"))
 
         for name in "ab":
             await frames.ask(env, name, do="tell")  # it is up
@@ -307,8 +307,8 @@ def test_links_between_nodes_on_env(environment):
         names = {f"cut-{shape}": shape for shape in frames.SHAPES}
         seen = await dial("a", "b", names, wait_s=CUT_S)
         assert all(what is None or "error" in what for what in seen.values())
-        told = await frames.ask(env, "b", do="tell")
-        assert not [name for name in told["began"] if name.startswith("cut-")]
+        reports = await frames.ask(env, "b", do="tell")
+        assert not [name for name in reports["began"] if name.startswith("cut-")]
         await door(session).heal(fault)
         await nothing_is_lost("after", "a", "b")
 

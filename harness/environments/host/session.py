@@ -1,7 +1,7 @@
-"""How a real environment runs `main`: its loop, its signals, its teardown.
+"""The frame in which a real environment runs `main`: its loop, its signals, its teardown.
 
 The first Ctrl-C (or SIGTERM) only sets `interrupted`: the run stops its workload, heals, and checks
-what there is. The second cancels `main`. Whatever `main` returned is kept even if the teardown
+the history so far. The second cancels `main`. The result of `main` is kept even if the teardown
 then fails, since a verdict must not die with a container that would not stop.
 """
 
@@ -45,7 +45,7 @@ class RealSession(Session):
 
 
 class RealRun:
-    """One execution of a plan; what it stands on may fail, and then that is how `main` ends."""
+    """One execution of a plan; a failure of its infrastructure ends `main` as well."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         """Nothing is there before a subclass deploys it."""
@@ -89,8 +89,8 @@ class RealRun:
         """
 
         async def look_at_all() -> Mapping[str, Interference | None]:
-            found = {node: each for node, each in (await look()).items() if each is not None}
-            return {**cluster.stopped_disks(), **found}
+            looks = {node: each for node, each in (await look()).items() if each is not None}
+            return {**cluster.stopped_disks(), **looks}
 
         env = self._env = RealClientEnv(
             seed=self._plan.seed,
@@ -128,7 +128,7 @@ class RealRun:
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:
-    """Run `main`, then `teardown` whatever happened; a failing teardown is only a warning."""
+    """Run `main`, then `teardown` in any case; a failing teardown is only a warning."""
     try:
         return await main
     finally:

@@ -25,7 +25,7 @@ from harness.cluster import (
 from harness.environments.docker.capabilities import LINK_QUALITY, check_shape
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.engine import Engine, ExecResult
-from harness.environments.docker.network import rules, streams
+from harness.environments.docker.network import netem, rules, streams
 from harness.environments.docker.undo import undo_by
 from harness.environments.host.cluster import label_of
 from harness.environments.host.control import gather_all
@@ -41,6 +41,9 @@ _ENDED: Final = {
     rules.Table.STREAM: "the proxy of the streams of {} had ended when they were healed: from then "
     "on no program answered there",
 }
+_NETEM_ENDED: Final = (
+    "the emulators of the links of {} were gone when they were healed: from then on they were whole"
+)
 _KINDS: Final = {
     rules.Table.CUT: CUT,
     rules.Table.SHAPE: SHAPE,
@@ -66,15 +69,17 @@ class _Fault:
         self.table = rules.Table.for_quality(quality)
         self.bit = bit  # on the packets of a shaped link
         self.links: set[Link] = set()
+        self.by_kernel: frozenset[Link] = frozenset()  # shaped by `netem`, at their source
         self.counting: dict[str, frozenset[Link]] = {}  # by node, once the rules are in force
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
         """By node, the links that have rules in its namespace."""
-        owners = {node for link in links for node in rules.owners(link, self.table)}
-        return {
-            node: sorted(link for link in links if node in rules.owners(link, self.table))
-            for node in sorted(owners)
-        }
+        at: dict[str, list[Link]] = {}
+        for link in sorted(links):
+            kernel = link in self.by_kernel
+            for node in (link.source,) if kernel else rules.owners(link, self.table):
+                at.setdefault(node, []).append(link)
+        return dict(sorted(at.items()))
 
     def patterns(self, links: Collection[Link]) -> list[str]:
         """The patterns of `rules.heal_command` for its rules and toxics on these links."""
@@ -118,6 +123,9 @@ class LinkFaults:
         self._lock = asyncio.Lock()
         self._bits = collections.deque(rules.FAULT_BITS)  # the longest unused first
         self._missing: dict[Capability, str] = {}
+        self._has_netem = False
+        self._classes: dict[int, int] = {}  # the number of each set of bits
+        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # by node and bits, as it was set
 
     async def missing(self) -> dict[Capability, str]:
         """The capabilities that the engine's kernel lacks, with reasons; the same for all nodes."""
@@ -131,6 +139,10 @@ class LinkFaults:
             if result.code != 0:
                 why = result.output.strip()[-500:] or f"code {result.code}"
                 self._missing |= dict.fromkeys(able, why)
+        probed = await self._in_thread(self._engine.exec, keeper, netem.probe_command())
+        if probed.code == 0:
+            await self._run(dict.fromkeys(self._places, netem.prepare_command()))
+            self._has_netem = True
         return self._missing
 
     async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
@@ -195,6 +207,8 @@ class LinkFaults:
             bit = self._bits.popleft()
         fault = self._faults[fault_id] = _Fault(label_of(fault_id), quality, bit)
         fault.links = links
+        if self._has_netem and isinstance(quality, LinkQuality):
+            fault.by_kernel = frozenset(link for link in links if netem.reaches(link, quality))
         at = fault.at(links)
         keepers = [self._places[node].keeper for node in at]
         heal = undo_by("heal", fault.table.name, fault.label, *keepers)
@@ -202,6 +216,7 @@ class LinkFaults:
         if fault.table is rules.Table.STREAM:
             proxies = (self._in_thread(self._provide_proxy, node) for node in at)
             await asyncio.gather(*proxies)
+        await self._set_emulators()
         await self._run({node: self._command(fault, node, each) for node, each in at.items()})
         fault.counting = {node: self._counting(fault, node, each) for node, each in at.items()}
 
@@ -218,14 +233,46 @@ class LinkFaults:
             case None:
                 return rules.cut_command(label, links, addresses)
             case LinkQuality() as quality:
-                return rules.shape_command(label, links, quality, fault.bit, addresses)
+                marked = [link for link in links if link in fault.by_kernel]
+                held = [link for link in links if link not in fault.by_kernel]
+                if not held:
+                    return rules.mark_command(label, marked, fault.bit, addresses)
+                return rules.shape_command(
+                    label, held, quality, fault.bit, addresses, marked=marked
+                )
             case quality:
                 return streams.stream_command(label, node, links, quality, addresses, self._ports)
+
+    async def _set_emulators(
+        self, leaving: _Fault | None = None, links: Collection[Link] = ()
+    ) -> None:
+        """Set one emulator of the combined quality for every set of faults that share a link.
+
+        The fault `leaving` is about to leave `links`.
+        """
+        wanted: dict[tuple[str, int], LinkQuality] = {}
+        shaped = [
+            (fault, (fault.by_kernel & fault.links) - {*(links if fault is leaving else ())})
+            for fault in self._faults.values()
+        ]
+        for link in {link for _, on in shaped for link in on}:
+            here = [fault for fault, on in shaped if link in on]
+            qualities = [each.quality for each in here if isinstance(each.quality, LinkQuality)]
+            bits = sum(fault.bit for fault in here)
+            wanted[link.source, bits] = LinkQuality.together(qualities)
+        commands: dict[str, dict[int, tuple[int, LinkQuality]]] = {}
+        for (node, bits), quality in wanted.items():
+            if self._emulated.get((node, bits)) != quality:
+                number = self._classes.setdefault(bits, len(self._classes) + 1)
+                commands.setdefault(node, {})[number] = (bits, quality)
+        await self._run({node: netem.set_command(each) for node, each in commands.items()})
+        self._emulated |= wanted
 
     async def _take_off(self, fault: _Fault, links: set[Link]) -> Bite:
         """Delete the fault's rules on these links; returns the counts of those rules."""
         command = rules.heal_command(fault.patterns(links), fault.table)
         at = fault.at(links)
+        await self._set_emulators(fault, links)  # of the faults that stay, before marks change
         touched, undone = 0, False
         for node, result in (await self._run(dict.fromkeys(at, command))).items():
             counts = rules.counted_packets(result.output)
@@ -234,7 +281,10 @@ class LinkFaults:
             if lost := sorted(link for link in counting if (fault.label, link) not in counts):
                 undone = True
                 self._tell_lost(fault, lost)
-            if not rules.is_served(result.output, fault.table):
+            held = [link for link in at[node] if link not in fault.by_kernel]
+            if len(held) < len(at[node]) and not netem.met_packets(result.output):
+                self._tell(node, _NETEM_ENDED.format(node), _KINDS[fault.table])
+            if held and not rules.is_served(result.output, fault.table):
                 self._tell(node, _ENDED[fault.table].format(node), _KINDS[fault.table])
         fault.links -= links
         unit = "connections" if fault.table is rules.Table.STREAM else "packets"
