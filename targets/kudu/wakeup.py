@@ -26,7 +26,6 @@ class Wakeup:
             _settle(self._waiter, is_set=True)
 
     def clear(self) -> None:
-        """Take `set` back."""
         self._is_set = False
 
     async def wait(self, timeout_s: float) -> bool:

@@ -196,7 +196,7 @@ async def test_a_member_that_cannot_be_given_data_is_beyond_recovery(group: Grou
 
     health = (await group.state(await group.leader())).peer_health
 
-    assert health["uuid-n4"] is msg.PeerHealth.FAILED_UNRECOVERABLE
+    assert health["uuid-n4"] is PeerHealth.FAILED_UNRECOVERABLE
     assert await group.voters() == ["n1", "n2", "n3"]
 
 

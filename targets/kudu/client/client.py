@@ -135,7 +135,6 @@ class KuduClient:
             await deadline.pause(self._policy.backoff_s(len(operation.attempts)))
 
     async def close(self) -> None:
-        """Drop all connections, and copies that were to be sent."""
         for task in self._late:
             task.cancel()
         self._rows.close()

@@ -55,7 +55,6 @@ class LeaderFinder:
     """Finds the leader and remembers it until told to forget."""
 
     def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
-        """Look among `masters` ("node:port")."""
         self._env = env
         self._rpc = rpc
         self._first = self._masters = tuple(masters)
@@ -69,7 +68,6 @@ class LeaderFinder:
         self._cached = None
 
     def close(self) -> None:
-        """Ask no more in passing."""
         if self._relearning is not None:
             self._relearning.cancel()
 

@@ -71,7 +71,6 @@ class Answered(Generic[R]):
 
     @property
     def error(self) -> m.TabletError | None:
-        """The error in the answer."""
         return None if self.response is None else self.response.error
 
     @property

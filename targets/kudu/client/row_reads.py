@@ -40,7 +40,6 @@ class RowReader:
         self._time = time
 
     async def read(self, call: Read, table: Table, deadline: Deadline) -> Completion:
-        """One row of the leader."""
         attempts: list[Attempt] = []
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
@@ -61,7 +60,6 @@ class RowReader:
         return Completion(OpType.OK, value, None, part["node"], tuple(attempts))
 
     async def scan(self, call: Scan, table: Table, deadline: Deadline) -> Completion:
-        """Rows of all tablets."""
         attempts: list[Attempt] = []
         start = b"" if call.start is None else encode_key(table.key, (call.start,))
         end = b"" if call.end is None else encode_key(table.key, (call.end,))

@@ -70,7 +70,6 @@ class Table:
 
     @functools.cached_property
     def key(self) -> tuple[m.Column, ...]:
-        """The key columns."""
         return key_columns(self.schema)
 
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
@@ -91,7 +90,6 @@ class TableCache:
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
     def close(self) -> None:
-        """Ask no more."""
         for task in self._refreshing.values():
             task.cancel()
 

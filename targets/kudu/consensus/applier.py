@@ -127,7 +127,6 @@ class Applier:
 
     @property
     def waiting_count(self) -> int:
-        """How many proposers wait."""
         return len(self._proposals)
 
     def accept(self, effect: ev.ProposalAccepted) -> None:
@@ -168,7 +167,6 @@ class Applier:
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot."""
         await self._machine.restore(snapshot.data, snapshot.last_included.index)
         self.journal = Journal(snapshot.last_included, snapshot.digest)
         self._announce(self._hash(None))

@@ -114,7 +114,6 @@ class ReplicaTimer:
         self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
 
     def stop(self) -> None:
-        """Never fire again."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()

@@ -114,7 +114,6 @@ class Follower:
         self._state.effects.append(ev.Reply(reply, response))
 
     def refuse(self, reply: Any, code: ConsensusErrorCode, message: str) -> None:
-        """Answer an update with an error."""
         response = UpdateConsensusResponse(
             responder_uuid=self._state.uuid,
             responder_term=self._state.term,

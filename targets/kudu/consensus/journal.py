@@ -35,7 +35,6 @@ class Journal:
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:
-        """Note that the next entry was applied."""
         assert entry.index == self.index + 1, f"applied {entry.index} after {self.index}"
         header = _ENTRY.pack(entry.index, entry.term, entry.kind)
         data = self.digest + header + entry.payload

@@ -252,7 +252,6 @@ class Wal:
 
     @property
     def segment_count(self) -> int:
-        """How many segments exist."""
         return len(self._segments)
 
     def counters(self, base_index: int) -> dict[str, int]:
@@ -296,7 +295,6 @@ class _Replay:
             preceding_term = entry.term
 
     def continuation(self) -> list[Entry]:
-        """The entries that continue the snapshot."""
         items = [item for item in self._items if item[1].index > self._base.index]
         if not items:
             return []

@@ -61,7 +61,6 @@ class MemoryLog:
         return self.term_at(opid.index) == opid.term
 
     def entry(self, index: int) -> Entry:
-        """The entry at `index`."""
         offset = index - self.base.index
         assert 0 < offset <= len(self._entries), f"no entry {index} in {self}"
         return self._entries[offset - 1]
@@ -82,7 +81,6 @@ class MemoryLog:
         return tuple(self._entries[offset:end])
 
     def between(self, first: int, last: int) -> list[Entry]:
-        """Entries `first` to `last`, both included."""
         start = first - self.base.index - 1
         assert start >= 0, f"entries from {first} of {self}"
         assert last <= self.last_index, f"entries up to {last} of {self}"

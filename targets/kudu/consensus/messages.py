@@ -16,42 +16,6 @@ import msgspec
 from targets.kudu.messages import Message, PeerConfig, PeerHealth, RaftConfig
 from targets.kudu.rpc import Call, R_co
 
-__all__ = [
-    "BulkChangeConfigRequest",
-    "ChangeConfigRequest",
-    "ChangeConfigResponse",
-    "ChangeType",
-    "ConsensusError",
-    "ConsensusErrorCode",
-    "Entry",
-    "EntryKind",
-    "GetConsensusStateRequest",
-    "GetConsensusStateResponse",
-    "GetLastOpIdRequest",
-    "GetLastOpIdResponse",
-    "InstallSnapshotRequest",
-    "InstallSnapshotResponse",
-    "LeaderStepDownRequest",
-    "LeaderStepDownResponse",
-    "OpId",
-    "OpIdType",
-    "PeerChange",
-    "PeerHealth",
-    "ReadIndexRequest",
-    "ReadIndexResponse",
-    "RequestConsensusVoteRequest",
-    "RequestConsensusVoteResponse",
-    "RunLeaderElectionRequest",
-    "RunLeaderElectionResponse",
-    "StartTabletCopyRequest",
-    "StartTabletCopyResponse",
-    "StepDownMode",
-    "UnsafeChangeConfigRequest",
-    "UnsafeChangeConfigResponse",
-    "UpdateConsensusRequest",
-    "UpdateConsensusResponse",
-]
-
 
 class ConsensusCall(Call[R_co], frozen=True):
     """A request to the server `dest_uuid`, for its replica of the group `tablet_id`."""
@@ -212,7 +176,6 @@ class GetConsensusStateResponse(Message, frozen=True):
 
     @property
     def active_config(self) -> RaftConfig | None:
-        """The configuration it works by."""
         return self.pending_config or self.committed_config
 
 

@@ -41,7 +41,7 @@ from targets.kudu.consensus.log import Wal
 from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
 from targets.kudu.consensus.tablet_copy import Snapshots
 from targets.kudu.flags import Flags
-from targets.kudu.messages import RaftConfig
+from targets.kudu.messages import PeerHealth, RaftConfig
 
 __all__ = [
     "SYS_CATALOG_ID",
@@ -178,7 +178,6 @@ class Replica:
 
     @property
     def term(self) -> int:
-        """The current term; 0 before the start."""
         return 0 if self._core is None else self._core.term
 
     @property
@@ -205,7 +204,7 @@ class Replica:
             return None
         return self._core.config
 
-    def peer_health(self) -> dict[str, msg.PeerHealth]:
+    def peer_health(self) -> dict[str, PeerHealth]:
         """What this leader makes of each member, itself included, by uuid; {} on all others."""
         return {} if self._core is None else self._core.peer_health()
 

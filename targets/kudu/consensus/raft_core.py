@@ -46,13 +46,12 @@ from targets.kudu.consensus.messages import (
     EntryKind,
     InstallSnapshotResponse,
     OpId,
-    PeerHealth,
     RequestConsensusVoteRequest,
     RequestConsensusVoteResponse,
 )
 from targets.kudu.consensus.quorum_util import BadChangeError, encode_config, forced_config
 from targets.kudu.consensus.state import CoreOptions, RaftState
-from targets.kudu.messages import RaftConfig
+from targets.kudu.messages import PeerHealth, RaftConfig
 
 __all__ = ["TWO_LEADERS", "CoreOptions", "RaftCore", "Role"]
 
@@ -147,7 +146,6 @@ class RaftCore:
 
     @property
     def term(self) -> int:
-        """The current term."""
         return self._state.term
 
     @property
@@ -157,7 +155,6 @@ class RaftCore:
 
     @property
     def config(self) -> RaftConfig:
-        """The active configuration."""
         return self.configs.active
 
     @property

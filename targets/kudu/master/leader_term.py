@@ -145,7 +145,6 @@ class Epoch:
         }
 
     def close(self) -> None:
-        """End this leadership: abort tasks; waiting requests fail when they go on."""
         if self._closed:
             return
         self._closed = True

@@ -8,22 +8,6 @@ import msgspec
 
 from targets.kudu.rpc import Call, R_co
 
-__all__ = [
-    "AppStatus",
-    "MasterCall",
-    "MasterError",
-    "MasterErrorCode",
-    "MasterResponse",
-    "Message",
-    "Meta",
-    "RequestId",
-    "TabletError",
-    "TabletErrorCode",
-    "TabletResponse",
-    "TabletServerAdminCall",
-    "TabletServerCall",
-]
-
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
     """The base of all messages: an immutable msgpack array."""

@@ -10,27 +10,6 @@ import msgspec
 from targets.kudu.messages.base import MasterCall, MasterResponse, Message, TabletServerCall
 from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
-__all__ = [
-    "ChangeTServerStateRequest",
-    "ChangeTServerStateResponse",
-    "ConnectToMasterRequest",
-    "ConnectToMasterResponse",
-    "DumpEntitiesRequest",
-    "DumpResponse",
-    "DumpTabletsRequest",
-    "GetMasterRegistrationRequest",
-    "GetMasterRegistrationResponse",
-    "ListTabletServersRequest",
-    "ListTabletServersResponse",
-    "ReportedTablet",
-    "TSHeartbeatRequest",
-    "TSHeartbeatResponse",
-    "TSRegistration",
-    "TServerStateChange",
-    "TabletReport",
-    "TabletServerEntry",
-]
-
 
 class ConnectToMasterResponse(MasterResponse, frozen=True):
     """LEADER only when the catalog is loaded and ready in the current term."""

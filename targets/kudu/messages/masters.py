@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
-__all__ = [
-    "AddMasterRequest",
-    "AddMasterResponse",
-    "ListMastersRequest",
-    "ListMastersResponse",
-    "MasterEntry",
-    "RemoveMasterRequest",
-    "RemoveMasterResponse",
-]
-
 
 class AddMasterResponse(MasterResponse, frozen=True):
     """Sent when the new master is a member without a vote; it gets its vote once it has caught up.

@@ -6,22 +6,6 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 from targets.kudu.messages.ddl import TableIdentifier
 from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
 
-__all__ = [
-    "GetTableLocationsRequest",
-    "GetTableLocationsResponse",
-    "GetTableSchemaRequest",
-    "GetTableSchemaResponse",
-    "IsAlterTableDoneRequest",
-    "IsAlterTableDoneResponse",
-    "IsCreateTableDoneRequest",
-    "IsCreateTableDoneResponse",
-    "ListTablesRequest",
-    "ListTablesResponse",
-    "ListedTable",
-    "ReplicaLocation",
-    "TabletLocations",
-]
-
 
 class IsCreateTableDoneResponse(MasterResponse, frozen=True):
     """The answer."""

@@ -24,28 +24,6 @@ if TYPE_CHECKING:
 else:
     Value = Any  # msgspec takes no union of text and bytes
 
-__all__ = [
-    "AdvanceSafeTimeRequest",
-    "AdvanceSafeTimeResponse",
-    "ChecksumRequest",
-    "ChecksumResponse",
-    "HostedTablet",
-    "ListTabletsRequest",
-    "ListTabletsResponse",
-    "ReadMode",
-    "ReplicaInfo",
-    "RowError",
-    "RowErrorCode",
-    "RowKind",
-    "RowOperation",
-    "RowRequestId",
-    "ScanRequest",
-    "ScanResponse",
-    "Value",
-    "WriteRequest",
-    "WriteResponse",
-]
-
 
 class RowKind(enum.IntEnum):
     """`RowOperationsPB.Type`."""

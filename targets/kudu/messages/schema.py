@@ -6,16 +6,6 @@ import enum
 
 from targets.kudu.messages.base import Message
 
-__all__ = [
-    "Column",
-    "Partition",
-    "PartitionSchema",
-    "PeerConfig",
-    "PeerHealth",
-    "RaftConfig",
-    "Schema",
-]
-
 
 class Column(Message, frozen=True):
     """A column. Ids are never used again in a table (KUDU-461)."""

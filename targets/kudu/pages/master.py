@@ -37,7 +37,6 @@ class MasterPages:
         self._site = Site(self._identity, self._routes())
 
     async def serve(self) -> None:
-        """Show the pages until the node ends."""
         await self._env.serve_pages(MASTER_PAGES_PORT, self._site.answer)
 
     def _routes(self) -> list[Route]:

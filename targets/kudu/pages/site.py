@@ -91,7 +91,6 @@ class Site:
         return PageResponse(page.status, _HTML, document.encode())
 
     def overview(self) -> Html:
-        """All pages that need no id, with what they show."""
         rows = [
             (
                 link(route.path, route.path),

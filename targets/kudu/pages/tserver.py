@@ -38,7 +38,6 @@ class TServerPages:
         self._site = Site(self._identity, self._routes())
 
     async def serve(self) -> None:
-        """Show the pages until the node ends."""
         await self._env.serve_pages(TSERVER_PAGES_PORT, self._site.answer)
 
     def _routes(self) -> list[Route]:

@@ -57,7 +57,6 @@ class _Call:
         return True
 
     def fail(self, error: RpcError) -> None:
-        """End the call without an answer."""
         if self.sender is not None:
             self.sender.cancel()
         self._finish(error)

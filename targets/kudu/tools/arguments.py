@@ -26,7 +26,6 @@ class _Parser(argparse.ArgumentParser):
             raise UsageError(f"{name} is {value!r}; {near} (see `{self.prog} --help`)")
 
     def error(self, message: str) -> Any:
-        """See the class."""
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 

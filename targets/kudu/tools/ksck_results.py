@@ -97,7 +97,6 @@ class ReplicaSummary(_Part, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether it was seen to run."""
         return self.ts_healthy and self.state == "RUNNING"
 
 
@@ -187,5 +186,4 @@ class KsckResults(_Part, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the check ends with OK."""
         return not self.errors

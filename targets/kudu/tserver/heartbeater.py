@@ -42,9 +42,7 @@ class TabletReports(Protocol):
         ...
 
     @property
-    def live_tablets(self) -> int:
-        """How many replicas hold data."""
-        ...
+    def live_tablets(self) -> int: ...
 
 
 class ClusterMembership(Protocol):
@@ -179,7 +177,6 @@ class Heartbeater:
 
     @property
     def masters(self) -> tuple[str, ...]:
-        """The addresses it heartbeats to."""
         return tuple(self._loops)
 
     def mark_dirty(self, tablet_id: str) -> None:
@@ -188,7 +185,6 @@ class Heartbeater:
             loop.mark_dirty(tablet_id)
 
     async def run(self, tablets: TabletReports) -> None:
-        """Heartbeat until cancelled."""
         try:
             if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
                 await self._follow_leader(tablets)

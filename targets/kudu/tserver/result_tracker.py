@@ -158,7 +158,6 @@ class Results:
         return result is not None and result.timestamp == timestamp
 
     def store(self) -> tuple[StoredClient, ...]:
-        """Everything, alike on all replicas."""
         return tuple(
             StoredClient(
                 client_id,

@@ -160,12 +160,10 @@ class TabletMachine:
         self._required = [column.id for column in values if not column.is_nullable]
 
     def judge(self, operation: AlterSchemaOp) -> AlterOutcome:
-        """What `operation` would do now."""
         return judge_alter(operation, schema=self.schema, schema_version=self.schema_version)
 
     @staticmethod
     def encode(operation: TabletOp) -> bytes:
-        """The log payload of `operation`."""
         return _encoder.encode(operation)
 
     # --- applying ---------------------------------------------------------------------------
@@ -259,7 +257,6 @@ class TabletMachine:
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:
-        """The head, and the rows that changed since the last snapshot or all of them."""
         rows = self.rows
         head = self._head(history_start=rows.history_start)
         changes = rows.take_changes()

@@ -56,7 +56,6 @@ class ReportTracker:
     def __init__(
         self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
     ) -> None:
-        """Start unregistered, owing a full report."""
         self._full_on = full_on
         self._failures_before_backoff = failures_before_backoff
         self._needs_register = True
@@ -70,12 +69,10 @@ class ReportTracker:
 
     @property
     def dirty(self) -> dict[str, int]:
-        """The marks, by tablet."""
         return dict(self._dirty)
 
     @property
     def failures(self) -> int:
-        """Heartbeats that failed in a row."""
         return self._failures
 
     @property
@@ -105,7 +102,6 @@ class ReportTracker:
         self._dirty[tablet_id] = self._next_sequence
 
     def plan(self) -> BeatPlan:
-        """The next heartbeat; takes a sequence number."""
         sequence = self._next_sequence
         self._next_sequence += 1
         if self._needs_full:

@@ -69,7 +69,6 @@ class SafeTime:
 
     @property
     def waiting_count(self) -> int:
-        """How many wait."""
         return len(self._waiting)
 
     def reached(self, timestamp: int) -> None:

@@ -146,11 +146,9 @@ class Catalog:
         return table
 
     def live_tablets(self, table_id: str) -> Sequence[TabletRecord]:
-        """The live tablets of a table by partition start."""
         return self._live_tablets.get(table_id, ())
 
     def all_run(self, table_id: str) -> bool:
-        """Whether every live tablet of a table is RUNNING."""
         for tablet in self._live_tablets.get(table_id, ()):
             if tablet.state is not TabletState.RUNNING:
                 return False
@@ -226,7 +224,6 @@ class Catalog:
         self.reserved[name] = owner
 
     def release(self, name: str) -> None:
-        """End a reservation."""
         del self.reserved[name]
 
     def publish(self, batch: Batch, index: int) -> None:

@@ -76,7 +76,6 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether the table was not deleted."""
         return self.state is not TableState.REMOVED
 
     @property
@@ -92,7 +91,6 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def shown_version(self) -> int:
-        """The version of `shown_schema`."""
         return self.version if self.applied_schema is None else self.applied_version
 
     def buried(self, delete_ns: int, reason: str) -> TableRecord:
@@ -136,7 +134,6 @@ class TabletRecord(_Record, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether the tablet was neither deleted nor replaced."""
         state = self.state
         return state is not TabletState.REPLACED and state is not TabletState.DELETED
 

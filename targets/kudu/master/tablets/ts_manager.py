@@ -61,7 +61,6 @@ class TServerMap:
         self._by_uuid: dict[str, TServer] = {}
 
     def get(self, uuid: str) -> TServer | None:
-        """One tablet server; `None` if it never registered here."""
         return self._by_uuid.get(uuid)
 
     def __iter__(self) -> Iterator[TServer]:
