@@ -7,6 +7,7 @@ import pytest
 
 from targets.kudu.consensus import messages as msg
 from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode
+from targets.kudu.messages import PeerHealth
 from tests.async_tests import on
 from tests.consensus.driver import Group, simulate
 from tests.consensus.group import GROUP
