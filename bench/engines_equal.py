@@ -39,7 +39,7 @@ from bench.lake_equal import LEFT, Tables, answers_in, differences, result_table
 from bench.measure import ROOT, machine
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.judging.result_lake import RESULTS
-from tests.spark_programs import connect_server, spark_programs, standalone_cluster
+from tests.support.spark_programs import connect_server, spark_programs, standalone_cluster
 
 LOCAL: Final = {
     "SPARK_LOCAL_IP": "127.0.0.1",

@@ -159,7 +159,7 @@ def lakes(local: bool, scratch: Path) -> Iterator[str]:
     if local:
         yield str(scratch / "lakes")
         return
-    from tests.object_store import BUCKET, options_for, s3_server
+    from tests.support.object_store import BUCKET, options_for, s3_server
 
     with s3_server() as endpoint:
         os.environ |= options_for(endpoint)

@@ -9,7 +9,7 @@ own runs, and some of its neighbour's as well, a few at a time, and says their k
 output when `append` has returned. Meanwhile one process compacts and another vacuums with no time
 of grace, and at seeded moments one of all these is killed with SIGKILL and started again: a writer
 then repeats what it had said last and goes on. The server is moto's, behind a proxy that answers
-one request in ten with 503, half of those after it was done (`tests/object_store.py`).
+one request in ten with 503, half of those after it was done (`tests/support/object_store.py`).
 
 What they leave is judged, then compacted and vacuumed as a whole, at the same server, and judged
 again: whatever compactions and vacuums left that were killed half-way must not harm the next ones.
@@ -51,7 +51,7 @@ from results.lake.transfer.run_folders import run_folders
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from results.lake.upkeep.vacuum import vacuum
-from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
+from tests.support.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 
 Tables = dict[str, pa.Table]
 APPEND_RUNS = 3

@@ -43,7 +43,7 @@ from bench.measure import ROOT, machine
 from harness.environments.docker.image.executor.image import build_executor
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from results.judging.result_lake import ResultLake
-from tests.spark_containers import SparkContainers, spark_containers
+from tests.support.spark_containers import SparkContainers, spark_containers
 
 MASTER = "spark://master:7077"
 BUG = "NO-LEASE"

@@ -1,4 +1,4 @@
-"""For all tests: what a test's marks say it needs is looked for; groups hold, the order varies."""
+"""Set-up of all tests: tools that marks ask for, groups that hold, an order that varies."""
 
 import gc
 import os
@@ -13,21 +13,20 @@ pytest_plugins = [
     "tests.tiers",
     "tests.costs",  # after the tiers, which it imports
     "tests.xdist_groups",
-    "tests.xdist_messages",
 ]
 
-# The tests start interpreters by the hundred, which import the same modules: each is compiled once,
-# ours with their assertions too, also where the machine's settings say otherwise.
+# The tests start hundreds of interpreters that import the same modules: each module is compiled
+# once, whatever the machine's settings say.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background of a script, which has its children ignore Ctrl-C for good; what we
-    # start ourselves must not, since tests interrupt it.
+    # A script that runs pytest in the background makes it ignore Ctrl-C, and so its children would,
+    # which tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Collecting makes a million objects that stay: looking through them for garbage, then and at every
-# full collection of a test, costs a third of the start and finds nothing.
+# Collecting makes a million objects that stay: searching them for garbage, now and in every full
+# collection later, costs a third of the start.
 gc.disable()
 
 
@@ -40,7 +39,7 @@ def pytest_collection_finish():
 @pytest.hookimpl(tryfirst=True)  # before any fixture is made
 def pytest_runtest_setup(item):
     """Skip, or where CI demands the tool fail, a test whose tool is missing."""
-    from tests.requirements import NEEDS, refusal  # which the controller of xdist has no use for
+    from tests.requirements import NEEDS, refusal  # not needed by xdist's controller
 
     marks = {mark.name for mark in item.iter_markers()}
     for mark in NEEDS:

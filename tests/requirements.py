@@ -21,7 +21,7 @@ from targets.hive.sql.postgres import require_driver
 from targets.hive.sql.server import SEARCH_PATH
 from targets.hive.zookeeper.ensemble import JAR
 from targets.hive.zookeeper.kazoo import require_kazoo
-from tests.browser_support import find_chromium
+from tests.support.browser import find_chromium
 
 
 @functools.cache

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from tests.repeated import for_each
+from tests.support.repeated import for_each
 
 
 def test_every_value_is_seen_beside_the_fixtures():

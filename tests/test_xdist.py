@@ -1,41 +1,10 @@
-"""What workers of pytest-xdist are given to do at once, and what they leave untold."""
+"""Tests that one message gives to a worker of pytest-xdist."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
 from tests.xdist_groups import UNITS_AT_ONCE, UNITS_LEFT, Collection, Scheduling
-from tests.xdist_messages import only_news
-
-NOTHING = {"when": "setup", "outcome": "passed", "sections": [], "user_properties": []}
-
-
-def sent(name, **told):
-    """Whether a message is sent, and as it was."""
-    seen = []
-    only_news(lambda name, **told: seen.append((name, told)))(name, **told)
-    assert seen in ([], [(name, told)])
-    return bool(seen)
-
-
-def test_a_set_up_or_tear_down_that_passed_and_brings_nothing_is_not_told():
-    assert not sent("testreport", data=NOTHING)
-    assert not sent("testreport", data={**NOTHING, "when": "teardown"})
-    assert not sent("logstart", nodeid="a")
-    assert not sent("logfinish", nodeid="a")
-
-
-def test_all_else_is_told():
-    for news in (
-        {"when": "call"},
-        {"outcome": "failed"},
-        {"outcome": "skipped"},
-        {"sections": [["Captured stdout setup", "x"]]},
-        {"user_properties": [["harness_run", "x"]]},
-    ):
-        assert sent("testreport", data={**NOTHING, **news}), news
-    assert sent("runtest_protocol_complete", item_index=1, duration=0.1)
-    assert sent("collectionfinish", topdir="a", ids=[])
 
 
 class Worker(NamedTuple):

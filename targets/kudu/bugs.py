@@ -266,7 +266,7 @@ class Bug(enum.Enum):
         title="names of masters are resolved once a process",
         upstream="KUDU-75, KUDU-1620, KUDU-1885: whoever had reached a master went on to its old "
         "address, so a DNS alias that was moved asked for a restart of every process; no fault of "
-        "a run moves a name, `python -m bench.tolerance` does",
+        "a run moves a name, tests/kudu/test_replacement.py does",
         fixed="2022 (1.16)",
         profiles=LEGACY,
         topic="P20",

@@ -21,10 +21,13 @@ from harness.plugins import (
     Client,
     Convergence,
     NodeRole,
+    Operation,
     Request,
     Roles,
     Said,
+    System,
     TargetSettings,
+    override,
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu import messages as m
@@ -124,8 +127,8 @@ class Layout:
         return tuple(self.all_masters[name] for name in named)
 
 
-class KuduSystem:
-    """Masters and tablet servers of one deployment (`harness.plugins.System`)."""
+class KuduSystem(System):
+    """Masters and tablet servers of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         self._env = env
@@ -137,11 +140,6 @@ class KuduSystem:
         self._changing: tuple[str, ...] = ()
         """Masters that may also vote, while their configurations differ."""
         self._admin: KuduClient | None = None
-        self.operations = {
-            STEP_DOWN: self.step_down,
-            AddMaster.f: partial(self._change_masters, AddMaster.f),
-            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
-        }
 
     def client(self, process: int) -> Client:
         """A client with its own connections, as a separate process would have.
@@ -181,6 +179,14 @@ class KuduSystem:
             core = masters
         hms = [] if self._metastores is None else self._metastores.core(rng)
         return [name for name in masters if name in core] + list(self._layout.tservers) + hms
+
+    @override
+    def operations(self) -> Mapping[str, Operation]:
+        return {
+            STEP_DOWN: self.step_down,
+            AddMaster.f: partial(self._change_masters, AddMaster.f),
+            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
+        }
 
     # --- inspection --------------------------------------------------------------------------
 
@@ -325,6 +331,7 @@ class KuduSystem:
 
     # --- tools -------------------------------------------------------------------------------
 
+    @override
     async def tool(self, arguments: Sequence[str]) -> Said:
         """`harness kudu`; raises `UsageError` for unknown arguments."""
         await self.roles()  # masters come and go

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec, Variant
 from harness.permits import Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.flags import draw_flags
@@ -35,19 +35,9 @@ SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tserve
 """Drawn in soaks. A fourth tablet server can take new replicas while another one is down."""
 
 
-class KuduTarget:
-    """Masters with a replicated catalog, and tablet servers with replicated tablets."""
-
-    api_version: ClassVar[int] = TARGET_API_VERSION
-    name: ClassVar[str] = "kudu"
-    doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset(
-        {"ddl", "append", "rows", "follower-reads", "mixed", "kudu-hms"}
-    )
-    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
-    bugs: ClassVar[Mapping[str, str]] = BUGS
-    larger: ClassVar[tuple[Mapping[str, Any], ...]] = ({"hms": True},)
-    nemeses: ClassVar[tuple[str, ...]] = (
+class KuduTarget(
+    Target,
+    nemeses=(
         "partition-leader",
         "partition-halves",
         "partition-random-node",
@@ -59,11 +49,21 @@ class KuduTarget:
         "pause-random",
         "power-cut-leader",
         "power-cut-all",
-    )
-    groups: ClassVar[tuple[str, ...]] = (CATALOG,)
-    operations: ClassVar[tuple[str, ...]] = (STEP_DOWN, AddMaster.f, RemoveMaster.f)
-    checkers: ClassVar[tuple[str, ...]] = ("bounds",)
-    options: ClassVar[tuple[Option, ...]] = (
+    ),
+    groups=(CATALOG,),
+    operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f),
+    checkers=("bounds",),
+    larger=({"hms": True},),
+):
+    """Masters with a replicated catalog, and tablet servers with replicated tablets."""
+
+    api_version = TARGET_API_VERSION
+    name = "kudu"
+    doc = "the bundled re-creation of Apache Kudu's masters and tablet servers"
+    vocabularies = frozenset({"ddl", "append", "rows", "follower-reads", "mixed", "kudu-hms"})
+    profiles = tuple(PROFILES)
+    bugs = BUGS
+    options = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
         Option(
             "spare-masters", 0, "masters that are not members, but may become so", within=(0, 4)
@@ -154,9 +154,11 @@ class KuduTarget:
             *(() if layout.hms is None else layout.hms.nodes()),
         ]
 
+    @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
         return permits_of_profile(settings.profile, Layout(settings).flags)
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of one seed of a soak: `given`, over drawn sizes and flags."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in SIZES.items()}

@@ -9,7 +9,7 @@ from checkers.conduct.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.flags import Flags
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 S = 1_000_000_000
 Json = dict[str, Any]

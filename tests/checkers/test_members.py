@@ -7,8 +7,8 @@ import pytest
 
 from checkers.catalog.members import MembersChecker
 from harness.ops import CheckResult, OpType, Verdict
-from tests.checkers.histories import Writer
 from tests.checkers.stale_histories import permitting
+from tests.support.histories import Writer
 
 
 def judged(h: Writer) -> CheckResult:

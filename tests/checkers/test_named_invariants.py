@@ -14,7 +14,6 @@ from checkers.verdict.invariants import INVARIANTS, KEY, invariant_of
 from harness.ops import CheckResult, History, Verdict
 from harness.run.divergence import Checkpoints
 from harness.verdict.judge import judge as judge_all
-from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_invariants import (
     BROKEN,
     GONE,
@@ -27,7 +26,8 @@ from tests.checkers.test_catalog_invariants import (
     table,
     tablet,
 )
-from tests.repeated import for_each
+from tests.support.histories import Writer
+from tests.support.repeated import for_each
 
 Json = dict[str, Any]
 CHECKERS = (CatalogInvariantsChecker(), CatalogLinearizable(), CrashChecker())

@@ -25,8 +25,8 @@ from checkers.linearizability.certificate import Certificate, certify_core
 from checkers.linearizability.verify import CertificateError
 from harness.ops import History, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
-from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_linearizable import small_history
+from tests.support.histories import Writer
 
 FAST = Limits(shrink_steps=0)
 

@@ -17,10 +17,10 @@ from harness.ops import Attempt, CheckResult, History, OpType, Verdict, worst
 from harness.permits import permits_of, permitted_in, permitted_of
 from harness.verdict.judge import EXIT_CODES, Judgement
 from tests.checkers.catalogs import oracle, spoil
-from tests.checkers.histories import Writer
 from tests.checkers.stale_histories import permitting, stale_history, stale_oracle
 from tests.checkers.test_catalog_invariants import edit, tablet
 from tests.checkers.test_named_invariants import good_history, good_snapshot
+from tests.support.histories import Writer
 
 Step = Callable[[Writer], Any]
 TWICE = (Attempt("m1", 0, 1, "TIMED_OUT"), Attempt("m1", 2, 3, "ok"))

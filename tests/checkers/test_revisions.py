@@ -15,8 +15,8 @@ from checkers.catalog.passes import replay, revisions
 from checkers.linearizability import CheckOutcome, Operation, Result, certify
 from harness.ops import History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
-from tests.checkers.histories import Writer
 from tests.checkers.test_catalog_linearizable import small_history
+from tests.support.histories import Writer
 
 
 def replayed(converted: CatalogHistory, known: dict[int, int]) -> tuple[int, ...] | None:

@@ -21,8 +21,8 @@ from checkers.rows.sessions import ReadYourWrites
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.permits import Permit, fact_of
-from tests.checkers.histories import Writer
 from tests.checkers.rows_histories import apply, random_history, spoiled
+from tests.support.histories import Writer
 from tests.tiers import examples
 
 ALL = (

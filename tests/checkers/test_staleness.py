@@ -9,7 +9,7 @@ from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.staleness import StalenessChecker
 from harness.ops import CheckResult, OpType, Verdict
 from harness.verdict.coverage import weighed
-from tests.checkers.histories import MS, Writer
+from tests.support.histories import MS, Writer
 
 TABLE = {"name": "a", "nonce": "n-A", "columns": ["a"]}
 

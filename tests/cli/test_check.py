@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from checkers.foreign import model as engine
 from checkers.linearizability import CheckOutcome, Result, certificate, check_operations
-from checkers.linearizability import judged as engine
 from harness.case import Case
 from harness.cli import main
 from harness.cli.check.counterexample_page import OPS_SHOWN_MAX, render_page
@@ -23,7 +23,7 @@ from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, Counterexample, History, Op, OpType, PartialOrder, Verdict
 from harness.store import RunFolder, write_parquet
 from tests.checkers.conformance.formats import CONFORMANCE, rows
-from tests.programs import python
+from tests.support.programs import python
 
 needs_data = pytest.mark.skipif(
     not rows(), reason=f"no conformance data at {CONFORMANCE}; set HARNESS_CONFORMANCE"

@@ -8,8 +8,8 @@ import pytest
 
 from harness.cli import main
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
-from tests.distributions import installed
-from tests.programs import run_program
+from tests.support.distributions import installed
+from tests.support.programs import run_program
 
 PROGRAM = [sys.executable, "-P", "-m", "harness"]
 RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "unruly", "--seed", "1",

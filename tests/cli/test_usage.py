@@ -5,7 +5,7 @@ import pytest
 from harness.cli import main
 from harness.cli.soak.verb import parse_seeds
 from harness.errors import EXIT_USAGE, UsageError
-from tests.programs import python
+from tests.support.programs import python
 
 
 def run(arguments, capsys):

@@ -41,7 +41,7 @@ from harness.faults.ledger import Ledger
 from harness.nodes.caller import call_as
 from harness.nodes.faults import Aim, Cut, Pause
 from harness.plugins import DeploymentPlan, Session
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 PORT = 7000
 UNUSED_PORT = 7001

@@ -8,7 +8,7 @@ from targets.kudu.consensus import messages as msg
 from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
 from targets.kudu.messages import RaftConfig
 from tests.consensus.test_wal import MemoryDisk
-from tests.virtual import VirtualClock, run
+from tests.support.virtual import VirtualClock, run
 
 
 class SlowDisk(MemoryDisk):

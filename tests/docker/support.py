@@ -10,7 +10,7 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan, Session
 from tests.docker.echo import PORT
-from tests.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S
 
 
 def echo_nodes(count: int) -> tuple[NodeSpec, ...]:

@@ -20,7 +20,7 @@ from harness.environments.docker.engine import engine as engine_module
 from harness.environments.docker.engine.labels import container_name
 from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 pytestmark = [
     pytest.mark.docker,

@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from tests.docker.support import plan_of
 from tests.docker.test_plan import blueprint, node
 from tests.process.test_clocks import PAUSE_S, WALL, S, near, new_lines, shift_s
-from tests.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S
 
 NODE = NodeSpec(
     name="x",

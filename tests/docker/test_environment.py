@@ -14,11 +14,11 @@ from harness.cluster import DiskQuality, NodeSpec
 from harness.env import Address
 from harness.environments.docker.engine.labels import RUN_LABEL, Part, container_name
 from harness.errors import InfrastructureError, UsageError
-from tests.cleaning import kill_at_once, only_cleaner
 from tests.docker.support import ask, echo_nodes, plan_of, wait_answering
 from tests.process.conftest import processes_of
-from tests.programs import run_program
-from tests.waiting import LIMIT_S, until, wait_until
+from tests.support.cleaning import kill_at_once, only_cleaner
+from tests.support.programs import run_program
+from tests.support.waiting import LIMIT_S, until, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

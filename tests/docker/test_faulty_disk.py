@@ -15,8 +15,8 @@ from harness.cluster import DiskQuality
 from harness.environments.docker.engine.labels import RUN_LABEL
 from tests.docker.support import plan_of
 from tests.process.test_faulty_disk import WRITE_BACK, found, mounted, writer
+from tests.support.waiting import LIMIT_S, wait_until
 from tests.toxiproxy.conftest import REPOSITORY
-from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.fuse, pytest.mark.xdist_group("docker")]
 

@@ -19,7 +19,7 @@ from harness.environments.docker.network.outsiders import NamespaceWatch, Outsid
 from harness.errors import InfrastructureError
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 from tests.docker.ways import WAYS, Victim
-from tests.waiting import until, wait_until
+from tests.support.waiting import until, wait_until
 
 BY_NAME = dict(WAYS)
 

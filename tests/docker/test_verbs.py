@@ -19,7 +19,7 @@ from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
 from tests.docker.echo import PORT
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

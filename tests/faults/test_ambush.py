@@ -4,7 +4,7 @@ import asyncio
 
 from harness.case import Fault
 from harness.cluster import ClusterEvent
-from tests.faults.cluster import FakeCluster, conductor_of
+from tests.support.cluster import FakeCluster, conductor_of
 
 TEXT = "kill it when event leader term=4"
 

@@ -12,7 +12,7 @@ from harness.cluster import DiskQuality, NodeSpec
 from harness.faults.ledger import Ledger
 from harness.nodes.faults import Aim, Disk, Kill
 from harness.ops import OpType
-from tests.faults.cluster import FakeCluster, FakeEnv, conductor_of
+from tests.support.cluster import FakeCluster, FakeEnv, conductor_of
 
 ROT = Disk(quality=DiskQuality(bitrot=0.25))
 POWER_CUT = Kill(power_cut=True, torn=True)

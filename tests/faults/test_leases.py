@@ -10,8 +10,8 @@ from harness.errors import InfrastructureError, UsageError
 from harness.faults.ledger import Ledger
 from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause, Restart, Shape
 from tests.async_tests import on
-from tests.faults.cluster import FakeCluster
 from tests.sim.toy import run
+from tests.support.cluster import FakeCluster
 
 FULL = Disk(quality=DiskQuality(full=True))
 LATE = Shape(quality=LinkQuality(delay_ms=1.0))

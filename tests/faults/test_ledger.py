@@ -12,7 +12,7 @@ from harness.errors import InfrastructureError, UsageError
 from harness.faults.ledger import Ledger
 from harness.nodes.degradation import DELAY_MS_MAX
 from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
-from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv
+from tests.support.cluster import MASTERS, FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")
 GROUPS = {"catalog": MASTERS}

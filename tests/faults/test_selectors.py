@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.faults.parser import parse
 from harness.faults.selectors import Links, Nodes, check_names, cut_links, pick
 from harness.plugins import NodeRole, Roles, Scene
-from tests.repeated import for_each
+from tests.support.repeated import for_each
 
 MEMBERS = ("m1", "m2", "m3", "m4", "m5")
 OTHERS = ("t1", "t2")

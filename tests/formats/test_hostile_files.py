@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from harness.errors import EXIT_USAGE
-from tests.programs import run_program
+from tests.support.programs import run_program
 
 GIGABYTE = 1 << 30
 GROWN_MB_MAX = 200  # over a process that checks a file of two lines

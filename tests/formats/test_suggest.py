@@ -5,7 +5,7 @@ import pytest
 from harness.errors import UsageError
 from harness.formats import model_for
 from harness.ops import History
-from tests.checkers.histories import written
+from tests.support.histories import written
 
 SET = "#{}"
 

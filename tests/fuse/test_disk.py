@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.environments.fuse.mounts import mounted_at
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.fuse]
 CUT, TORN = "cut 0 1", "cut 1 {}"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.case import ScheduledOp
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.generator import (
     Draft,
@@ -22,14 +21,14 @@ from harness.generator import (
     time_limit,
     timed_ops,
 )
-from harness.ops import Attempt, History, OpType
+from harness.ops import Attempt, History, OpType, ScheduledOp
 from harness.plugins import Completion
 from harness.run.interpreter import GUARD_MARGIN_S, IDLE_S_MAX, POLL_S
 from harness.run.recorder import Recorder
 from tests.generator.shapes import UntilOk, draw, forever, names, numbered
 from tests.generator.virtual import BEGIN_NS, World, answering
+from tests.support.virtual import run
 from tests.tiers import examples
-from tests.virtual import run
 
 MS = 1_000_000
 INVOKE, OK, FAIL, INFO = OpType.INVOKE, OpType.OK, OpType.FAIL, OpType.INFO
@@ -53,7 +52,7 @@ def test_operations_run_on_their_threads_and_clients_are_closed():
     ]
     assert world.left is None
     assert [0, 1] == world.opened == world.closed
-    assert all(task.done() for task in world.env.spawned)
+    assert all(task.done() for task in world.env.tasks)
 
 
 def test_operations_begin_when_they_are_due():
@@ -274,7 +273,7 @@ def test_cancellation_records_what_was_open():
     assert [op.type for op in world.ops] == [INVOKE, INVOKE, INFO, INFO]
     assert world.ops[2].error == "the run was cancelled before the operation ended"
     assert processes == [2, 3]
-    assert all(task.done() for task in world.env.spawned)
+    assert all(task.done() for task in world.env.tasks)
 
 
 # --- what is no operation --------------------------------------------------------------------
@@ -375,7 +374,7 @@ def test_a_record_that_cannot_be_written_ends_the_run():
     world = World(answering())
     with pytest.raises(InfrastructureError, match="no space left"):
         run(main(world))
-    assert all(task.done() for task in world.env.spawned)
+    assert all(task.done() for task in world.env.tasks)
 
 
 def test_a_client_that_does_not_close_holds_up_nothing():

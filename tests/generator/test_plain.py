@@ -23,7 +23,7 @@ from harness.ops import History, Op, OpType
 from harness.plugins import Request
 from tests.generator.shapes import forever, names, numbered, short
 from tests.generator.simulate import Outcome, perfect, quick, quick_history, simulate
-from tests.programs import python
+from tests.support.programs import python
 
 
 def test_nothing_is_exhausted():

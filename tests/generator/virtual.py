@@ -2,27 +2,17 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from harness.ops import Op, OpType
 from harness.plugins import Completion, Request
 from harness.run.interpreter import interpret
 from harness.run.recorder import Recorder
-from tests.virtual import VirtualClock, run
+from tests.support.env import FakeEnv
+from tests.support.virtual import VirtualClock, run
 
 BEGIN_NS = 1_000_000_000_000  # the clock's own start, so that a forgotten conversion shows
-
-
-class Env:
-    def __init__(self) -> None:
-        self.clock = VirtualClock(BEGIN_NS)
-        self.spawned: list[asyncio.Task[Any]] = []
-
-    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(coro, name=name)
-        self.spawned.append(task)
-        return task
 
 
 Behaviour = Callable[["FakeClient", Request], Awaitable[Completion]]
@@ -50,7 +40,7 @@ class World:
         self.closed: list[int] = []
         self.left: Any = "not interpreted"
         self.recorder: Recorder | None = None
-        self.env = Env()
+        self.env = FakeEnv("driver", clock=VirtualClock(BEGIN_NS))
         self.stop = asyncio.Event()
 
     def open_client(self, process: int) -> FakeClient:

@@ -1,7 +1,7 @@
 """Histories in the vocabulary "hms", written by hand."""
 
 from harness.ops import Attempt, OpType
-from tests.checkers.histories import MS, Writer
+from tests.support.histories import MS, Writer
 
 FOUR = ("create", "alter", "rename", "drop")
 

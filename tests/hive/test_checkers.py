@@ -8,8 +8,8 @@ from checkers.hms.invariants import InvariantsChecker
 from harness.errors import HistoryError
 from harness.ops import History, OpType, Verdict
 from harness.permits import permitted_in
-from tests.checkers.histories import MS
 from tests.hive.histories import HmsWriter, event, sent_to
+from tests.support.histories import MS
 
 EVENTS, INVARIANTS, FAILOVER = EventsChecker(), InvariantsChecker(), FailoverChecker()
 CREATED = event(1, "CREATE", None, ("d.x", "a"))

@@ -11,7 +11,7 @@ from harness.plugins.options import with_defaults
 from targets.hive import HiveTarget
 from targets.hive.bugs import BUGS, PROFILES, Bug, bugs_of
 from tests.hive.runs import run, verdicts
-from tests.ledgers import asked
+from tests.support.ledgers import asked
 
 FOUND = [bug for bug in Bug if bug.value.find is not None]
 

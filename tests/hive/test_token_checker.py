@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from checkers.hms.tokens import MARGIN_MS, TokensChecker
 from harness.ops import History, OpType, Verdict
 from harness.permits import permitted_in
-from tests.checkers.histories import MS, Writer
 from tests.hive.histories import sent_to
+from tests.support.histories import MS, Writer
 
 MAX_AGE_MS, RENEW_MS = 20_000, 6000
 TOKEN = "alice:yarn:1"

@@ -19,7 +19,7 @@ from harness.environments.host.lines import NodeLine, encode_line
 from harness.environments.host.logs import EventBus, NodeLog
 from harness.environments.host.obedience import Obedience
 from harness.errors import InfrastructureError, UsageError
-from tests.waiting import LIMIT_S, until, wait_until
+from tests.support.waiting import LIMIT_S, until, wait_until
 
 HOUR_NS = 3600 * 10**9
 FULL = DiskQuality(full=True)

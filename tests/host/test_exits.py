@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from harness.environments.host.exits import EXIT_HOST, ended_by
-from tests.repeated import for_each
+from tests.support.repeated import for_each
 
 
 def by(code, *, on_env=False, oom_kills=0, expected=False):

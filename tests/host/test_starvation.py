@@ -11,7 +11,7 @@ from harness.environments import procfs
 from harness.environments.host import starvation
 from harness.environments.host.starvation import Waits
 from harness.environments.procfs import Scheduled, ThreadId
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 SPIN = ("sh", "-c", "while :; do :; done")
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -25,8 +25,8 @@ from harness.environments.warden import (
     run_environment,
 )
 from harness.errors import InfrastructureError
-from tests.cleaning import only_cleaner
-from tests.waiting import LIMIT_S, wait_until
+from tests.support.cleaning import only_cleaner
+from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 

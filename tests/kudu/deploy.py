@@ -1,6 +1,5 @@
 """Runs a body against a deployed target, the same in every environment."""
 
-import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -8,64 +7,18 @@ from typing import Any
 import msgspec
 
 from harness.cluster import NodeSpec
-from harness.env import ClientEnv
-from harness.ops import OpType
-from harness.plugins import (
-    Completion,
-    Convergence,
-    Deployment,
-    DeploymentPlan,
-    Request,
-    Session,
-    TargetSettings,
-)
-from harness.registry import load_plugin
+from harness.plugins import Completion, Convergence, TargetSettings
 from targets.kudu import KuduTarget
-from targets.kudu.system import KuduSystem
+from tests.support import deployed
 
 
 @dataclasses.dataclass
-class Deployed:
-    """A running cluster, and the shortest words for what tests do with it."""
+class Deployed(deployed.Deployed):
+    """A running cluster of masters and tablet servers."""
 
-    session: Session
-    system: KuduSystem
-    op_timeout_s: float = 10.0
-    limit_s: float = 60.0
-    processes: int = 0
-    nonces: int = 0
-
-    @property
-    def env(self) -> ClientEnv:
-        return self.session.env
-
-    def new_client(self):
-        self.processes += 1
-        return self.system.client(self.processes)
-
-    async def until(
-        self,
-        what: str,
-        check: Callable[[], Awaitable[Convergence]],
-        *,
-        limit_s: float | None = None,
-    ) -> float:
-        """Wait for `check`; returns the seconds it took."""
-        start_ns = self.env.clock.monotonic_ns()
-        limit_s = self.limit_s if limit_s is None else limit_s
-        while True:
-            state = await check()
-            took_s = (self.env.clock.monotonic_ns() - start_ns) / 1e9
-            if state.ok:
-                return took_s
-            assert took_s < limit_s, f"not {what} after {limit_s} s: {state.pending}"
-            await asyncio.sleep(0.1)
-
-    async def until_ready(self, **limits: float) -> float:
-        return await self.until("ready", self.system.ready, **limits)
-
-    async def until_converged(self, **limits: float) -> float:
-        return await self.until("converged", self.system.converged, **limits)
+    def __post_init__(self) -> None:
+        real = self.settings.environment != "sim"  # on a machine that may be crowded
+        self.op_timeout_s, self.limit_s = (60.0, 240.0) if real else (10.0, 60.0)
 
     async def leader(self) -> str:
         roles = await self.system.roles()
@@ -86,17 +39,10 @@ class Deployed:
     ) -> Completion:
         """One operation, with a fresh nonce for mutations."""
         if f in {"create", "alter", "rename", "delete"}:
-            self.nonces += 1
-            value.setdefault("nonce", f"n{self.nonces}")
+            value.setdefault("nonce", self.next_nonce())
         if f == "create":
             value = {"columns": ["a", "b"], "partitions": 2, "replicas": 3} | value
-        return await client.invoke(Request(f, value), timeout_s=timeout_s or self.op_timeout_s)
-
-    async def ok(self, client: Any, f: str, **value: Any) -> dict[str, Any]:
-        """The same, and it must succeed."""
-        completion = await self.do(client, f, **value)
-        assert completion.type is OpType.OK, (f, value, completion)
-        return completion.value
+        return await self.invoke(client, f, value, timeout_s=timeout_s)
 
     async def until_done(self, client: Any, f: str, name: str) -> None:
         async def check() -> Convergence:
@@ -129,6 +75,7 @@ def deploy(
     settings = TargetSettings(
         profile=profile,
         bugs=bugs,
+        environment=environment,
         options={
             "masters": masters,
             "spare_masters": spare_masters,
@@ -139,22 +86,11 @@ def deploy(
         },
     )
 
-    async def main(session: Session) -> Any:
-        system = target.open(Deployment(session.env, settings, session.cluster.nodes))
-        deployed = Deployed(session, system)
-        if environment != "sim":  # in real time, on a machine that may be crowded
-            deployed.op_timeout_s, deployed.limit_s = 60.0, 240.0
-        await deployed.until_ready()
-        return await body(deployed)
-
-    plan = DeploymentPlan(
-        run_id=f"test-{seed}",
-        nodes=_with_joining(tuple(target.nodes(settings)), joining),
-        seed=seed,
-        knobs=knobs or {},
-        folder=None,
-    )
-    return load_plugin("environments", environment).execute(plan, main)
+    nodes = _with_joining(tuple(target.nodes(settings)), joining)
+    return deployed.deploy(
+        target, settings, body,
+        make=Deployed, nodes=nodes, environment=environment, seed=seed, knobs=knobs,
+    )  # fmt: skip
 
 
 def _with_joining(nodes: tuple[NodeSpec, ...], count: int) -> tuple[NodeSpec, ...]:

@@ -11,7 +11,7 @@ from targets.kudu.consensus import log as wal
 from tests.async_tests import on
 from tests.faults.test_runs import run
 from tests.kudu.deploy import Deployed, deploy
-from tests.waiting import until
+from tests.support.waiting import until
 
 ROT = "disk one bitrot=20% every 3s for 1500ms"
 SEED = 13  # of which one bit is in an entry that can be read all the same

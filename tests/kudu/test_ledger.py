@@ -13,7 +13,7 @@ from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.bugs import BUGS, FLAGS, PROFILES, Bug, bugs_of
 from targets.kudu.flags import Flags, parse_flags
-from tests.ledgers import asked
+from tests.support.ledgers import asked
 
 FOUND = [bug for bug in Bug if bug.value.find is not None]
 

@@ -1,75 +1,129 @@
-"""A master lost for good: the bench's ways in simulation, and lists of masters that differ."""
+"""A master lost for good and replaced, and lists of masters that differ."""
 
 import asyncio
-import dataclasses
 import random
 
 import pytest
 
-from bench.replacement import WAYS, Replacement, Way, run
 from harness.cluster import ClusterEvent, NodeState
 from harness.errors import UsageError
 from harness.ops import OpType
+from harness.plugins import Convergence
 from targets.kudu import messages as m
 from targets.kudu.bugs import Bug
 from targets.kudu.master.membership import LISTS_DIFFER, check_start_list
+from targets.kudu.system import AS, CHANGED
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 from tests.pages.samples import get
 
-TITLES = {way.title: way for way in WAYS}
-ALIAS, ONCE, NO_ALIAS, LEARNING = WAYS
+LOST, SPARE = "m1", "m4"
+ONCE = {"spare_masters": 1, "bugs": ("DNS-ONCE",), "more": {"told_spares": False}}
 
 
-def with_restarts(way: Way, restarts: bool) -> Way:
-    return dataclasses.replace(way, restarts=restarts)
+async def lose(cluster: Deployed) -> None:
+    """A master is gone with its disk, and removed."""
+    await cluster.cluster.kill(LOST)
+    await cluster.cluster.wipe(LOST)
+    await members(cluster, "remove-master", LOST, "m2", "m3")
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
-def test_another_master_does_its_work(way):
-    claims = list(run("sim", (way,)))
-    assert len(claims) == 4 + way.restarts
-    for claim in claims:
-        assert claim.holds, claim
+async def members(cluster: Deployed, change: str, node: str, *voters: str) -> None:
+    """Ask for a change of the members until these vote."""
+
+    async def so() -> Convergence:
+        roles = await cluster.system.roles()
+        ok = set(roles.candidates) == set(voters)
+        if not ok and roles.leader is not None:
+            await cluster.system.operations[change]([node])
+        return Convergence(ok=ok, pending=(str(roles),))
+
+    await cluster.until(f"voters {voters}", so)
 
 
-@pytest.mark.parametrize("way", [ONCE, NO_ALIAS], ids=lambda way: way.title)
-def test_without_restarts_where_they_are_needed_it_does_not(way):
-    with pytest.raises(AssertionError, match=r"^not "):
-        list(run("sim", (with_restarts(way, False),)))
+async def take_its_name(cluster: Deployed) -> None:
+    """A machine with an empty disk gets the lost master's name, and joins by itself."""
+    for act in (cluster.cluster.kill, cluster.cluster.wipe):
+        await act(SPARE)
+    await cluster.cluster.alias(LOST, SPARE)
+    await cluster.cluster.start(SPARE, f"{AS}-{LOST}")
 
 
-@pytest.mark.parametrize("way", [ALIAS, LEARNING], ids=lambda way: way.title)
-def test_what_works_without_restarts_is_seen(way):
-    held = [claim.holds for claim in run("sim", (with_restarts(way, True),))]
-    assert held == [False, True, True, True, True]
+async def lead(cluster: Deployed, node: str) -> None:
+    """Others step down until this master votes, leads and is ready."""
+
+    async def leads() -> Convergence:
+        roles = await cluster.system.roles()
+        if node in roles.candidates and roles.leader not in {None, node}:
+            await cluster.system.step_down([roles.leader])
+        ok = roles.leader == node and roles.by_node[node].ready
+        return Convergence(ok=ok, pending=(str(roles),))
+
+    await cluster.until(f"{node} leads", leads)
 
 
-@on(deploy, spare_masters=1, bugs=("DNS-ONCE",), more={"told_spares": False})
-async def test_tablet_servers_that_resolved_a_name_must_restart(cluster: Deployed):
-    replacement = Replacement(cluster, ONCE)
-    replacement.others = ["m2", "m3"]
-    with pytest.raises(AssertionError, match="t1 was not heard by m1"):
-        await replacement.measure()
+async def restart(cluster: Deployed, *nodes: str) -> None:
+    for node in nodes:
+        await cluster.system.step_down([node])
+        await cluster.cluster.stop(node)
+        await cluster.cluster.start(node)
 
 
-@on(deploy, spare_masters=1, bugs=("DNS-ONCE",), more={"told_spares": False})
-async def test_clients_that_resolved_a_name_must_restart(cluster: Deployed):
-    old = cluster.new_client()
-    await cluster.ok(old, "list")
-    replacement = Replacement(cluster, ONCE)
-    assert all(claim.holds for claim in await replacement.measure())
-    await replacement._lead()
-    assert (await cluster.do(old, "list", timeout_s=3.0)).type is OpType.FAIL
-    await cluster.ok(cluster.new_client(), "list")
+async def works(cluster: Deployed, client, name: str) -> None:
+    await cluster.ok(client, "create", name=name)
+    await cluster.until_done(client, "is-create-done", name)
 
 
 @on(deploy, spare_masters=1)
-async def test_a_master_that_is_found_under_two_names_counts_once(cluster: Deployed):
-    claims = await Replacement(cluster, ALIAS).measure()
-    assert all(claim.holds for claim in claims)
-    core = cluster.system.core(random.Random(1))
+async def test_a_new_machine_under_the_old_name_does_the_work_of_a_lost_master(cluster: Deployed):
+    old = cluster.new_client()
+    await works(cluster, old, "before")
+    await lose(cluster)
+    await take_its_name(cluster)
+    await lead(cluster, LOST)
+    await works(cluster, old, "after")
+    await cluster.cluster.kill("m2")  # as good as the lost one: another may be down
+    await works(cluster, old, "one-down")
+    tables = (await cluster.ok(old, "list"))["tables"]
+    assert [name for name, *_ in tables] == ["after", "before", "one-down"]
+    core = cluster.system.core(random.Random(1))  # found under two names, it counts once
     assert sum(name.startswith("m") for name in core) == 2
+
+
+@on(deploy, **ONCE)
+async def test_processes_that_resolved_a_name_must_restart(cluster: Deployed):
+    old = cluster.new_client()
+    await cluster.ok(old, "list")
+    await lose(cluster)
+    await take_its_name(cluster)
+    await asyncio.sleep(15)  # it tries to join every 5 s
+    assert LOST not in (await cluster.system.roles()).candidates
+    await restart(cluster, "m2", "m3")
+    await lead(cluster, LOST)
+    with pytest.raises(AssertionError, match="t1 was not heard by m1"):
+        await cluster.until_ready(limit_s=15.0)
+    assert (await cluster.do(old, "list", timeout_s=3.0)).type is OpType.FAIL
+    await restart(cluster, "t1", "t2", "t3")
+    await cluster.until_ready()
+    await works(cluster, cluster.new_client(), "after")
+
+
+@on(
+    deploy,
+    spare_masters=1,
+    flags="heartbeat_names_masters=false",
+    more={"told_spares": False, "changed_masters": "m2,m3,m4"},
+)
+async def test_without_an_alias_nodes_that_know_flags_only_must_restart(cluster: Deployed):
+    await lose(cluster)
+    await members(cluster, "add-master", SPARE, "m2", "m3", SPARE)
+    await lead(cluster, SPARE)
+    with pytest.raises(AssertionError, match="t1 was not heard by m4"):
+        await cluster.until_ready(limit_s=15.0)
+    for node in ("t1", "t2", "t3"):
+        await cluster.cluster.stop(node)
+        await cluster.cluster.start(node, CHANGED)
+    await cluster.until_ready()
 
 
 @on(deploy)

@@ -10,7 +10,7 @@ from harness.plugins import Deployment, TargetSettings
 from harness.registry import load_plugin
 from targets.kudu import KuduTarget
 from targets.kudu.flags import DRAWN, RANGES, Flags, draw_flags, parse_flags
-from tests.programs import python
+from tests.support.programs import python
 
 
 def settings(*, profile: str = "strict", bugs: tuple[str, ...] = (), **options) -> TargetSettings:

@@ -8,7 +8,7 @@ from typing import Any
 
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcError
-from tests.virtual import VirtualClock
+from tests.support.virtual import VirtualClock
 
 Handler = Callable[[str, Any], Any]
 

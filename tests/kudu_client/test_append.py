@@ -11,7 +11,7 @@ from targets.kudu import messages as m
 from targets.kudu.client import KuduClient
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Overdue, Silence, connect
-from tests.virtual import run
+from tests.support.virtual import run
 
 META = m.Meta("uuid-1", 7, 42)
 LEADER = "m1:7051"

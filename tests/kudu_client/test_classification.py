@@ -15,8 +15,8 @@ from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.client.classify import Effect, mutation_effect
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Overdue, Silence, connect
+from tests.support.virtual import run
 from tests.tiers import examples
-from tests.virtual import run
 
 Code, Status = m.MasterErrorCode, m.AppStatus
 META = m.Meta("uuid-1", 7, 42)

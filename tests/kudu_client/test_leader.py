@@ -14,7 +14,7 @@ from targets.kudu.client.leader import (
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
-from tests.virtual import run
+from tests.support.virtual import run
 
 MASTERS = ("m1:7051", "m2:7051", "m3:7051")
 UNINITIALISED = m.MasterError(

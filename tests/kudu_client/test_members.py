@@ -12,7 +12,7 @@ from targets.kudu.client import KuduClient
 from targets.kudu.consensus import messages as raft
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Silence, connect
-from tests.virtual import run
+from tests.support.virtual import run
 
 META = m.Meta("uuid-1", 7, 42)
 M1, M2 = MASTERS = ("m1:7051", "m2:7051")

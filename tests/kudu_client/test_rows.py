@@ -13,7 +13,7 @@ from targets.kudu.client import KuduClient, RetryPolicy
 from targets.kudu.partitions import partition_key, partitions_of
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
-from tests.virtual import run
+from tests.support.virtual import run
 
 META = m.Meta("uuid-1", 7, 42)
 MASTER = "m1:7051"

@@ -5,7 +5,7 @@ from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.part import catalog_part, unbounded_part
 from checkers.catalog.sentences import sentence
 from harness.ops import OpType
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 
 def verdict(h):

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from checkers.hms.kudu import KuduHmsChecker
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 SECOND = ["db1.y", "a", ["m1:1", "m2:1"], "c"]
 TABLE = {"id": "a", "name": "db1.x", "state": "RUNNING"}
@@ -30,7 +30,8 @@ def judged(snapshot, *, ok=True):
     if snapshot is not None:
         h.fact("snapshot", snapshot)
     result = KuduHmsChecker().check(h.history, None, time_limit_s=10)
-    return str(result.verdict), result.details.get("rule")
+    broken_rules = "+".join(result.details["by_invariant"])
+    return str(result.verdict), broken_rules or result.details.get("rule")
 
 
 def broken(change):

@@ -32,7 +32,7 @@ from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.rpc import Call, R_co, RpcConnectionError
 from targets.kudu.rpc.server import request_type_of
-from tests.virtual import VirtualClock
+from tests.support.virtual import VirtualClock
 
 T = TypeVar("T")
 WALL_START_NS = 1_700_000_000_000_000_000

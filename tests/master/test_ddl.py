@@ -8,7 +8,7 @@ import pytest
 from targets.kudu import messages as m
 from targets.kudu.flags import Flags
 from tests.master.fakes import FakeMaster, add, drop, refusal, rename, request_id
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 Code = m.MasterErrorCode

@@ -12,7 +12,7 @@ from targets.kudu.consensus.messages import (
     ReadIndexResponse,
 )
 from tests.master.fakes import FakeMaster, refusal
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 LEADER = m.PeerConfig("b" * 32, "m2:7051")

@@ -14,7 +14,7 @@ from targets.kudu.consensus.raft_consensus import (
 )
 from targets.kudu.flags import Flags
 from tests.master.fakes import FakeMaster, add, refusal, settle
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 Code = m.MasterErrorCode

@@ -11,7 +11,7 @@ from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
 from tests.master.fakes import FakeEnv
-from tests.virtual import run
+from tests.support.virtual import run
 
 
 async def dump(cluster: Deployed, node: str) -> dict:

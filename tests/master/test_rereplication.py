@@ -16,7 +16,7 @@ from targets.kudu.master.tablets.rereplication import review
 from targets.kudu.master.tablets.tablet_reports import plan_report
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported
 from tests.master.test_tablets import ABC, TABLET, catalog_with, config
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 FAILED, HEALTHY = m.PeerHealth.FAILED, m.PeerHealth.HEALTHY

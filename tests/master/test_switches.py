@@ -20,7 +20,7 @@ from targets.kudu.master.tablets.assignment import Moment, plan_assignments
 from targets.kudu.master.tablets.tablet_reports import plan_report
 from targets.kudu.master.tablets.ts_manager import TServer
 from tests.master.fakes import FakeMaster, FakeReplica, add, refusal, reported, with_table
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 Code = m.MasterErrorCode

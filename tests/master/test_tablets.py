@@ -32,7 +32,7 @@ from targets.kudu.master.tablets.async_rpc_tasks import retry_delay_ms
 from targets.kudu.master.tablets.tablet_reports import plan_missing, plan_report
 from targets.kudu.master.tablets.ts_manager import TServer, TServerMap, place_replicas
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, refusal, reported, with_table
-from tests.virtual import run
+from tests.support.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 TABLET = "a" * 32

@@ -13,8 +13,8 @@ from harness.faults.nemesis_from_text import load_nemesis
 from harness.nodes.faults import Cut, Kill, Shape
 from harness.plugins import NodeRole, Roles, Scene
 from harness.registry import load_plugin, plugin_names
-from tests.faults.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of
-from tests.repeated import for_each
+from tests.support.cluster import MASTERS, FakeCluster, FakeEnv, conductor_of
+from tests.support.repeated import for_each
 
 S = 1_000_000_000
 ROLES = Roles(
@@ -225,7 +225,7 @@ MIXED = {"partition", "partition-some-clients", "kill", "pause", "clock", "disk"
 def test_a_nemesis_waits_for_a_leader_only_if_it_needs_one(name):
     nemesis = load_plugin("nemeses", name)
     faults = [fault for seed in range(20) for fault in plan(name, seed)]
-    waits = {bool(nemesis.needs_leader_for(fault)) for fault in faults}
+    waits = {bool(nemesis.needs_leader(fault)) for fault in faults}
     assert waits == ({True, False} if name in MIXED else {name in WAITS})
 
 

@@ -11,9 +11,9 @@ import pytest
 from harness.cluster import Link
 from harness.env import Address
 from tests.async_tests import on
-from tests.browser_support import BROWSER_MARKS
 from tests.kudu.deploy import Deployed, deploy
 from tests.pages.samples import HOSTILE, get, read
+from tests.support.browser import BROWSER_MARKS
 
 MASTERS = ("m1", "m2", "m3")
 

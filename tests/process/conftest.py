@@ -17,8 +17,8 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.plugins import DeploymentPlan
 from tests.process.nodes import PORT, ask
+from tests.support.waiting import LIMIT_S, until, wait_until
 from tests.toxiproxy.conftest import REPOSITORY
-from tests.waiting import LIMIT_S, until, wait_until
 
 _numbers = itertools.count()
 

@@ -15,7 +15,7 @@ from harness.environments.process.linkproxy import _Output
 from harness.environments.process.placeholders import fill, shared_ports
 from harness.errors import InfrastructureError, UsageError
 from tests.process.test_foreign import Web
-from tests.waiting import LIMIT_S, wait_until
+from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 

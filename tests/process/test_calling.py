@@ -12,10 +12,10 @@ import pytest
 
 from harness.environments.process import calling
 from harness.environments.process.calling import CallingAddress
-from tests.programs import run_program
+from tests.support.programs import run_program
+from tests.support.unprivileged import renounce_capabilities
+from tests.support.waiting import LIMIT_S, until
 from tests.toxiproxy.conftest import REPOSITORY
-from tests.unprivileged import renounce_capabilities
-from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
 

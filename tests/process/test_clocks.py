@@ -17,10 +17,10 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.process import clocks as clocks_module
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
-from tests.cleaning import kill_at_once, only_cleaner
 from tests.process.conftest import processes_of, roles_of
+from tests.support.cleaning import kill_at_once, only_cleaner
+from tests.support.waiting import LIMIT_S, wait_until
 from tests.toxiproxy.conftest import REPOSITORY
-from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.faketime]
 

@@ -25,8 +25,8 @@ from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
 from tests.process.conftest import echo_spec, in_turn, process_of, processes_of
 from tests.process.nodes import PORT
+from tests.support.waiting import LIMIT_S, until
 from tests.toxiproxy.conftest import start_server
-from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
 

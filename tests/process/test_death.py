@@ -15,10 +15,10 @@ from harness.environments import procfs
 from harness.environments.controller import this_controller
 from harness.environments.process import ProcessEnvironment
 from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX
-from tests.cleaning import kill_at_once, only_cleaner
 from tests.process.conftest import controller, processes_of, roles_of
+from tests.support.cleaning import kill_at_once, only_cleaner
+from tests.support.waiting import LIMIT_S, wait_until
 from tests.toxiproxy.conftest import start_server
-from tests.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 

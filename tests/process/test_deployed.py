@@ -13,7 +13,7 @@ from harness.environments.process import accounts
 from harness.environments.process.accounts import account_of
 from harness.environments.process.environment import _Run
 from harness.errors import InfrastructureError, UsageError
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
 

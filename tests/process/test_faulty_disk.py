@@ -15,9 +15,9 @@ from harness.environments.fuse import available
 from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
-from tests.cleaning import kill_at_once, only_cleaner
 from tests.process.conftest import controller, in_turn, processes_of, roles_of
-from tests.waiting import LIMIT_S, wait_until
+from tests.support.cleaning import kill_at_once, only_cleaner
+from tests.support.waiting import LIMIT_S, wait_until
 
 pytestmark = pytest.mark.process
 fuse = pytest.mark.fuse

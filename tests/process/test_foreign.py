@@ -13,7 +13,7 @@ from harness.env import Address
 from harness.environments import procfs
 from harness.environments.process.placeholders import fill
 from harness.errors import UsageError
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
 

@@ -9,8 +9,8 @@ from harness.cluster import CLIENT, Link, LinkQuality
 from harness.environments import procfs
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE
 from tests.process.conftest import in_turn, process_of
+from tests.support.waiting import LIMIT_S
 from tests.toxiproxy.conftest import start_server
-from tests.waiting import LIMIT_S
 
 pytestmark = pytest.mark.process
 

@@ -13,9 +13,9 @@ from harness.environments.controller import this_controller
 from harness.environments.process import ProcessEnvironment
 from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX, left_folders, remove_signed
 from harness.errors import CleaningError
-from tests.cleaning import only_cleaner
 from tests.process.conftest import REPOSITORY, controller
-from tests.waiting import LIMIT_S, wait_until
+from tests.support.cleaning import only_cleaner
+from tests.support.waiting import LIMIT_S, wait_until
 
 INSIDE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 

@@ -20,7 +20,7 @@ from harness.environments.process.addresses import LOOPBACK
 from harness.errors import TargetError
 from harness.registry import load_plugin
 from tests.process.conftest import Driver, echo_spec
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
 

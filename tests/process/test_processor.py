@@ -16,7 +16,7 @@ from harness.environments.process.processor import (
     SlowProcessor,
 )
 from harness.errors import UsageError
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class Timer:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness.store import load_run
-from tests.programs import run_program
+from tests.support.programs import run_program
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow

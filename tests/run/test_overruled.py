@@ -12,7 +12,7 @@ from harness.plugins import NodeRole, Roles
 from harness.run.recorder import EventScribe, Recorder
 from harness.verdict.judge import judge
 from harness.verdict.unsafe_change import UNSAFE_CHANGE, temper
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 
 FORCED = {
     "node": "t3", "group": "g", "term": 4, "index": 9, "kept": ["t3:1"], "left_out": ["t1:1"],

@@ -10,8 +10,8 @@ from harness.cluster import CLIENT, Link, LinkQuality
 from harness.env import Address, Conn, Env
 from harness.environments.sim import first_divergence
 from harness.environments.sim.trace import TraceWriter
-from tests.programs import python
 from tests.sim.toy import LEASE_S, PORT, call, run, specs, within
+from tests.support.programs import python
 
 ROOT = Path(__file__).parents[2]
 

@@ -20,7 +20,7 @@ from tests.soak.commands import (
     start,
     workers_of,
 )
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 

@@ -22,12 +22,12 @@ from results.lake.transfer import soak_sink as soaked
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.lake.transfer.soak_sink import LakeSink
 from results.lake.upkeep.compaction import compact
-from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
-from tests.run_folders import keep_run
 from tests.soak.commands import LEASELESS, alive, journaled, kill, start, workers_of
 from tests.soak.commands import results as results_of
 from tests.soak.commands import soak as soak_process
-from tests.waiting import wait_until
+from tests.support.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
+from tests.support.run_folders import keep_run
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.lake
 

@@ -26,8 +26,8 @@ from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, 
 from harness.soak.result import PASSING
 from harness.store import RunFolder, load_run
 from harness.support.interrupts import sigterm_interrupts
-from tests.programs import python
-from tests.waiting import wait_until
+from tests.support.programs import python
+from tests.support.waiting import wait_until
 
 BUG = Case(
     seed=1,

@@ -19,7 +19,7 @@ from results import open as open_tables
 from results.spark import soak as soak_spark
 from results.spark.soak import SparkSoak, run_ranges, split
 from tests.soak.commands import LEASELESS, contents, results
-from tests.spark_support import spark_test
+from tests.support.spark_session import spark_test
 
 TOY = Case(seed=0, target="toy-register", workload="register", time_limit_s=1.0)
 

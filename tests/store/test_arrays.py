@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from harness.store import arrays
 from harness.store.arrays import column_of
-from tests.programs import python
+from tests.support.programs import python
 
 
 def lists_of(values):

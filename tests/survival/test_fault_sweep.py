@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.fault_sweep import Point, points_of
-from tests.programs import run_program
+from tests.support.programs import run_program
 
 ROOT = Path(__file__).parents[2]
 COUNTS = {"write": 2700, "read": 1400, "descriptor": 600, "engine": 110, "checker": 4}

@@ -21,7 +21,7 @@ from harness.environments.procfs import all_processes, environment_of
 from harness.environments.warden import RUN_VARIABLE
 from harness.registry import load_plugin
 from harness.store import load_run
-from tests.cleaning import only_cleaner
+from tests.support.cleaning import only_cleaner
 
 KILLS = int(os.environ.get("HARNESS_KILLS", "2"))
 GONE_S = 240.0

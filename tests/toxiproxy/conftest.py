@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from toxiproxy.api import APIConsumer
 
-from tests.programs import run_program
-from tests.waiting import LIMIT_S
+from tests.support.programs import run_program
+from tests.support.waiting import LIMIT_S
 
 REPOSITORY = Path(__file__).parents[2]
 REAL_VERSION = "v2.12.0"

@@ -12,7 +12,7 @@ from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.proxy import Proxy, Withheld, split_address
 from harness.environments.toxiproxy.toxics import TOXICS
 from harness.errors import InfrastructureError
-from tests.waiting import LIMIT_S, until
+from tests.support.waiting import LIMIT_S, until
 
 CALLERS = ("a", "b", "client")
 

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from tests.support.waiting import LIMIT_S, wait_until
 from tests.toxiproxy.conftest import is_silent, receive, receive_all
-from tests.waiting import LIMIT_S, wait_until
 
 BIG = random.Random(7).randbytes(3_000_000)
 

@@ -10,8 +10,8 @@ import pytest
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.metrics import CONNECTIONS, SWALLOWED, parse_metrics
+from tests.support.waiting import LIMIT_S, wait_until
 from tests.toxiproxy.conftest import echo, is_silent, receive, start_server
-from tests.waiting import LIMIT_S, wait_until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import node
 from targets.kudu.tserver.heartbeater import Heartbeater
 from tests.kudu_client.fakes import FakeEnv as VirtualEnv
+from tests.support.virtual import run
 from tests.tserver.fakes import FakeDisk, FakeEnv
-from tests.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 

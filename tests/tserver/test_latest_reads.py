@@ -12,7 +12,7 @@ from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.consensus.raft_core import Role
 from targets.kudu.messages import RaftConfig
 from targets.kudu.tserver.scanners import Scans
-from tests.virtual import run
+from tests.support.virtual import run
 
 
 def leader(applied: int) -> Replica:

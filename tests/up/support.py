@@ -22,9 +22,9 @@ from harness.ops import OpType
 from harness.plugins import Deployment, Request, TargetSettings
 from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
-from tests.cleaning import kill_at_once, only_cleaner
-from tests.programs import run_program
-from tests.waiting import LIMIT_S
+from tests.support.cleaning import kill_at_once, only_cleaner
+from tests.support.programs import run_program
+from tests.support.waiting import LIMIT_S
 
 OPTIONS = with_defaults("target", "kudu", load_plugin("targets", "kudu").options, {})
 

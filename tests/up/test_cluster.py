@@ -6,8 +6,8 @@ import pytest
 
 from harness.cluster import Bite, NodeState
 from harness.errors import InfrastructureError, TargetError, UsageError
+from tests.support.virtual import run
 from tests.up.fakes import Cluster, standing
-from tests.virtual import run
 
 pytestmark = pytest.mark.loop(run=run)
 

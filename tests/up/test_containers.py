@@ -11,7 +11,8 @@ import yaml
 from harness.environments.docker.engine.labels import RUN_LABEL
 from harness.environments.docker.image.image import NEWEST, build_image, image_tag
 from harness.errors import EXIT_USAGE
-from tests.programs import run_program
+from tests.support.programs import run_program
+from tests.support.waiting import wait_until
 from tests.up.support import (
     addresses_of,
     ask_from_outside,
@@ -22,7 +23,6 @@ from tests.up.support import (
     lose_holder,
     see_pages,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.xdist_group("docker")]
 SMALL = ("--masters", "1", "--tservers", "1")

@@ -11,7 +11,8 @@ import pytest
 from harness.environments import procfs
 from harness.environments.controller import Controller
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE
-from tests.cleaning import only_cleaner
+from tests.support.cleaning import only_cleaner
+from tests.support.waiting import wait_until
 from tests.up.support import (
     addresses_of,
     ask_from_outside,
@@ -23,7 +24,6 @@ from tests.up.support import (
     processes_of,
     see_pages,
 )
-from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.xdist_group("process")]
 SMALL = ("--masters", "1", "--tservers", "1")

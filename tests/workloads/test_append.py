@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.checkers import ElleListAppend
+from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case, stream
 from harness.environments.sim import SimEnvironment
 from harness.errors import HistoryError, UsageError
@@ -16,7 +16,7 @@ from harness.run.phases import conduct
 from harness.verdict.judge import Judgement, judge
 from targets.kudu.client import append as _append
 from targets.kudu.messages import GetTableSchemaResponse
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 from workloads.append import FINAL_MAX, AppendWorkload
 
 

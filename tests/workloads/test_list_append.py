@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.checkers import ElleListAppend
+from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case
 from harness.ops import OpType, Verdict
 from harness.plugins.options import with_defaults
 from harness.vocabularies.transactions import play
-from tests.checkers.histories import Writer
+from tests.support.histories import Writer
 from tests.workloads.test_append import Driver
 from workloads.list_append import FINAL_KEYS_MAX, ListAppendWorkload
 

@@ -14,8 +14,8 @@ from harness.cluster import Link, NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
+from tests.support.waiting import LIMIT_S, until, wait_until
 from tests.toxiproxy.conftest import start_server
-from tests.waiting import LIMIT_S, until, wait_until
 from tests.worlds import frames, shapes
 
 PORT, LATER = 8080, 8081

@@ -20,7 +20,7 @@ from harness.env import Address
 from harness.errors import TargetError, UsageError
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
-from tests.waiting import LIMIT_S
+from tests.support.waiting import LIMIT_S
 from tests.worlds.conftest import WORLDS
 
 PORT = 8080

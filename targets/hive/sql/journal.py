@@ -1,4 +1,4 @@
-"""What the database keeps on its disk: a checkpoint, and a log of the commits since.
+"""The database's files: a checkpoint, and a log of the commits since.
 
     checkpoint  the whole state, in a checked file (`targets.checked_file`), and which log
                 goes on from it
@@ -72,8 +72,8 @@ class Journal:
             self.store.replay(changes)
             await self._write_checkpoint()
         else:
-            found = _checkpoint_of.decode(body)
-            self.store, self._number = Store(found.image), found.log
+            checkpoint = _checkpoint_of.decode(body)
+            self.store, self._number = Store(checkpoint.image), checkpoint.log
         await self._recover()
 
     async def _recover(self) -> None:
@@ -104,7 +104,7 @@ class Journal:
             await self._file.sync()
 
     async def _roll(self) -> None:
-        """A checkpoint takes the place of the log; nobody commits meanwhile."""
+        """Replace the log by a checkpoint; no transaction commits in the meantime."""
         assert self._file is not None, "open it first"
         old = self._path(self._number)
         self._number += 1

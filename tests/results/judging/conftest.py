@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.distributions import installed
+from tests.support.distributions import installed
 
 PLUGIN = '''
 """Checkers that harm their process, as `crash` of another package would."""

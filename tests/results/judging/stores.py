@@ -7,9 +7,8 @@ from typing import NamedTuple
 import msgspec
 import pyarrow as pa
 
-from harness.case import Case
+from harness.case import Case, imported_case
 from harness.ops import History, Op, OpType
-from harness.verdict.imported import imported_case
 from results.facts.schema import schema
 from results.judging.budgets import Budget
 from results.judging.pipeline import Checked, check
@@ -19,7 +18,7 @@ from results.lake.transfer.store_lake import lake_of_store
 from results.questions.engines import DuckEngine
 from results.report.addresses import short
 from results.report.report import NAME_OF_RUN, register
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 DEFAULT = Budget()
 REGISTER = ("linearizable-register", "liveness", "crash", "stats")

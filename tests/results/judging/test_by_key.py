@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.case import imported_case
 from harness.errors import HistoryError
 from harness.independent import split
 from harness.ops import NEMESIS, History, Op, OpType
-from harness.verdict.imported import imported_case
 from harness.verdict.judge import load_checker
 from results.judging.budgets import Budget
 from results.judging.by_key import judge_range
@@ -29,9 +29,9 @@ from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
 from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import About
-from tests import run_folders
 from tests.results.judging.stores import put_keyed, tables_of
-from tests.spark_support import spark_test
+from tests.support import run_folders
+from tests.support.spark_session import spark_test
 from tests.tiers import examples
 
 pytestmark = pytest.mark.lake

@@ -9,8 +9,8 @@ from harness.errors import InfrastructureError
 from results.lake.log.location import Place
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.report.report import report
-from tests.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 from tests.results.judging.stores import plain_store
+from tests.support.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 

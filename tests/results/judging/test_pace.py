@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from results.judging.pace import Pace, Schedule
 from results.judging.pipeline import Progress
-from tests.repeated import for_each
+from tests.support.repeated import for_each
 
 
 class Clock:

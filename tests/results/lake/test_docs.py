@@ -18,8 +18,8 @@ from results.lake.log.lake import Lake
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.lake.upkeep.compaction import compact
-from tests.run_folders import keep_run
-from tests.spark_support import spark_test
+from tests.support.run_folders import keep_run
+from tests.support.spark_session import spark_test
 
 pytestmark = pytest.mark.lake
 

@@ -7,8 +7,8 @@ import pytest
 from harness.errors import HistoryError
 from results.lake.transfer import folders
 from results.lake.transfer.folders import ARCHIVE, fetch_folder, unpack, writer_to
-from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.lake.toy import lake_at
+from tests.support.object_store import BUCKET, options_for, s3_server
 
 FILES = {
     "case.json": b"{}",

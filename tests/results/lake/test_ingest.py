@@ -20,7 +20,7 @@ from results.lake.tables.sealed_run import read_source
 from results.lake.transfer.ingest import ingest
 from results.lake.transfer.ingest_verb import main as ingest_verb
 from results.lake.verb import main as lake_verb
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 pytestmark = pytest.mark.lake
 

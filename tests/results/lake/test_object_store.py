@@ -15,7 +15,8 @@ from results.lake.log.storage_errors import AgainError, Patience
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from results.lake.upkeep.vacuum import vacuum
-from tests.object_store import (
+from tests.results.lake.toy import SCHEMAS, contents, created_at_once, damage, lake_at, rows
+from tests.support.object_store import (
     BUCKET,
     flaky_proxy,
     free_port,
@@ -24,7 +25,6 @@ from tests.object_store import (
     refused_by,
     s3_server,
 )
-from tests.results.lake.toy import SCHEMAS, contents, created_at_once, damage, lake_at, rows
 
 pytestmark = [pytest.mark.lake, pytest.mark.s3, pytest.mark.slow, pytest.mark.process]
 

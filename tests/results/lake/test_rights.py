@@ -10,7 +10,7 @@ from results.judging.result_lake import ResultLake
 from results.lake.log.lake import Lake
 from tests.results.judging.stores import put_run, register_ops
 from tests.results.judging.test_judging_lakes import plain_lake, report
-from tests.unprivileged import Shell, refusing
+from tests.support.unprivileged import Shell, refusing
 
 pytestmark = pytest.mark.lake
 

@@ -27,8 +27,8 @@ from results.lake.upkeep import removal
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from tests.results.lake.test_ingest import FAILURE, FINDING, history
-from tests.run_folders import keep_run, keep_torn
-from tests.unprivileged import refusing
+from tests.support.run_folders import keep_run, keep_torn
+from tests.support.unprivileged import refusing
 
 pytestmark = pytest.mark.lake
 
@@ -375,7 +375,7 @@ def refuse_lock(*_):
 
 def test_a_user_without_rights_gets_the_lake_in_the_cache(store, tmp_path):
     (tmp_path / "link").symlink_to(store)
-    begin = "from tests.unprivileged import renounce_capabilities; renounce_capabilities()"
+    begin = "from tests.support.unprivileged import renounce_capabilities; renounce_capabilities()"
     with refusing(store, 0o555):
         done, again = (
             update_in_a_process(begin, place, XDG_CACHE_HOME=str(tmp_path))

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from harness.cli import main
-from tests.notebooks import code_cells, run_cells
+from tests.support.notebooks import code_cells, run_cells
 
 PAGE = Path(__file__).parents[3] / "docs" / "notebooks" / "five-questions.ipynb"
 CHEAP = ("--jobs", "1", "--reporters", "none", "--quiet", "--store", "store", "--time-limit", "8")

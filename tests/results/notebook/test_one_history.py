@@ -4,8 +4,8 @@ import pandas as pd
 from hypothesis import given, settings
 
 from harness.ops import Attempt, History, Op, OpType
-from tests.programs import python
 from tests.results.run.perfetto.histories import histories
+from tests.support.programs import python
 from tests.tiers import examples
 
 DTYPES = {

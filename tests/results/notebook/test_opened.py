@@ -19,9 +19,9 @@ from results.lake.log.storage_errors import Patience
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.lake.upkeep.compaction import compact
-from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.serve.stores import HOSTILE, add_run, small_store
-from tests.spark_support import spark_test
+from tests.support.object_store import BUCKET, options_for, s3_server
+from tests.support.spark_session import spark_test
 from tests.tiers import examples
 
 BROKEN = {"poison/torn", "poison/rotten", "poison/linked"}

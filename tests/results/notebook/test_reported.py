@@ -15,7 +15,7 @@ from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.report.report import report
 from tests.results.report.test_verb import add_quick
-from tests.spark_support import spark_test
+from tests.support.spark_session import spark_test
 
 pytestmark = pytest.mark.lake
 

@@ -8,7 +8,7 @@ from harness.plan.planning import plan_case
 from harness.registry import load_plugin
 from harness.run.phases import conduct
 from harness.verdict.judge import judge
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from results.report.addresses import Addresses
 from results.report.report import chosen_engine
 from tests.results.report.stores import MIXED, Spec, add_run, make_store
 from tests.results.report.test_verb import add_quick
-from tests.spark_support import spark_test
+from tests.support.spark_session import spark_test
 
 pytestmark = pytest.mark.lake
 

@@ -10,9 +10,9 @@ from harness.case import Case
 from harness.ops import CheckResult, Verdict
 from results.report import plots
 from results.report.report import report
-from tests.browser_support import browser_test
 from tests.results.report.histories import Script
-from tests.run_folders import keep_run
+from tests.support.browser import browser_test
+from tests.support.run_folders import keep_run
 
 EVIL = (
     "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'&{{7*7}}${7*7}</style>"

@@ -12,7 +12,7 @@ from results.serve.library import Library
 from results.serve.routes import Application
 from results.serve.server import StoreServer
 from tests.results.serve.stores import make_store, small_store
-from tests.run_folders import ingested
+from tests.support.run_folders import ingested
 
 CLIENT_S = 120.0
 """Ends a hang: on a crowded machine an answer takes its time."""

@@ -5,7 +5,7 @@ import os
 from harness.case import Case, Fault
 from harness.ops import HARNESS, NEMESIS, CheckResult, History, Op, OpType, Verdict
 from harness.verdict.signature import Failure
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 S = 1_000_000_000
 LONG_AGO = 1_790_000_000

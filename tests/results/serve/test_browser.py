@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser_support import BROWSER_MARKS, BrowserPage, over_network
+from tests.support.browser import BROWSER_MARKS, BrowserPage, over_network
 
 pytestmark = BROWSER_MARKS
 

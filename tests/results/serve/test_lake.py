@@ -20,11 +20,11 @@ from results.lake.transfer.folders import folder_of
 from results.lake.verb import main as lake_verb
 from results.serve import run_folders
 from results.serve.runs import Runs
-from tests.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server
 from tests.results.serve.conftest import serving
 from tests.results.serve.stores import LOG, add_run, failing, make_store
-from tests.run_folders import ingested
-from tests.waiting import wait_until
+from tests.support.object_store import BUCKET, flaky_proxy, free_port, options_for, s3_server
+from tests.support.run_folders import ingested
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.lake
 

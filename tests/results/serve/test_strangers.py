@@ -23,7 +23,7 @@ from results.serve.paths import NotThere, open_below
 from results.serve.server import Response
 from tests.results.serve.conftest import CLIENT_S, serving
 from tests.results.serve.stores import LOG, add_run
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 TRAVERSALS = [
     "/../../etc/passwd",

@@ -15,8 +15,8 @@ from results.spark import driver, range_answers, task_plan
 from results.spark.driver import SparkLake
 from tests.results.judging.stores import hopeless, numbered, put_run, register_ops
 from tests.results.spark.test_report import results_in
-from tests.run_folders import ingested
-from tests.spark_support import spark_test
+from tests.support.run_folders import ingested
+from tests.support.spark_session import spark_test
 
 pytestmark = [pytest.mark.lake, pytest.mark.xdist_group("spark")]
 

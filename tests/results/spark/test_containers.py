@@ -10,8 +10,8 @@ from bench.engines_equal import DUCKDB, judged_by
 from bench.lake_equal import differences, sizes
 from bench.spark_containers import exam
 from harness.environments.docker.image.executor.image import build_executor
-from tests.spark_containers import spark_containers
-from tests.spark_support import spark_test
+from tests.support.spark_containers import spark_containers
+from tests.support.spark_session import spark_test
 
 pytestmark = pytest.mark.lake
 

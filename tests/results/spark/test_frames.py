@@ -6,9 +6,9 @@ import pytest
 
 from harness.errors import UsageError
 from results.spark.frames import lake_frame
-from tests.object_store import BUCKET, options_for, s3_server
 from tests.results.lake.toy import SCHEMAS, lake_at, rows
-from tests.spark_support import spark_test
+from tests.support.object_store import BUCKET, options_for, s3_server
+from tests.support.spark_session import spark_test
 
 pytestmark = pytest.mark.lake
 

@@ -23,8 +23,8 @@ from results.questions.engines import DuckEngine, Extent
 from results.report.report import register
 from results.spark import driver
 from results.spark.driver import SparkLake
-from tests.object_store import BUCKET, options_for, s3_server
-from tests.spark_support import spark_test
+from tests.support.object_store import BUCKET, options_for, s3_server
+from tests.support.spark_session import spark_test
 
 pytestmark = [
     pytest.mark.lake,

@@ -17,10 +17,10 @@ from harness.errors import InfrastructureError, UsageError
 from harness.support.distributions import plugin_distributions
 from results.spark import session as spark
 from results.spark.daemon import without_archives
-from tests.programs import run_program
 from tests.results.judging.test_executors import mixed_store
-from tests.spark_programs import FRUGAL, connect_server, spark_programs, standalone_cluster
-from tests.spark_support import spark_test
+from tests.support.programs import run_program
+from tests.support.spark_programs import FRUGAL, connect_server, spark_programs, standalone_cluster
+from tests.support.spark_session import spark_test
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = "local-cluster[1,2,1024]"

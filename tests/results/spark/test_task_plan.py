@@ -10,9 +10,9 @@ from results.judging.result_lake import ResultLake
 from results.spark import task_plan
 from results.spark.ranges import sources
 from results.spark.task_plan import COST_MIN, Between, Lacking, range_cost, task_cost, todo_of
-from tests.repeated import for_each
 from tests.results.spark.test_range_answers import asked, in_parts
 from tests.results.spark.test_report import on_duckdb
+from tests.support.repeated import for_each
 
 pytestmark = pytest.mark.lake
 

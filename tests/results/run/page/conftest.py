@@ -3,8 +3,8 @@
 import pytest
 
 from results.run.page import PageReporter
-from tests.browser_support import Tab
 from tests.results.run.page.runs import small_run, stale_read, write_run
+from tests.support.browser import Tab
 
 AS_AT_FIRST = """() => {
   const { page, view, filter } = harnessPage;

@@ -3,7 +3,7 @@
 from harness.case import Case
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from results.run.page import PageReporter
-from tests.run_folders import keep_run
+from tests.support.run_folders import keep_run
 
 MS = 1_000_000
 S = 1_000_000_000

@@ -1,7 +1,7 @@
 """The page in a real browser: what it shows, how it is steered, and that a run cannot act in it.
 
 Any console message, uncaught exception, dialog or request to the network fails a test
-(`tests.browser_support`).
+(`tests.support.browser`).
 """
 
 import math
@@ -15,8 +15,8 @@ from harness.cli import main
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from harness.store import load_run
 from results.run.page import build, read_results, render
-from tests.browser_support import BROWSER_MARKS
 from tests.results.run.page.runs import MS, S, Script, show, small_run, stale_read, write_run
+from tests.support.browser import BROWSER_MARKS
 
 pytestmark = BROWSER_MARKS
 

@@ -11,9 +11,9 @@ from harness.store import load_run
 from results.report.verb import main as report_main
 from results.run.page.build import build
 from results.run.page.summary import about, read_results
-from tests.browser_support import browser_test
 from tests.results.run.page.runs import MS, Script, show, small_run, stale_read, write_run
-from tests.run_folders import keep_torn
+from tests.support.browser import browser_test
+from tests.support.run_folders import keep_torn
 
 TEXTS = """() => new Promise((done) => {
   const texts = [], draw = CanvasRenderingContext2D.prototype.fillText;

@@ -1,0 +1,142 @@
+"""A cluster that records what it is told."""
+
+import asyncio
+
+from harness.cluster import CLIENT, Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
+from harness.faults.nemesis_from_text import load_nemesis
+from harness.plugins import Convergence, NodeRole, Roles, System
+from harness.run.conductor import FaultConductor
+from harness.run.recorder import Recorder
+
+MASTERS = ("m1", "m2", "m3")
+
+
+class FakeEnv:
+    """Tasks of the loop that runs, and its clock."""
+
+    @property
+    def clock(self):
+        return self
+
+    def monotonic_ns(self):
+        return int(asyncio.get_running_loop().time() * 1e9)
+
+    def spawn(self, coro, *, name):
+        return asyncio.get_running_loop().create_task(coro, name=name)
+
+
+class FakeSystem(System):
+    """Always ready, and m2 leads; `step-down` returns the nodes that it was asked for."""
+
+    client = core = converged = None
+
+    def operations(self):
+        return {"step-down": self.step_down}
+
+    async def ready(self):
+        return Convergence(ok=True)
+
+    async def groups(self):
+        return {"catalog": Roles({"m2": NodeRole("leader", 3)}, MASTERS)}
+
+    async def step_down(self, nodes):
+        return f"asked {', '.join(nodes)}" if "m2" in nodes else None
+
+
+class FakeCluster:
+    def __init__(self, down=(), clients=(CLIENT,)):
+        self.down = set(down)
+        self.clients = clients
+        self.nodes = {name: NodeSpec(name=name, role="x", ports=()) for name in (*MASTERS, "t1")}
+        self.calls = []
+        self.callbacks = []
+        self.cuts = []
+        self.clocks, self.factors, self.disks = {}, {}, {}
+        self.requests = 0  # that each disk had since it was asked last
+
+    def subscribe(self, callback):
+        self.callbacks.append(callback)
+
+    def end(self, node):
+        """The node ends by itself."""
+        self.down.add(node)
+        for callback in self.callbacks:
+            data = {"code": 1, "expected": False}
+            callback(ClusterEvent(0, node, "node-exited", data, by_driver=True))
+
+    def call_later(self, delay_s, callback):
+        asyncio.get_running_loop().call_later(delay_s, callback)
+
+    def state(self, node):
+        return NodeState.DOWN if node in self.down else NodeState.RUNNING
+
+    async def cut(self, links, *, lease_s):
+        self.cuts.append(list(links))
+        self.calls.append(("cut", lease_s))
+        return f"cut-{len(self.cuts)}"
+
+    async def shape(self, links, quality, *, lease_s):
+        self.calls.append(("shape", quality, lease_s))
+        return "shape-1"
+
+    async def reset(self, links):
+        self.calls.append(("reset", list(links)))
+        return 5
+
+    async def stop(self, node):
+        self.calls.append(("stop", node))
+        was_up = node not in self.down
+        self.down.add(node)
+        return was_up
+
+    async def heal(self, fault):
+        self.calls.append(("heal", fault))
+        return Bite(7, "frames")
+
+    async def kill(self, node, *, lose_unsynced=False, torn=False):
+        self.calls.append(("kill", node, lose_unsynced, torn))
+        was_up = node not in self.down
+        self.down.add(node)
+        return was_up
+
+    async def wait_ready(self, node):
+        return None
+
+    async def start(self, node, variant=None):
+        self.calls.append(("start", node) if variant is None else ("start", node, variant))
+        self.down.discard(node)
+        return True
+
+    async def pause(self, node, *, lease_s):
+        self.calls.append(("pause", node, lease_s))
+        return True
+
+    async def resume(self, node):
+        self.calls.append(("resume", node))
+        return True
+
+    async def skew(self, node, *, offset_ns, drift_ppm=0):
+        self.clocks[node] = offset_ns, drift_ppm
+
+    async def slow(self, node, *, factor):
+        self.factors[node] = factor
+
+    async def worsen_disk(self, node, quality):
+        felt = self.requests if self.disks.get(node, DiskQuality()) != DiskQuality() else 0
+        self.disks[node] = quality
+        return felt
+
+
+def conductor_of(text, cluster, system=None):
+    """A conductor of one fault in words, and its recorder."""
+    env = FakeEnv()
+    recorder = Recorder(env)
+    conductor = FaultConductor(
+        cluster=cluster,
+        env=env,
+        system=system or FakeSystem(),
+        nemeses={text: load_nemesis(text)},
+        recorder=recorder,
+        observe_roles=lambda roles: None,
+    )
+    return conductor, recorder

@@ -1,0 +1,53 @@
+"""The operations that a workload's generator asks for, completed one after another."""
+
+from typing import Any
+
+from harness.case import stream
+from harness.generator import Context, Draft, Emit, Generator, Pending, new_context
+from harness.ops import Op, OpType
+
+
+class Driver:
+    """Takes drafts from a generator and tells it how each ended."""
+
+    def __init__(self, generator: Generator, *, threads: int = 4, seed: int = 1) -> None:
+        self.generator = generator
+        self.ctx: Context = new_context(threads, stream(seed, "test"))
+        self.index = 0
+
+    def next(self) -> Draft | None:
+        """The next draft; `None` if the generator waits."""
+        step = self.generator.op(self.ctx)
+        if isinstance(step, Pending):
+            return None
+        assert isinstance(step, Emit)
+        self.generator = step.next
+        return step.draft
+
+    def event(self, draft: Draft, process: int, kind: OpType, value: Any = None) -> None:
+        op = Op(self.index, self.index, process, kind, draft.f, value)
+        self.index += 1
+        self.generator = self.generator.update(self.ctx, op)
+
+    def complete(self, draft: Draft, kind: OpType = OpType.OK, value: Any = None) -> None:
+        process = draft.process if isinstance(draft.process, int) else 0
+        self.event(draft, process, OpType.INVOKE, draft.value)
+        self.event(draft, process, kind, value)
+
+    def take(self, count: int) -> list[Draft]:
+        """The next drafts, each completed at once."""
+        drafts = []
+        for _ in range(count):
+            draft = self.next()
+            assert draft is not None
+            self.complete(draft)
+            drafts.append(draft)
+        return drafts
+
+
+def take(generator: Generator, count: int, *, seed: int = 1, threads: int = 4) -> list[Draft]:
+    """The first drafts of a generator that never learns how they end."""
+    driver = Driver(generator, threads=threads, seed=seed)
+    drafts = [driver.next() for _ in range(count)]
+    assert None not in drafts
+    return drafts  # type: ignore[return-value]

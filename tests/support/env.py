@@ -1,0 +1,84 @@
+"""A fake `Env` in parts: a clock that tests move, a disk of whole files, tasks and events kept."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+NS_PER_S = 1_000_000_000
+
+
+class Clock:
+    """Time stands still until a test moves it."""
+
+    def __init__(self, now_ns: int = 0, *, wall_begin_ns: int = 0) -> None:
+        self.now_ns, self.wall_begin_ns = now_ns, wall_begin_ns
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def wall_ns(self) -> int:
+        return self.wall_begin_ns + self.now_ns
+
+    def max_error_ns(self) -> int:
+        return 0
+
+    def advance(self, time_s: float) -> None:
+        self.now_ns += round(time_s * NS_PER_S)
+
+
+class FakeDisk:
+    """Whole files in memory; `fail_after` changes later each one fails, as at a power cut."""
+
+    def __init__(self, **files: bytes) -> None:
+        self.files: dict[str, bytes] = files
+        self.fail_after: int | None = None
+
+    def _change(self) -> None:
+        if self.fail_after is not None:
+            if self.fail_after == 0:
+                raise OSError("power cut")
+            self.fail_after -= 1
+
+    async def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    async def replace(self, path: str, data: bytes) -> None:
+        self._change()
+        self.files[path] = data
+
+    async def list(self, prefix: str = "") -> list[str]:
+        return sorted(path for path in self.files if path.startswith(prefix))
+
+    async def remove(self, path: str) -> None:
+        self._change()
+        self.files.pop(path, None)
+
+
+class FakeEnv:
+    """The env of one node or client: tasks of the running loop, and its events in order."""
+
+    boot = 0
+
+    def __init__(
+        self, name: str = "n1", *, clock: Any = None, disk: Any = None, seed: int = 1
+    ) -> None:
+        self.name = name
+        self.clock = clock or Clock()
+        self.disk = disk or FakeDisk()
+        self.random = random.Random(seed)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(coro, name=name)
+        self.tasks.append(task)
+        return task
+
+    def event(self, kind: str, **data: Any) -> None:
+        self.events.append((kind, data))
+
+    def kinds(self) -> list[str]:
+        return [kind for kind, _ in self.events]

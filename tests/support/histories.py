@@ -1,0 +1,115 @@
+"""Writing histories by hand: `h.ok(0, "create", {...}, {...})`."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from harness.ops import HARNESS, NEMESIS, History, ModelSettings, Op, OpType, Process
+from harness.registry import load_plugin
+
+MS = 1_000_000
+
+
+class Writer:
+    """Appends ops; time goes on by one millisecond a line."""
+
+    def __init__(self) -> None:
+        self.lines: list[Op] = []
+        self._shift = 0
+
+    def at(self, time_ms: int) -> None:
+        """Let the next op be at this time, and the following ones after it."""
+        self._shift = time_ms - len(self.lines)
+
+    def add(
+        self,
+        process: Process,
+        kind: OpType,
+        f: str,
+        value: Any,
+        node: str | None = None,
+        **more: Any,
+    ) -> int:
+        index = len(self.lines)
+        self.lines.append(
+            Op(index, (index + self._shift) * MS, process, kind, f, value, node=node, **more)
+        )
+        return index
+
+    def call(self, process: int, f: str, value: Any = None) -> int:
+        return self.add(process, OpType.INVOKE, f, value or {})
+
+    def ret(self, process: int, kind: OpType, value: Any = None, node: str = "m1") -> int:
+        f = next(op.f for op in reversed(self.lines) if op.process == process)
+        return self.add(process, kind, f, value, node)
+
+    def ok(self, process: int, f: str, value: Any = None, answer: Any = None) -> int:
+        index = self.call(process, f, value)
+        self.ret(process, OpType.OK, {"result": "ok", **(answer or {})})
+        return index
+
+    def fail(self, process: int, f: str, value: Any, result: str | None) -> int:
+        index = self.call(process, f, value)
+        self.ret(process, OpType.FAIL, None if result is None else {"result": result})
+        return index
+
+    def lost(self, process: int, f: str, value: Any) -> int:
+        index = self.call(process, f, value)
+        self.add(process, OpType.INFO, f, None, error="TIMED_OUT: no answer")
+        return index
+
+    def fact(self, f: str, value: Any) -> int:
+        return self.add(HARNESS, OpType.INFO, f, value)
+
+    def nemesis(self, f: str, value: Any) -> int:
+        return self.add(NEMESIS, OpType.INFO, f, value)
+
+    # --- the vocabulary "ddl" ----------------------------------------------------------------
+
+    def create(self, process: int, name: str, ident: str, **more: Any) -> int:
+        call = {"name": name, "nonce": f"n-{ident}", "columns": ["a"]}
+        return self.ok(process, "create", call, {"table_id": ident, "schema_version": 0, **more})
+
+    def delete(self, process: int, name: str, ident: str, version: int = 0, **more: Any) -> int:
+        call = {"name": name, "nonce": f"d-{ident}"}
+        return self.ok(
+            process, "delete", call, {"table_id": ident, "schema_version": version, **more}
+        )
+
+    def get(self, process: int, name: str, ident: str | None, version: int = 0, **more: Any) -> int:
+        if ident is None:
+            return self.ok(process, "get", {"name": name}, {"result": "not-found", **more})
+        answer = {
+            "table_id": ident,
+            "schema_version": version,
+            "applied_schema_version": version,
+            "columns": ["a"],
+            "comment": f"n-{ident}",
+        }
+        return self.ok(process, "get", {"name": name}, {**answer, **more})
+
+    @property
+    def history(self) -> History:
+        return History(self.lines)
+
+
+TYPES = {"!": OpType.INVOKE, "+": OpType.OK, "-": OpType.FAIL, "?": OpType.INFO}
+
+
+def written(*lines: Any) -> list[Op]:
+    """Lines are (process and type, f, value[, error]), such as ("0!", "write", 1)."""
+    return [
+        Op(index, index, int(who[:-1]), TYPES[who[-1]], f, value, *error)
+        for index, (who, f, value, *error) in enumerate(lines)
+    ]
+
+
+def judged_by(model: str, ops: list[Op]) -> Any:
+    """The model's verdict and drawing."""
+    check = load_plugin("checkers", model).prepare(ops, ModelSettings())
+    return check.check(time_limit_s=300, draw=True)
+
+
+def case(*nemeses: str, planned: tuple[str, ...] = (), **load: Any) -> Any:
+    faults = tuple(SimpleNamespace(nemesis=nemesis) for nemesis in planned)
+    asked = {"rate": 1.0, "concurrency": 10, "time_limit_s": 60.0, "ops": None, **load}
+    return SimpleNamespace(nemeses=nemeses or ("none",), faults=faults, **asked)
