@@ -191,7 +191,7 @@ class KuduSystem(System):
     # --- inspection --------------------------------------------------------------------------
 
     async def ready(self) -> Convergence:
-        """Whether a master leads, is ready, and has heard of every tablet server."""
+        """Tell whether a master leads, is ready, and has heard of every tablet server."""
         roles = await self.roles()
         leader = roles.leader
         if leader is None or not roles.by_node[leader].ready:

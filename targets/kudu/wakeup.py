@@ -10,7 +10,7 @@ import asyncio
 
 
 class Wakeup:
-    """A flag that one task waits for, for so long at most."""
+    """A flag that one task waits for, up to a limit of time."""
 
     __slots__ = ("_is_set", "_loop", "_waiter")
 

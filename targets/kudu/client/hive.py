@@ -59,8 +59,8 @@ class TwoSidedClient:
                 return {"tables": [hms.full_name(*name) for name in names]}
 
     async def _get(self, operation: Operation, name: str) -> api.MetaTable:
-        found = await self._hive.call(operation, api.GetTable(*_split(name)))
-        return msgspec.convert(found, api.MetaTable)
+        answer = await self._hive.call(operation, api.GetTable(*_split(name)))
+        return msgspec.convert(answer, api.MetaTable)
 
     async def close(self) -> None:
         await self._kudu.close()

@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """Membership as one client process changes it; `addresses` are those of masters by node."""
+    """Membership as one client process changes it; `addresses` are of masters, by node."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ class Target:
     tried: list[str] = dataclasses.field(default_factory=list)
     rounds: int = 0
     gone: bool = False
-    """A master said that the table is gone, or is another one by now."""
+    """The table is gone by a master's answer, or is another one by now."""
 
     node: str | None = None
     """The node asked last."""

@@ -44,7 +44,7 @@ class RowReader:
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
         target = Target(call.table, table, tablet, deadline, attempts)
-        # The least key above this one has a zero behind it.
+        # The next key is this one followed by a zero.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
         part = await self._pages(target, asked)
         if isinstance(part, str):

@@ -27,7 +27,7 @@ _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 
 
 def entry_limit(flags: Flags) -> int:
-    """How large the payload of an entry may be, in bytes: one that no follower would accept
+    """The limit of the payload of an entry, in bytes: one that no follower would accept
     (KUDU-3036) is refused before it is in the log.
     """
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES

@@ -79,7 +79,7 @@ class Leadership:
         return epoch if epoch is not None and self._is_ready and epoch.is_current() else None
 
     def ready(self) -> Epoch:
-        """As `epoch`; raises `RefusedError` with the right shade of NOT_THE_LEADER."""
+        """The `epoch`; raises `RefusedError` with the right shade of NOT_THE_LEADER."""
         epoch = self.epoch
         if epoch is not None:
             return epoch

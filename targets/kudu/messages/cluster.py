@@ -83,7 +83,7 @@ class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=T
 
 
 class TSRegistration(Message, frozen=True):
-    """How a tablet server is reached."""
+    """The address of a tablet server."""
 
     address: str
 
@@ -151,7 +151,7 @@ class DumpResponse(Message, frozen=True):
 
 
 class DumpEntitiesRequest(MasterCall[DumpResponse], frozen=True):
-    """Ask a master for everything it holds, from its own state, whatever its role."""
+    """Ask a master for everything it holds, from its own state, in any role."""
 
 
 class DumpTabletsRequest(TabletServerCall[DumpResponse], frozen=True):

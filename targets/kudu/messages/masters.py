@@ -32,7 +32,7 @@ class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
 
 
 class MasterEntry(Message, frozen=True):
-    """A member of the committed configuration, and what it said when it was asked just now.
+    """A member of the committed configuration, and its answer when it was asked just now.
 
     `role` is "UNKNOWN_ROLE" where `error` says why it did not answer as it should have.
     """

@@ -109,8 +109,8 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 
 
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
-    """Ask where the tablets of a key range are: their voters, or with `any_replica` also those that
-    do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
+    """Ask where the tablets of a key range are: their voters, or with `any_replica` also replicas
+    that do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
     """
 
     table: TableIdentifier

@@ -313,7 +313,7 @@ class RpcClient:
         *,
         timeout_s: float,
     ) -> None:
-        """As `call`, without waiting: `done` is called with the answer or the error, once, and
+        """Call without waiting: `done` is called with the answer or the error, once, and
         never before this returns. An exception in `done` panics the node.
         """
         where = self._address(address)

@@ -227,7 +227,7 @@ class _Unstarted:
 class _SeenCalls:
     """The call ids of one connection that were handled, within a bounded window.
 
-    A client counts its calls up, so every id up to the highest one was seen, but for those that
+    A client counts its calls up, so every id up to the highest one was seen, but for calls that
     were skipped; ids far below the highest one must be late copies.
     """
 

@@ -1,6 +1,6 @@
-"""What the tool `harness kudu` does, action by action, with the words of Kudu's `kudu`.
+"""The actions of the tool `harness kudu`, with the words of Kudu's `kudu`.
 
-An action asks through an `Admin` and returns what is to be printed. Lists are tables, or JSON with
+An action asks through an `Admin` and returns a text to print. Lists are tables, or JSON with
 Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`, `tool_action_tserver.cc`).
 """
 

@@ -44,7 +44,7 @@ decode_row = _rows.decode
 
 
 class SortedKeys:
-    """A sorted set of keys in blocks: adding one moves a block's worth of pointers.
+    """A sorted set of keys in blocks: an insertion moves a block's worth of pointers.
 
     Every block has at least one key, and `_firsts` its first.
     """

@@ -58,12 +58,12 @@ class SuperblockStore:
 
         Raises `DamagedFileError`: the disk lies, and the node must not serve.
         """
-        found = []
+        tablet_ids = []
         for path in await self._disk.list(_FOLDER):
             if path.endswith(_NAME):
                 body = await checked_file.read(self._disk, path, _MAGIC)
-                found.append(msgspec.json.decode(body, type=Superblock))
-        return found
+                tablet_ids.append(msgspec.json.decode(body, type=Superblock))
+        return tablet_ids
 
     async def write(self, superblock: Superblock) -> None:
         path = f"{_FOLDER}{superblock.tablet_id}{_NAME}"

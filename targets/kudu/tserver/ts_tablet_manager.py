@@ -65,7 +65,7 @@ class TabletManager:
         self._clock = HybridClock(node.env.clock, max_error_us=node.flags.max_clock_sync_error_usec)
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
-        self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
+        self._in_transition: dict[str, str] = {}  # tablet id -> the action under way
         self._deleted: dict[str, None] = {}  # ids deleted since this start, in order
 
     async def open_all(self) -> None:

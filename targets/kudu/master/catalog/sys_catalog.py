@@ -33,12 +33,12 @@ from targets.kudu.master.catalog.records import (
 
 REPLIES_MAX: Final = 4096
 HMS_EVENTS_MAX: Final = 4096
-"""So many of the metastore's events are remembered with what became of them."""
+"""The number of the metastore's events that are remembered with their results."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of a batch: `void` when it landed in another term than it was planned in."""
+    """The result of a batch: `void` when it landed in another term than it was planned in."""
 
     index: int
     void: bool

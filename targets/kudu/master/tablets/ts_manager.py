@@ -70,7 +70,7 @@ class TServerMap:
     def heard(self, request: TSHeartbeatRequest, now_ns: int) -> TServer | None:
         """Note a heartbeat; `None` means that the tablet server has to register first.
 
-        A restarted one (its sequence number grew) registers anew and owes a full report; a late
+        A restarted one (its sequence number grew) registers again and owes a full report; a late
         heartbeat of its earlier life is as if unheard.
         """
         server = self._by_uuid.get(request.ts_uuid)
