@@ -250,10 +250,6 @@ class Wal:
             self._file.close()
             self._file = None
 
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
     def counters(self, base_index: int) -> dict[str, int]:
         """Size on disk; `garbage segments`, the oldest, hold nothing after `base_index` and may go.
 

@@ -10,11 +10,9 @@ the synchronization (`LEGACY_HANDLER`), which `fix` takes for missing ones of th
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.plugins import Said
 from targets.hive import api
@@ -24,7 +22,7 @@ from targets.kudu.hms.client import HmsError
 from targets.kudu.hms.entries import HmsCatalog, bad_hms_name, entry_of
 from targets.kudu.master.catalog.records import TableRecord, TableState
 from targets.kudu.tools.admin import Admin, ToolError
-from targets.kudu.tools.data_table import data_table
+from targets.kudu.tools.data_table import listing
 
 
 class Metastore:
@@ -190,15 +188,7 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
         }
         for entry in await metastore.entries()
     ]
-    return _listed(given, rows)
-
-
-def _listed(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
-    if given.format == "json":
-        return Said(json.dumps(rows))
-    if not rows:
-        return Said("")
-    return Said("\n".join(data_table(list(rows[0]), [list(row.values()) for row in rows])))
+    return listing(given, rows)
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
