@@ -110,8 +110,7 @@ def test_groups_of_tests_stay_together(pytester):
     root = Path(__file__).parent.parent
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     pytester.makeconftest(
-        f"import sys\nsys.path.insert(0, {str(root)!r})\n"
-        "pytest_plugins = ['tests.xdist_groups']\n"
+        f"import sys\nsys.path.insert(0, {str(root)!r})\npytest_plugins = ['tests.xdist_groups']\n"
     )
     pytester.makepyfile(GROUPED)
     result = pytester.runpytest_subprocess("-n2", "--dist=loadgroup", "-rP")
