@@ -74,7 +74,7 @@ def fuzz(seeds: range, tally: Tally) -> None:
     """Judge the histories of `seeds` three times each, and count."""
     for seed in seeds:
         name, operations = history(seed)
-        model = KINDS[name].model
+        model = KINDS[name].model_for(operations)
         expected = Result.OK if wing_and_gong(model, operations) else Result.ILLEGAL
         outcome = check_operations(model, operations, limits=LIMITS)
         found = (outcome.result, _in_python(model, operations))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from checkers.catalog.models.types import Alter, Create, apply_steps
 from checkers.linearizability import UNKNOWN, Model, Operation
 from checkers.linearizability.models.keyvalue import KeyValue
 from checkers.linearizability.models.register import Cas, Read, Register, Write
@@ -180,12 +181,22 @@ def _txn_fields(input_: Any, output: Any) -> list[Any]:
 
 
 def _catalog_fields(input_: Any, output: Any) -> list[Any]:
+    def payload(columns: tuple[str, ...]) -> str:
+        return columns[0].removeprefix("payload ")
+
+    f = {"delete": "drop", "rename": "ren"}.get(input_.f, input_.f)
+    name, name2, left, ident = getattr(input_, "name", ""), getattr(input_, "new_name", ""), "0", 0
+    if isinstance(input_, Create):
+        left, ident = payload(input_.columns), input_.key
+    elif isinstance(input_, Alter):
+        left = payload(apply_steps((), input_.steps) or ())
     if output is UNKNOWN:
-        return [input_.op, input_.name, input_.name2, input_.payload, "?", input_.ident, 0, 0, ""]
-    listing = ",".join(f"{name}:{ident}" for name, ident in output.listing)
-    ident = input_.ident if input_.op == "create" else output.ident
-    head = [input_.op, input_.name, input_.name2, input_.payload, output.result]
-    return [*head, ident, output.version, output.seen, listing]
+        return [f, name, name2, left, "?", ident, 0, 0, ""]
+    result = {"exists": "ex", "not-found": "nf"}.get(output.result, output.result)
+    listing = ",".join(f"{name}:{table}" for name, table, _ in output.listing)
+    seen = payload(output.columns) if output.columns else 0
+    version = output.version or int(isinstance(input_, Create))
+    return [f, name, name2, left, result, output.table_id or ident, version, seen, listing]
 
 
 FIELDS = {

@@ -32,10 +32,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+from harness.case import imported_case  # noqa: E402
 from harness.environments import procfs  # noqa: E402
 from harness.independent import split  # noqa: E402
 from harness.store import load_run  # noqa: E402
-from harness.verdict.imported import without_independence  # noqa: E402
 from harness.verdict.judge import checkers_of  # noqa: E402
 from results.judging.result_lake import ResultLake  # noqa: E402
 from results.report.report import report  # noqa: E402
@@ -99,7 +99,7 @@ def plain_loop(run: Path) -> dict[str, str]:
     """Every key judged by the same checker, from the sealed history, and nothing written."""
     stored = load_run(run)
     (checker,) = checkers_of(stored.case)
-    case = without_independence(stored.case)
+    case = imported_case(*stored.case.checkers, independent=False)
     return {
         json.dumps(key): checker.check(part, case, time_limit_s=120.0).verdict.value
         for key, part in split(stored.history).items()

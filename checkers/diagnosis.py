@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from harness.plugins import Diagnosis
 
 
-class NativeCore:
+class NativeCore(Diagnosis):
     """Looks for `checkers._native`; the pure Python searches say the same, more slowly."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "native-core"
-    doc: ClassVar[str] = "the Rust core of the linearizability checker, or pure Python in its place"
+    api_version = 1
+    name = "native-core"
+    doc = "the Rust core of the linearizability checker, or pure Python in its place"
 
     def look(self) -> tuple[bool, str]:
         """Whether it is in use, and if not why."""

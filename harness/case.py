@@ -10,28 +10,34 @@ from __future__ import annotations
 import hashlib
 import random
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import msgspec
 
 from harness.errors import UsageError, choices_near
+from harness.ops import ScheduledOp
 
 __all__ = [
     "CASE_SCHEMA",
+    "IMPORTED",
     "Case",
     "Damage",
     "Fault",
-    "ScheduledOp",
+    "Trigger",
+    "imported_case",
     "load_case",
     "replay_command",
     "stream",
 ]
 
 CASE_SCHEMA: Final = 1
-NS_PER_S: Final = 1_000_000_000
+IMPORTED: Final = "imported"
+"""The target, workload and environment of a history that others recorded."""
 FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
+_INDEPENDENT: Final = "independent"
 Damage = Literal["minority", "majority"]
 """Of how many members of a group faults may destroy what was synced (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
@@ -52,13 +58,23 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One client operation at a fixed time after the start of the chaos phase."""
+class Trigger(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a node (`Env.event`) at which a fault strikes, rather than at its planned time.
 
-    at_ns: int
-    process: int
-    f: str
-    value: Any = None
+    It is the `nth` event of this kind after that time whose fields equal `where`, as JSON or as
+    text.
+    """
+
+    event: str
+    where: dict[str, str] = msgspec.field(default_factory=dict)
+    nth: int = 1
+
+    def matches(self, kind: str, data: Mapping[str, Any]) -> bool:
+        """Whether this event is of the kind and has the fields."""
+        return kind == self.event and all(
+            name in data and value in (data[name], msgspec.json.encode(data[name]).decode())
+            for name, value in self.where.items()
+        )
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,6 +110,27 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ops: tuple[ScheduledOp, ...] | None = None
     # Beside the workload's: those that the user added; once planned, also the target's own.
     checkers: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str | None:
+        """The model that judges an imported history; `None` for runs, which checkers judge."""
+        if self.workload != IMPORTED:
+            return None
+        if len(self.checkers) != 1:
+            raise UsageError(
+                "the case of an imported history names no model; import its file again"
+            )
+        return self.checkers[0]
+
+    @property
+    def independent(self) -> bool | None:
+        """Whether the values of an imported history are `[key value]` tuples
+        (`harness.independent`); `None` where their shape decides.
+
+        A run is judged key by key where this is true.
+        """
+        keyed = self.workload_options.get(_INDEPENDENT) if self.workload == IMPORTED else None
+        return keyed if isinstance(keyed, bool) else None
 
     def __post_init__(self) -> None:
         """Check the ranges; raises `UsageError`."""
@@ -134,6 +171,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def _flag(field: str) -> str:
     """The option of the command line that sets this field."""
     return f"--{field.removesuffix('_s').replace('_', '-')}"
+
+
+def imported_case(model: str, *, independent: bool | None = None) -> Case:
+    """The case of a history that others recorded: `model` is its one checker."""
+    return Case(
+        seed=0,
+        target=IMPORTED,
+        workload=IMPORTED,
+        workload_options={} if independent is None else {_INDEPENDENT: independent},
+        faults=(),
+        checkers=(model,),
+    )
 
 
 def load_case(path: Path) -> Case:

@@ -59,7 +59,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -72,8 +72,10 @@ __all__ = [
     "ACTORS",
     "HARNESS",
     "NEMESIS",
+    "NS_PER_S",
     "Attempt",
     "CheckResult",
+    "Completion",
     "Counterexample",
     "History",
     "ModelSettings",
@@ -83,6 +85,8 @@ __all__ = [
     "Pairing",
     "PartialOrder",
     "Process",
+    "Request",
+    "ScheduledOp",
     "Verdict",
     "digest_of",
     "encode_op",
@@ -91,6 +95,7 @@ __all__ = [
 ]
 
 Process = int | str
+NS_PER_S: Final = 1_000_000_000
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)
@@ -115,6 +120,43 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start: int
     end: int
     outcome: str  # "ok", or the error as the client saw it, e.g. "NOT_THE_LEADER"
+
+
+class _Asked(Protocol):
+    f: ClassVar[str]
+
+    def asked(self) -> Any: ...
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One operation to invoke. `f` is in the workload's vocabulary."""
+
+    f: str
+    value: Any = None
+
+    @classmethod
+    def of(cls, call: _Asked) -> Request:
+        """The request of a call in a vocabulary (`harness.vocabularies.Call`)."""
+        return cls(call.f, call.asked())
+
+
+class Completion(msgspec.Struct, frozen=True):
+    """The end of one operation, classified by the client; `value` is plain JSON."""
+
+    type: OpType
+    value: Any = None
+    error: str | None = None
+    node: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+
+class ScheduledOp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One client operation at a fixed time after the start of the chaos phase."""
+
+    at_ns: int
+    process: int
+    f: str
+    value: Any = None
 
 
 class Op(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -34,7 +34,6 @@ from harness.plugins import (
     Checker,
     Diagnosis,
     Environment,
-    HistoryModel,
     Nemesis,
     Option,
     Reporter,
@@ -73,7 +72,6 @@ GROUPS: Final[Mapping[str, type]] = {
     "workloads": Workload,
     "checkers": Checker,
     "environments": Environment,
-    "models": HistoryModel,
     "reporters": Reporter,
     "soak_executors": SoakExecutor,
     "soak_sinks": SoakSink,
@@ -283,8 +281,9 @@ def load_plugin(group: str, name: str) -> Any:
     """
     point = _find(group, name)
     try:
-        found = _load(point)
-        plugin = found() if callable(found) else found
+        value = _load(point)
+        lacking = _lacking(value, group)
+        plugin = value() if callable(value) and not lacking else value
     except (Exception, SystemExit) as error:  # a script that exits when it is imported
         raise UsageError(
             f"the plug-in {name!r} of {group} ({point.value}) does not load: {error!r}; "
@@ -297,11 +296,16 @@ def load_plugin(group: str, name: str) -> Any:
             f"the plug-in {name!r} of {group} has api_version {version}; this harness speaks "
             f"{spoken}, see `docs/plugins.md`"
         )
-    missing = _missing(plugin, group)
-    if missing:
+    base = GROUPS[group].__name__
+    if group != "models" and not lacking and not isinstance(plugin, GROUPS[group]):
         raise UsageError(
-            f"the plug-in {name!r} of {group} ({point.value}) lacks {', '.join(missing)}; "
-            "see the protocol in harness.plugins"
+            f"the plug-in {name!r} of {group} ({point.value}) is not a harness.plugins.{base}; "
+            f"write `class {type(plugin).__name__}({base})`, see `docs/plugins.md`"
+        )
+    if lacking or (lacking := _lacking(plugin, group)):
+        raise UsageError(
+            f"the plug-in {name!r} of {group} ({point.value}) lacks {', '.join(lacking)}; "
+            f"see harness.plugins.{base}"
         )
     if (wrong := _wrong_declaration(plugin, group)) is not None:
         raise UsageError(f"the plug-in {name!r} of {group} ({point.value}) has {wrong}")
@@ -347,11 +351,15 @@ def _load(point: PlugInPoint) -> Any:
     return found
 
 
-def _missing(plugin: Any, group: str) -> list[str]:
-    """What the protocol of the group demands and the plug-in does not have."""
-    protocol = GROUPS[group]
-    members = [*protocol.__annotations__, *vars(protocol)]
-    return [name for name in members if not name.startswith("_") and not hasattr(plugin, name)]
+def _lacking(value: Any, group: str) -> list[str]:
+    """The methods that a class does not implement, or the required members that an object lacks."""
+    if group == "models":
+        return []
+    if callable(value):
+        return sorted(getattr(value, "__abstractmethods__", ()))
+    base = GROUPS[group]
+    members = {name for kind in base.__mro__ for name in getattr(kind, "__annotations__", ())}
+    return sorted(name for name in members if not hasattr(value, name))
 
 
 def _wrong_declaration(plugin: Any, group: str) -> str | None:

@@ -11,7 +11,6 @@ knows: `info`, unless the operation said that it had no effect.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -19,15 +18,15 @@ from typing import Any, Final
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Convergence, Request
-from harness.support.dialing import dial
-from harness.support.httpreply import REPLY_BYTES_MAX, read_reply
+from harness.support.http1 import fetch, hang_up
+from harness.support.loopback import dial
 
 __all__ = ["DeclinedError", "Web", "WebClient", "agreement", "ask_each"]
 
 BACK_OFF_S: Final = 0.2
 _ERROR_CHARACTERS_MAX: Final = 300
-_FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError, asyncio.LimitOverrunError)
-"""What an exchange ends with, or an answer that is not as it should be."""
+_FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
+"""The errors of an exchange, malformed answers included."""
 
 
 class DeclinedError(Exception):
@@ -80,7 +79,7 @@ class Web:
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._streams is None:
             host, port = self._env.endpoint(self.address)
-            streams = await dial(host, port, limit=REPLY_BYTES_MAX)
+            streams = await dial(host, port)
             self._streams = streams
             if self._hello is not None:
                 await self._exchange(*streams, "GET", self._hello, None)
@@ -95,22 +94,20 @@ class Web:
         body: object,
     ) -> Any:
         text = b"" if body is None else json.dumps(body).encode()
-        head = f"{method} {path} HTTP/1.1\r\nHost: {self.address.node}\r\nContent-Length: "
-        writer.write(f"{head}{len(text)}\r\n\r\n".encode() + text)
-        status, headers, answer = await read_reply(reader)
-        if headers.get("connection", "").lower() == "close":
+        host = [("Host", self.address.node)]
+        response, lives_on = await fetch(reader, writer, method, path, host, text)
+        if not lives_on:
             await self.close()
-        if not 200 <= status < 300:
-            raise ValueError(f"status {status}: {answer.decode('utf-8', 'replace').strip()}")
-        return json.loads(answer) if answer else None
+        if not 200 <= response.status < 300:
+            why = response.body.decode("utf-8", "replace").strip()
+            raise ValueError(f"status {response.status}: {why}")
+        return json.loads(response.body) if response.body else None
 
     async def close(self) -> None:
         """Drop the connection."""
         if self._streams is not None:
             (_, writer), self._streams = self._streams, None
-            writer.transport.abort()
-            with contextlib.suppress(OSError):  # or asyncio complains later of what nobody asked
-                await writer.wait_closed()
+            await hang_up(writer)
 
 
 class WebClient:

@@ -1,10 +1,9 @@
-"""Every nemesis there is, on one page: a name, what it is, and its faults in words.
+"""All nemeses on one page: a name, a description, and the faults in words.
 
-Clients still reach both sides of a partition, and that matters: it is they who can be told a stale
-story by a leader that does not know yet that it was deposed. Small families of partitions chosen by
-role already suffice to find most partition bugs (Majumdar and Niksic, POPL 2018, doi
-10.1145/3158134). Only a target that syncs before it answers can be blamed for what a power cut
-takes; Kudu's defaults (`log_force_fsync_all=false`) promise nothing there.
+Clients still reach both sides of a partition, which matters: a leader that does not yet know that
+it was deposed may give them stale answers. A few partitions chosen by role suffice to find most
+partition bugs (Majumdar and Niksic, POPL 2018, doi 10.1145/3158134). A power cut convicts only a
+target that syncs before it answers; Kudu's defaults (`log_force_fsync_all=false`) promise nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ PARTITION_BRIDGE = AimedNemesis(
     "cut bridge", suits_all=False,
 )  # fmt: skip
 PARTITION_ONE_WAY = AimedNemesis(
-    "partition-one-way", "the leader is heard by nobody, or hears nobody",
+    "partition-one-way", "cut only what the leader sends, or only what it receives",
     "cut leader to members", "cut members to leader", suits_all=False,
 )  # fmt: skip
 PARTITION_PAIR = AimedNemesis(
@@ -61,7 +60,7 @@ PARTITION_FLAPPING = AimedNemesis(
     "cut leader from members", schedule=FLAPPING, suits_all=False,
 )  # fmt: skip
 PARTITION = AimedNemesis(
-    "partition", "a partition of any kind, drawn anew for each fault",
+    "partition", "a partition of any kind, drawn again for each fault",
     "cut leader from members", "cut leader from others", "cut halves", "cut one from others",
     "cut ring", "cut bridge", "cut leader to members", "cut members to leader",
     "cut leader from follower", suits_all=False,
@@ -102,7 +101,7 @@ SWIZZLE = AimedNemesis(
     "kill one", schedule=ONE_BY_ONE, suits_all=False,
 )  # fmt: skip
 KILL = AimedNemesis(
-    "kill", "a kill of any kind, drawn anew for each fault",
+    "kill", "a kill of any kind, drawn again for each fault",
     "kill leader", "kill follower", "kill one", "kill majority", "kill all", suits_all=False,
 )  # fmt: skip
 RESTART_RANDOM = AimedNemesis(
@@ -133,7 +132,7 @@ PAUSE_MAJORITY = AimedNemesis(
     "pause majority", suits_all=False,
 )  # fmt: skip
 PAUSE = AimedNemesis(
-    "pause", "a pause of any kind, drawn anew for each fault",
+    "pause", "a pause of any kind, drawn again for each fault",
     "pause leader", "pause follower", "pause one", "pause majority", "pause all", suits_all=False,
 )  # fmt: skip
 
@@ -218,7 +217,7 @@ CLOCK_STROBE = AimedNemesis(
     "clock one offset=2s strobe=250ms", suits_all=False,
 )  # fmt: skip
 CLOCK = AimedNemesis(
-    "clock", "a clock that is wrong in any way, drawn anew for each fault",
+    "clock", "a clock that is wrong in any way, drawn again for each fault",
     "clock one offset=5s", "clock one offset=-5s", "clock leader offset=-60s",
     "clock one drift=100000ppm", "clock one drift=-100000ppm", "clock one offset=2s strobe=250ms",
     "clock all offset=1s", suits_all=False,
@@ -246,7 +245,7 @@ BIT_ROT = AimedNemesis(
     "disk leader bitrot=50%", "disk one bitrot=50%", suits_all=False,
 )  # fmt: skip
 DISK = AimedNemesis(
-    "disk", "a disk that is bad in any way, drawn anew for each fault",
+    "disk", "a disk that is bad in any way, drawn again for each fault",
     "disk one error=5%", "disk leader error=100%", "disk one full=yes", "disk leader delay=100ms",
     "disk all delay=20ms", suits_all=False,
 )  # fmt: skip

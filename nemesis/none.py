@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import ClassVar
 
 from harness.case import Fault
 from harness.cluster import Capability
 from harness.nodes.faults import Aim
-from harness.plugins import NEMESIS_API_VERSION, Scene
+from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, override
 
 __all__ = ["NoNemesis"]
 
 
-class NoNemesis:
+class NoNemesis(Nemesis):
     """Breaks nothing."""
 
-    api_version: ClassVar[int] = NEMESIS_API_VERSION
-    name: ClassVar[str] = "none"
-    doc: ClassVar[str] = "break nothing: the control"
-    needs_leader: ClassVar[bool] = False
-    requires: ClassVar[frozenset[Capability]] = frozenset()
+    api_version = NEMESIS_API_VERSION
+    name = "none"
+    doc = "break nothing: the control"
+    requires = frozenset[Capability]()
 
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
@@ -31,5 +29,10 @@ class NoNemesis:
         return ()
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Never planned, so never asked."""
+        """Never called, for nothing is planned."""
         raise AssertionError(f"{self.name!r} plans no fault, but got {fault} in {scene}")
+
+    @override
+    def needs_leader(self, fault: Fault) -> bool:
+        del fault
+        return False

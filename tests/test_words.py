@@ -23,7 +23,7 @@ TEXTS = {
     "beside": r"\b(?:besides?|anew|nought)\b",
     "is told": r"\b(?:is|are|was|were|be) told\b",
     "so many": r"\bso (?:many|much|long)\b",
-    "a X a Y": r"\b(?:an?|one) [a-z]+ an? [a-z]+\b",
+    "a X a Y": r"\b(?:an?|one) (?!(?:as|at|by|in|is|of|on|or|to) )[a-z]+ an? [a-z]+\b",
     "has not": r"\b(?:has|have) not\b(?! been)",
     "said": r"\bsaid\b",
 }

@@ -1,10 +1,9 @@
 """Transactions over tables' columns, for Elle: adding columns appends, reading a schema reads.
 
-Every column name is used once in a run, so that a read tells whose appends it saw, and in which
-order. A table holds only so many columns (Kudu: 300); when enough were asked for, it is left to the
-final reads and a new one takes its place. No append or read is asked for before the first tables
-exist: creates come first, and are repeated, visibly, until each is known to have made its table.
-Later creates come in between.
+Every column name is used once in a run, so a read shows which appends it saw, and in which order.
+The number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` is read
+again only at the end, and a new table takes its place. Creates come first and are repeated,
+visibly, until each table is known to exist; only then do appends and reads begin.
 
 The vocabulary is `harness.vocabularies.transactions`; a transaction appends to one table, or reads
 one.
@@ -15,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.transactions import Txn
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
@@ -41,9 +40,9 @@ class _AppendOps:
     """An endless generator.
 
     `tables` holds, for each place, the table's number and how many columns were asked of it;
-    `missing` are tables to be created, `creating` those whose create is under way, by process.
-    Until `begun` nothing but creates is emitted. The first `readers` threads only read. Bursts, of
-    up to `burst` transactions, meet on the table in place `hot`; `left` are to come.
+    `missing` are tables to be created, `creating` maps a process to the table it is creating.
+    Until `begun` only creates are emitted. The first `readers` threads only read. Bursts of up to
+    `burst` transactions hit the table in place `hot`; `left` counts those still to emit.
     """
 
     columns: int
@@ -123,7 +122,7 @@ def read_of(name: str) -> Txn:
 
 
 def _tables_at_most(case: Case) -> int:
-    """How many tables a run of this length, rate and share of reads will hardly exceed."""
+    """An upper bound of the number of tables, from the run's length, rate and share of reads."""
     options = case.workload_options
     share = (100 - int(options["reads"])) / 100
     width = (1 + int(options["appends"])) / 2
@@ -132,14 +131,14 @@ def _tables_at_most(case: Case) -> int:
     return int(options["tables"]) + math.ceil(columns / max(1, room))
 
 
-class AppendWorkload:
+class AppendWorkload(Workload):
     """Appends of columns to tables and reads of them, as transactions."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "append"
-    doc: ClassVar[str] = "transactions that add columns to tables and read them, judged by Elle"
-    vocabulary: ClassVar[str] = "append"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "append"
+    doc = "transactions that add columns to tables and read them, judged by Elle"
+    vocabulary = "append"
+    options = (
         Option("tables", 3, "how many tables are appended to at a time", within=(1, TABLES_MAX)),
         Option(
             "columns",
@@ -155,7 +154,7 @@ class AppendWorkload:
         READERS,
         burst_option(4, "transactions at once on one table"),
     )
-    checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
+    checkers = ("elle-list-append", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
         """Creates first, then endless transactions."""
@@ -179,7 +178,7 @@ class AppendWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A table that nobody else touches: made, appended to, and read."""
+        """Create, append to and read a table of the probe's own."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         create = new_table(name, nonce, int(case.workload_options["replicas"]))
         append = Txn([["append", name, f"c{nonce}"]])

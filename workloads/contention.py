@@ -1,4 +1,4 @@
-"""How operations meet, in every workload that has these options: clients that only read, bursts."""
+"""Options for contention: clients that only read, and bursts of operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.case import Case
 from harness.plugins import Option
 
 _BURST_PERCENT: Final = 30
-"""How many of the operations that come by themselves begin a burst."""
+"""Share of operations outside a burst that begin one."""
 READERS: Final = Option(
     "readers", 25, "this share of the clients only reads, in percent", within=(0, 100)
 )
@@ -22,11 +22,11 @@ def burst_option(default: int, of: str) -> Option:
 
 
 def draw_burst(burst: int, rng: random.Random) -> int:
-    """How many operations come together now: 1, or from 2 to `burst`, drawn from `rng`."""
+    """The size of the next group of operations: 1, or from 2 to `burst`, drawn from `rng`."""
     starts = burst > 1 and rng.randrange(100) < _BURST_PERCENT
     return 2 + rng.randrange(burst - 1) if starts else 1
 
 
 def readers_of(case: Case) -> int:
-    """How many clients only read; they are the first ones."""
+    """The number of clients that only read; they come first."""
     return case.concurrency * int(case.workload_options["readers"]) // 100

@@ -1,8 +1,8 @@
-"""Tables that must be there before anything else is asked for.
+"""Tables that must exist before other operations begin.
 
-A generator has three fields for it: `missing`, tables to be created, `creating`, those whose create
-is under way, by process, and `begun`, whether each was known to be there once. A create whose table
-is not known to be there is asked for again, visibly.
+A generator has three fields for them: `missing`, tables to be created; `creating`, the process and
+table of each create under way; and `begun`, whether all were known to exist once. A create whose
+table is not known to exist is repeated, visibly.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ Ops = TypeVar("Ops")
 
 
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:
-    """The generator `ops` after the invocation or the end of a create; `table` is what it calls the
-    one that an invocation names, as in `missing`.
+    """The generator `ops` after the invocation or completion of a create of `table`.
+
+    `table` is the generator's own name of it, as in `missing`.
     """
     state: Any = ops
-    found: Ops
+    after: Ops
     if event.type is OpType.INVOKE:
-        found = dataclasses.replace(state, creating=(*state.creating, (event.process, table)))
-        return found
+        after = dataclasses.replace(state, creating=(*state.creating, (event.process, table)))
+        return after
     ended = dict(state.creating).get(event.process)
     if ended is None:
         return ops
@@ -32,5 +33,5 @@ def after_create(ops: Ops, event: Op, table: Any) -> Ops:
     there = event.type is OpType.OK or value.get("result") == "exists"
     missing = state.missing if there else (*state.missing, ended)
     begun = state.begun or not (creating or missing)
-    found = dataclasses.replace(state, creating=creating, missing=missing, begun=begun)
-    return found
+    after = dataclasses.replace(state, creating=creating, missing=missing, begun=begun)
+    return after

@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import (
     BY_NAME,
     READS,
@@ -55,8 +55,8 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""Drawn in soaks: fewer names race more, more tablets are done at more moments, and bursts of moves
-leave less time for all else. New ones stand last: the others are drawn as before."""
+"""Drawn in soaks: fewer names race more, more tablets finish at more moments, and bursts of moves
+leave less time for other operations. Append new entries, so that earlier draws stay the same."""
 REPLICAS: Final = (1, 3, 5, 7)
 
 
@@ -173,9 +173,10 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 
 
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
-    """Mostly an added column named by the nonce; sometimes a rename or a drop beside it, or a drop
-    alone, of the column that was asked for `last` under this name. It may be renamed, another
-    table's, or gone: then the alter is refused.
+    """Mostly an added column named by the nonce; sometimes also, or only, a change of `last`.
+
+    `last` is the column most recently added under this name. It may be renamed, dropped, or belong
+    to another table by now: then the master refuses the alter.
     """
     column = f"c{nonce}"
     choice = rng.randrange(20)
@@ -200,14 +201,14 @@ def check_replicas(replicas: int, case: Case) -> None:
         )
 
 
-class DdlWorkload:
+class DdlWorkload(Workload):
     """Create, alter, rename, delete, get, list and locate on few names."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "ddl"
-    doc: ClassVar[str] = "create, alter, rename, delete, get, list and locate on few names"
-    vocabulary: ClassVar[str] = "ddl"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "ddl"
+    doc = "create, alter, rename, delete, get, list and locate on few names"
+    vocabulary = "ddl"
+    options: tuple[Option, ...] = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
         Option("replicas", 3, "replicas of each tablet"),
@@ -218,7 +219,7 @@ class DdlWorkload:
             "moves", 0, "this share of bursts renames and lists tables, in percent", within=(0, 100)
         ),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers: tuple[str, ...] = (
         "linearizable-catalog",
         "catalog-invariants",
         "liveness",
@@ -243,13 +244,14 @@ class DdlWorkload:
             moves=int(options["moves"]) if {"list", "rename"} <= dict(mix).keys() else 0,
         )
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn sizes beside it."""
+        """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of one table that nobody else touches."""
+        """The life of one table of the probe's own."""
         name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[DdlCall, ...] = (

@@ -1,20 +1,20 @@
-"""DDL, with many of its reads asked of any replica, that say how old an answer may be.
+"""DDL with bounded-staleness reads that any replica may answer.
 
-The names and the changes are those of `ddl`; of its gets and lists, `--stale` in a hundred become
-reads with a bound drawn from `--bounds`. Whoever asks for little gets refusals while the leader
-cannot be asked; whoever allows for much is answered by a replica that is cut off.
+Names and changes come from `ddl`; `--stale` percent of its gets and lists get a bound drawn from
+`--bounds`. Reads with a small bound are refused while the leader is unreachable. A read with a
+large bound may be answered by a replica that is cut off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Emit, Generator, Step, lift
 from harness.generator.core import Around
-from harness.plugins import Option, Request
+from harness.plugins import Option, Request, override
 from harness.vocabularies.ddl import Get
 from harness.vocabularies.follower_reads import FRESH, GetStale, ListStale
 from workloads.ddl import DdlWorkload
@@ -55,10 +55,10 @@ class _Relaxed(Around, frozen=True):
 class FollowerReadsWorkload(DdlWorkload):
     """DDL, and reads with a bound on their staleness."""
 
-    name: ClassVar[str] = "follower-reads"
-    doc: ClassVar[str] = "DDL, and reads of any replica that say how old an answer may be"
-    vocabulary: ClassVar[str] = "follower-reads"
-    options: ClassVar[tuple[Option, ...]] = (
+    name = "follower-reads"
+    doc = "DDL, and reads of any replica that say how old an answer may be"
+    vocabulary = "follower-reads"
+    options = (
         *(
             Option(option.name, MIX, option.help) if option.name == "mix" else option
             for option in DdlWorkload.options
@@ -66,16 +66,16 @@ class FollowerReadsWorkload(DdlWorkload):
         Option("stale", 70, "this share of gets and lists has a bound, in percent", (0, 100)),
         Option("bounds", "200,1000,5000", "how old answers may be, in ms; one is drawn for each"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (*DdlWorkload.checkers, "staleness")
+    checkers = (*DdlWorkload.checkers, "staleness")
 
     def generator(self, case: Case) -> Generator:
-        """That of `ddl`, relaxed."""
+        """The generator of `ddl`, with bounds on some reads."""
         options = case.workload_options
         bounds = parse_bounds(str(options["bounds"]))
         return _Relaxed(lift(super().generator(case)), int(options["stale"]), bounds)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """That of `ddl`, and both reads with a bound before its last step, the delete."""
+        """The probe of `ddl`, with both bounded reads before its delete."""
         *life, delete = super().probe(case, attempt, retry)
         name = next(r.value["name"] for r in reversed(life) if r.f == Get.f)
         looks = [GetStale(name, max(parse_bounds(self._bounds(case)))), ListStale(BOUND_MS_MAX)]
@@ -84,6 +84,7 @@ class FollowerReadsWorkload(DdlWorkload):
     def _bounds(self, case: Case) -> str:
         return str(case.workload_options["bounds"])
 
+    @override
     def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """As that of `ddl`, without bursts of moves: those are for lists of leaders."""
+        """The options of `ddl` without bursts of moves, which need lists from the leader."""
         return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}

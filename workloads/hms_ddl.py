@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms import (
     BY_NAME,
     READS,
@@ -104,23 +104,21 @@ def _name(number: int) -> tuple[str, str]:
     return DATABASES[number % len(DATABASES)], f"t{number}"
 
 
-class HmsDdlWorkload:
+class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     """Create, alter, rename, drop, get and list on few names, and polls of the log."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "hms-ddl"
-    doc: ClassVar[str] = "DDL on few names in two databases of a metastore, and polls of its events"
-    vocabulary: ClassVar[str] = "hms"
-    target: ClassVar[str] = "hive"
-    usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
+    api_version = API_VERSION
+    name = "hms-ddl"
+    doc = "DDL on few names in two databases of a metastore, and polls of its events"
+    vocabulary = "hms"
     """A call that is lost is found to be after the client's socket timeout, and sent again."""
-    options: ClassVar[tuple[Option, ...]] = (
+    options = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         READERS,
         burst_option(6, "operations at once on one name"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         "linearizable-hms",
         "hms-events",
         "hms-invariants",
@@ -144,7 +142,7 @@ class HmsDdlWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of one table that nobody else touches."""
+        """The life of one table of the probe's own."""
         del case
         database, name, nonce = DATABASES[0], f"probe-{attempt}", f"p{attempt}.{retry}"
         other = (DATABASES[1], f"{name}-r")

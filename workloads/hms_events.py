@@ -1,20 +1,20 @@
-"""Readers of a metastore's notification log, who read on from where they were, and DDL beside them.
+"""Readers of a metastore's notification log, together with DDL.
 
-Readers are the first clients, and do nothing that could be of unknown outcome, so that each keeps
-its place in the log for the whole run, whichever metastore answers. Every other one polls all the
-time; the rest polls once in a while, and so falls behind: behind the cleaner, too, where
-`--event-ttl-ms` is short. The DDL is that of `hms-ddl`.
+The first clients are readers. No operation of theirs can have an unknown outcome, so each keeps its
+position in the log for the whole run, whichever metastore answers. Every second reader polls
+continuously. The others poll now and then and fall behind, even behind the cleaner if
+`--event-ttl-ms` is short. The DDL comes from `hms-ddl`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Generator
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms import READS
 from workloads.contention import burst_option, readers_of
 from workloads.hms_ddl import KINDS, NAMES_MAX, HmsDdlWorkload, HmsOps
@@ -26,31 +26,30 @@ EAGER: Final = (("poll", 1),)
 LAZY: Final = (("get", 85), ("list", 5), ("poll", 10))
 
 
-class HmsEventsWorkload:
+class HmsEventsWorkload(Workload, target="hive", usual=HmsDdlWorkload.usual):
     """Polls of the log by some clients, changes by the others."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "hms-events"
-    doc: ClassVar[str] = "readers of a metastore's events, who must see each once and in order"
-    vocabulary: ClassVar[str] = "hms"
-    target: ClassVar[str] = "hive"
-    usual: ClassVar[Mapping[str, Any]] = HmsDdlWorkload.usual
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "hms-events"
+    doc = "readers of a metastore's events, which must see each once and in order"
+    vocabulary = "hms"
+    options = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
-        Option("mix", DEFAULT_MIX, "weights of the kinds of operation of those who change tables"),
+        Option("mix", DEFAULT_MIX, "weights of the operations of clients that change tables"),
         Option("readers", 40, "this share of the clients reads the log, in percent", (1, 99)),
         burst_option(6, "operations at once on one name"),
     )
-    checkers: ClassVar[tuple[str, ...]] = HmsDdlWorkload.checkers
+    checkers = HmsDdlWorkload.checkers
 
     def generator(self, case: Case) -> Generator:
-        """Endless random polls and DDL; raises `UsageError` where nobody would do one of them."""
+        """Endless random polls and DDL; raises `UsageError` if one of them has no client."""
         options = case.workload_options
         readers = readers_of(case)
         if not 0 < readers < case.concurrency:
             raise UsageError(
                 f"--readers {options['readers']} of --concurrency {case.concurrency} makes "
-                f"{readers} readers; there must be one, and one who is not: have more clients"
+                f"{readers} readers; at least one client must read and one must not: raise "
+                "--concurrency"
             )
         mix = parse_mix(str(options["mix"]), KINDS)
         if all(kind in READS for kind, _ in mix):
@@ -67,9 +66,9 @@ class HmsEventsWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """As of `hms-ddl`."""
+        """The probe of `hms-ddl`."""
         return _DDL.probe(case, attempt, retry)
 
     def final(self, case: Case) -> Sequence[Request]:
-        """As of `hms-ddl`."""
+        """The final reads of `hms-ddl`."""
         return _DDL.final(case)

@@ -1,21 +1,21 @@
 """Delegation tokens of metastores: issued, renewed and cancelled here, and used at any metastore.
 
-Few tokens are about at a time, and operations come in bursts on one of them, so that a renewal
-meets the uses of its token. Some uses are of forged tokens, and some renewals are asked for by
-somebody else. The vocabulary is `harness.vocabularies.hms_tokens`.
+Few tokens are in use at a time, and operations come in bursts on one of them, so that a renewal
+races with uses of its token. Some uses are of forged tokens, and some renewals come from a user
+who is not the renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from collections.abc import Sequence
+from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, TokenCall, Verify
 from workloads.contention import burst_option, draw_burst
 from workloads.mixes import Mix, draw_kind, parse_mix
@@ -86,22 +86,20 @@ def _forged(token: str) -> str:
     return f"{token[:-1]}{'0' if token[-1] != '0' else '1'}"
 
 
-class HmsTokensWorkload:
+class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     """Issue, renew and cancel few tokens, and verify them at all metastores."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "hms-tokens"
-    doc: ClassVar[str] = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
-    vocabulary: ClassVar[str] = "hms-tokens"
-    target: ClassVar[str] = "hive"
-    usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "hms-tokens"
+    doc = "delegation tokens of a metastore: issue, renew, cancel, verify anywhere"
+    vocabulary = "hms-tokens"
+    options = (
         Option("tokens", 10, "how many of the newest tokens are used", within=(1, TOKENS_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         Option("false-percent", 5, "this share is of forged tokens, or by strangers", (0, 100)),
         burst_option(6, "operations at once on one token"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         "hms-tokens",
         "hms-failover",
         "liveness",
@@ -120,11 +118,11 @@ class HmsTokensWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A token that is issued, and one that is refused: no probe knows what it was answered."""
+        """Issue a token and verify a forged one: a probe does not see the answers it gets."""
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """A token that nobody was given."""
+        """Verify a forged token."""
         del case
         return (Request.of(Verify(FORGED, 0)),)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import (
     Alter,
     Create,
@@ -127,16 +127,15 @@ def _create(name: str, nonce: str, partitions: int, replicas: int) -> Create:
     return Create(name, nonce, ["v0", "v1"], partitions, replicas)
 
 
-class KuduHmsWorkload:
+class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     """DDL through Kudu, drops and renames through Hive, and reads of both."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "kudu-hms"
-    doc: ClassVar[str] = "DDL through Kudu, drops and renames through Hive, on the same tables"
-    vocabulary: ClassVar[str] = "kudu-hms"
-    usual: ClassVar[Mapping[str, Any]] = {"op_timeout_s": 8.0}
+    api_version = API_VERSION
+    name = "kudu-hms"
+    doc = "DDL through Kudu, drops and renames through Hive, on the same tables"
+    vocabulary = "kudu-hms"
     """A master waits for a metastore that is gone, and asks another one."""
-    options: ClassVar[tuple[Option, ...]] = (
+    options = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
         Option("replicas", 3, "replicas of each tablet"),
@@ -144,7 +143,7 @@ class KuduHmsWorkload:
         READERS,
         burst_option(6, "operations at once on one name"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         "linearizable-catalog",
         "catalog-invariants",
         "kudu-hms",
@@ -153,20 +152,19 @@ class KuduHmsWorkload:
         "stats",
     )
 
+    @override
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Metastores beside the masters."""
+        """Metastores, in addition to the masters."""
         del options, target_options
         return {"hms": True}
 
     def generator(self, case: Case) -> Generator:
-        """Endless random DDL; raises `UsageError` where there is no metastore."""
+        """Endless random DDL; raises `UsageError` without a metastore."""
         options = case.workload_options
         if not case.target_options.get("hms"):
-            raise UsageError(
-                "the workload 'kudu-hms' asks for metastores beside the masters; add --hms"
-            )
+            raise UsageError("the workload 'kudu-hms' needs metastores; add --hms")
         check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
@@ -181,7 +179,7 @@ class KuduHmsWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The lives of two tables that nobody else touches, the second ended by Hive."""
+        """The lives of two tables of the probe's own, the second dropped through Hive."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])

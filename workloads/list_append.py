@@ -12,12 +12,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.transactions import Mop, Txn
 from workloads.contention import READERS, readers_of
 from workloads.register import probe_number
@@ -83,25 +83,25 @@ def key_name(number: int) -> str:
 
 
 def _keys_at_most(case: Case) -> int:
-    """How many keys a run of this length and rate will hardly exceed."""
+    """An upper bound of the number of keys, from the run's length and rate."""
     options = case.workload_options
     appends = case.rate * case.time_limit_s * int(options["width"])
     return int(options["keys"]) + math.ceil(appends / int(options["length"]))
 
 
-class ListAppendWorkload:
+class ListAppendWorkload(Workload):
     """Appends to lists and reads of them, several a transaction."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "list-append"
-    doc: ClassVar[str] = "transactions that append to lists and read them, judged by Elle"
-    vocabulary: ClassVar[str] = "list-append"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "list-append"
+    doc = "transactions that append to lists and read them, judged by Elle"
+    vocabulary = "list-append"
+    options = (
         Option("keys", 4, "how many lists are in use at a time", within=(1, KEYS_MAX)),
         Option(
             "length",
             32,
-            "a list that so many appends were asked of is left for a new one",
+            "a list with this many appends is left for a new one",
             within=(1, LENGTH_MAX),
         ),
         Option(
@@ -113,7 +113,7 @@ class ListAppendWorkload:
         Option("reads", 30, "how many of the transactions only read, in percent", within=(0, 100)),
         READERS,
     )
-    checkers: ClassVar[tuple[str, ...]] = ("elle-list-append", "liveness", "crash", "stats")
+    checkers = ("elle-list-append", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
         """Endless transactions."""
@@ -129,7 +129,7 @@ class ListAppendWorkload:
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A list that nobody else touches is appended to and read. Elements are negative."""
+        """Append to and read a list of the probe's own. Elements are negative."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))

@@ -1,11 +1,11 @@
-"""Who replicates what, changed while all goes on: masters come and go, replicas move.
+"""Membership changes under load: masters are added and removed, replicas move.
 
-One change at a time, as an administrator makes them, who looks at the members after each. Masters
-are added while there are some that are no members, and removed as long as `--least-masters` are
-left; never the leader, as far as it is known, since that is refused.
+Changes come one at a time, as from an administrator who lists the members after each. Masters
+outside the group are added; members are removed while more than `--least-masters` are left. The
+known leader is never removed, since masters refuse that.
 
-`members` changes masters and `move` moves replicas, both beside the operations of `ddl`; `mixed`
-has all of it and rows.
+`members` changes masters and `move` moves replicas, both together with the operations of `ddl`;
+`mixed` adds rows.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from harness.vocabularies.members import (
     RemoveMaster,
 )
 
-LEAST_MASTERS: Final = Option("least-masters", 3, "so many masters are left at least", (1, 7))
+LEAST_MASTERS: Final = Option("least-masters", 3, "keep at least this many masters", (1, 7))
 
 
 def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The masters of a deployment that are members at first, and those that may become some."""
+    """The initial masters of a deployment, and the spare ones that may join."""
     first = int(case.target_options.get("masters", 1))
     spares = int(case.target_options.get("spare_masters", 0))
     names = [f"m{number}" for number in range(1, first + spares + 1)]
@@ -43,9 +43,8 @@ def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 class MembersOps:
     """An endless generator of one change after another.
 
-    `inside` are the members as far as they are known, all others of `masters` are not; `busy` is
-    the process that changes something. `tables` are those whose replicas move, in `moves` of a
-    hundred changes.
+    `inside` are the members of `masters` as last listed; `busy` is the process of the change under
+    way. In `moves` percent of the changes, a replica of one of `tables` moves.
     """
 
     masters: tuple[str, ...]
@@ -82,7 +81,7 @@ class MembersOps:
         return None
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """What came of the change."""
+        """Take the outcome of the change into account."""
         del ctx
         if event.process != self.busy or event.f not in BY_NAME or event.type is OpType.INVOKE:
             return self
@@ -95,12 +94,12 @@ class MembersOps:
             inside = tuple(sorted(str(entry[0]) for entry in masters))
             leader = next((str(entry[0]) for entry in masters if entry[1] == "LEADER"), "")
             return dataclasses.replace(over, inside=inside, leader=leader, unsure=False)
-        # An answer does not say whom it is about; a list does.
+        # The answer to a change does not name the master; a list does.
         return dataclasses.replace(over, unsure=event.f != MoveReplica.f)
 
 
 def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any]) -> MembersOps:
-    """The generator for a case. Raises `UsageError` where there would be nothing to change."""
+    """The generator for a case. Raises `UsageError` if nothing could ever change."""
     first, spares = masters_of(case)
     least, moves = int(options["least_masters"]), int(options["moved"])
     if int(options["members"]):
@@ -113,7 +112,7 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
 def members_need(
     options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
 ) -> dict[str, Any]:
-    """What `_refuse_idle` asks of the target, as its options."""
+    """The target options without which `_refuse_idle` would refuse the case."""
     replicas = int(options["replicas"])
     if not int(options["members"]):
         return {}

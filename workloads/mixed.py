@@ -1,15 +1,15 @@
 """DDL, rows and membership at once, on one catalog.
 
-The operations are those of `ddl`, `rows` and `members`, mixed in proportion to `--ddl`, `--rows`
-and `--members`. Names differ: DDL fights over `t0`, `t1`, ..., rows are in `r0`, `r1`, ... and
-`bank`, which nothing renames or deletes, and whose replicas move. Every checker looks at its part;
-those of the catalog at all creates.
+Operations come from `ddl`, `rows` and `members`, in proportion to `--ddl`, `--rows` and
+`--members`. DDL contends for the tables `t0`, `t1`, ...; rows are in `r0`, `r1`, ... and `bank`,
+which are never renamed or deleted, and whose replicas move. Each checker judges its part; checkers
+of the catalog judge all creates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -17,7 +17,7 @@ from harness.case import Case
 from harness.generator import Context, Emit, Generator, Step, lift, weighted
 from harness.generator.core import Around
 from harness.ops import Op, OpType
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.members import ListMasters
 from workloads.ddl import DdlWorkload
@@ -62,14 +62,14 @@ def _share(name: str, default: int) -> Option:
     return Option(name, default, f"the weight of operations of {name}", within=(0, 1000))
 
 
-class MixedWorkload:
+class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
     """All of it at once."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "mixed"
-    doc: ClassVar[str] = "DDL, rows and membership at once"
-    vocabulary: ClassVar[str] = "mixed"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "mixed"
+    doc = "DDL, rows and membership at once"
+    vocabulary = "mixed"
+    options = (
         *(option for name, option in _OPTIONS.items() if name not in _SHARED),
         LEAST_MASTERS,
         _share("ddl", 40),
@@ -77,13 +77,13 @@ class MixedWorkload:
         _share("members", 2),
         Option("moved", 50, "this share of changes moves a replica, in percent", (0, 100)),
     )
-    usual: ClassVar[Mapping[str, float]] = {"rate": 120.0, "concurrency": 20}
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         *_DDL.checkers,
         *(name for name in _ROWS.checkers if name not in _DDL.checkers),
         "members",
     )
 
+    @override
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
@@ -107,18 +107,18 @@ class MixedWorkload:
         return msgspec.structs.replace(case, workload_options=options)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The lives of a table that is looked at and of one that is written to."""
-        found = list(_DDL.probe(self._of_ddl(case), attempt, retry))
+        """The probe of `ddl`, then that of `rows` on a table of its own."""
+        requests = list(_DDL.probe(self._of_ddl(case), attempt, retry))
         if int(case.workload_options["rows"]):
-            found += map(_renamed, _ROWS.probe(case, attempt, retry))
-        return found
+            requests += map(_renamed, _ROWS.probe(case, attempt, retry))
+        return requests
 
     def final(self, case: Case) -> Sequence[Request]:
-        """What each part looks at, and the members."""
-        found = list(_DDL.final(self._of_ddl(case)))
+        """The final reads of each part, and a list of the masters."""
+        requests = list(_DDL.final(self._of_ddl(case)))
         if int(case.workload_options["rows"]):
-            found += _ROWS.final(case)
-        return [*found, Request.of(ListMasters())]
+            requests += _ROWS.final(case)
+        return [*requests, Request.of(ListMasters())]
 
 
 def _renamed(request: Request) -> Request:
@@ -142,15 +142,15 @@ def _given(**defaults: int) -> tuple[Option, ...]:
 class MembersWorkload(MixedWorkload):
     """DDL while masters come and go."""
 
-    name: ClassVar[str] = "members"
-    doc: ClassVar[str] = "DDL while masters are added and removed"
-    options: ClassVar[tuple[Option, ...]] = _given(rows=0, ddl=95, members=5, moved=0)
-    checkers: ClassVar[tuple[str, ...]] = (*_DDL.checkers, "members")
+    name = "members"
+    doc = "DDL while masters are added and removed"
+    options = _given(rows=0, ddl=95, members=5, moved=0)
+    checkers = (*_DDL.checkers, "members")
 
 
 class MoveWorkload(MixedWorkload):
     """Rows while their replicas move."""
 
-    name: ClassVar[str] = "move"
-    doc: ClassVar[str] = "rows while replicas move between tablet servers"
-    options: ClassVar[tuple[Option, ...]] = _given(rows=90, ddl=6, members=4, moved=100)
+    name = "move"
+    doc = "rows while replicas move between tablet servers"
+    options = _given(rows=90, ddl=6, members=4, moved=100)

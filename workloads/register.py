@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies import Call
 from harness.vocabularies.register import Cas, Read, Write
 
@@ -46,18 +46,18 @@ class _RegisterOps:
 
 
 def probe_number(attempt: int, retry: int) -> int:
-    """What a probe writes: negative, and another for each try."""
+    """The value that a probe writes: negative, and different for each try."""
     return -1 - attempt * PROBE_RETRIES_MAX - min(retry, PROBE_RETRIES_MAX - 1)
 
 
-class RegisterWorkload:
+class RegisterWorkload(Workload):
     """Reads, writes and compare-and-set on one register."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "register"
-    doc: ClassVar[str] = "read, write and (with --cas-percent) compare-and-set one register"
-    vocabulary: ClassVar[str] = "register"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "register"
+    doc = "read, write and (with --cas-percent) compare-and-set one register"
+    vocabulary = "register"
+    options = (
         Option(
             "cas-percent",
             0,
@@ -65,7 +65,7 @@ class RegisterWorkload:
             within=(0, 100),
         ),
     )
-    checkers: ClassVar[tuple[str, ...]] = ("linearizable-register", "liveness", "crash", "stats")
+    checkers = ("linearizable-register", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
         """Endless reads and writes."""

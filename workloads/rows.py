@@ -1,17 +1,16 @@
 """Rows on few keys by many clients: writes, reads and scans that race, and sums that must hold.
 
-Tables `r0`, `r1`, ... hold rows that clients fight over. Every cell that is written has a value
-of its own, `n7.0`, so that a read tells whose write it saw. Inserts and updates of few keys are
-refused often, which is an answer as well.
+Clients contend for the rows of tables `r0`, `r1`, ... Every write has a unique value per cell,
+`n7.0`, so a read shows which write it saw. Inserts and updates of few keys are often refused, and
+a refusal is an answer as well.
 
 The table `bank` has one tablet, and rows in groups, `g0.0`, `g0.1`, ... A write of a group upserts
-all of its rows at once, with balances that it made up and that add up to the same every time. So it
-moves amounts between rows without having to know what they were, whatever became of the writes
-before; and whoever sees the group at an instant sees that sum.
+all of its rows at once with new balances, which always add up to the same sum. So a write needs no
+knowledge of earlier balances, and every consistent read of a group sees that sum.
 
-Scans are of all modes. Some go back to a timestamp that was answered earlier (`--past`), also long
-ago: the answer must be the same for ever. Nothing is asked for before the first creates ended; they
-are repeated, visibly, until each is known to have made its table.
+Scans use all modes. Some scan at a timestamp of an earlier answer (`--past`), however old: the
+answer must never change. Creates come first and are repeated, visibly, until each table is known to
+exist; only then do other operations begin.
 
 The vocabulary is `harness.vocabularies.rows`.
 """
@@ -21,12 +20,12 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from harness.case import Case, stream
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType, Process
-from harness.plugins import API_VERSION, Option, Request
+from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies import Call
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.rows import Kind, Read, Scan, Write
@@ -36,9 +35,9 @@ from workloads.ddl import check_replicas
 
 BANK: Final = "bank"
 SUM: Final = 100
-"""What the balances of a group add up to."""
+"""The sum of the balances of a group."""
 PAST_MAX: Final = 64
-"""Timestamps answered that are remembered, to be scanned again."""
+"""Number of timestamps of earlier answers to scan at again."""
 _KINDS: Final[tuple[Kind, ...]] = ("insert", "upsert", "upsert", "update", "update", "delete")
 _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions": (1, 3)}
 
@@ -47,9 +46,9 @@ _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions"
 class _RowsOps:
     """An endless generator; `count` makes values unique. The first `readers` threads only read.
 
-    `missing` are tables to be created, `creating` those whose create is under way, by process;
-    until `begun` nothing else is asked for. Bursts, of up to `burst` operations, meet on one table
-    and key; `left` are to come. `past` holds timestamps that scans were answered with.
+    `missing` are tables to be created, `creating` maps a process to the table it is creating;
+    until `begun` only creates are emitted. Bursts of up to `burst` operations hit one table and
+    key; `left` counts those still to emit. `past` holds timestamps of earlier scans.
     """
 
     tables: int
@@ -180,18 +179,18 @@ def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
 
 
 def new_bank(name: str, nonce: str, replicas: int) -> Create:
-    """One tablet: what is written to it at once takes effect at once."""
+    """A table of one tablet, in which a write of several rows is atomic."""
     return Create(name, nonce, ["v0", "balance"], 1, replicas)
 
 
-class RowsWorkload:
+class RowsWorkload(Workload):
     """Inserts, upserts, updates, deletes, reads and scans of rows."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "rows"
-    doc: ClassVar[str] = "writes, reads and scans of rows, with snapshots and sums that must hold"
-    vocabulary: ClassVar[str] = "rows"
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = API_VERSION
+    name = "rows"
+    doc = "writes, reads and scans of rows, with snapshots and sums that must hold"
+    vocabulary = "rows"
+    options = (
         Option("tables", 2, "how many tables of rows there are", within=(1, 100)),
         Option("keys", 6, "how many keys of each the clients fight over", within=(1, 100_000)),
         Option("groups", 2, "groups of rows whose balances add up; 0: none", within=(0, 100)),
@@ -204,7 +203,7 @@ class RowsWorkload:
         READERS,
         burst_option(6, "operations at once on one key"),
     )
-    checkers: ClassVar[tuple[str, ...]] = (
+    checkers = (
         "linearizable-rows",
         "snapshot-scans",
         "elle-rows",
@@ -235,13 +234,14 @@ class RowsWorkload:
             missing=tuple(_tables(options)),
         )
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn sizes beside it."""
+        """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in _DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A table with a group that nobody else touches: made, written to, read and scanned."""
+        """Create, write to, read and scan a table of the probe's own."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[Call, ...] = (

@@ -8,10 +8,11 @@ completion after everything has arrived.
 * `info` mutations may take effect at any time after their call, or never; `info` reads say nothing.
 * The nonce of a create comes back as the table's comment, so answers tie ids to nonces. One nonce
   with two ids, or one id with two nonces, contradicts exactly-once by itself: a `Conflict`.
-* A lost create whose table somebody saw did take effect, and did so before that answer returned: it
-  gets that return. (An upper bound only; it may have happened any time since its call.)
-* Lost creates that nobody saw are interchangeable if name and columns are equal: they share a key.
-* A read with a bound is a read that was asked for that much earlier (`_catalog_part`).
+* A lost create whose table an answer shows did take effect, and did so before that answer returned:
+  it gets that return. (An upper bound only; it may have happened any time since its call.)
+* Lost creates that no answer shows are interchangeable if name and columns are equal: they share a
+  key.
+* A read with a bound is a read that was asked for that much earlier (`part`).
 """
 
 from __future__ import annotations
@@ -130,18 +131,16 @@ _ANSWERED: Final[Mapping[str, Rule]] = {
 
 def _check_fields(op: Op, rules: Mapping[str, Rule]) -> None:
     if not isinstance(op.value, dict):
-        return  # whoever needs an object says so
+        return  # its reader reports it
     for key, value in op.value.items():
         rule = rules.get(key)
         if rule is not None and not rule[0](value):
-            shown = clipped(repr(value), 80)
-            raise HistoryError(
-                f"op {op.index} ({op.f}) has the {key} {shown}; it must be {rule[1]}"
-            )
+            text = clipped(repr(value), 80)
+            raise HistoryError(f"op {op.index} ({op.f}) has the {key} {text}; it must be {rule[1]}")
 
 
 def _check_shapes(pair: Pair) -> None:
-    """That what models compare, sort and hash can be; raises `HistoryError`."""
+    """Check that models can compare, sort and hash the values; raises `HistoryError`."""
     call, done = pair.invoke, pair.completion
     _check_fields(call, _ASKED)
     if done is None or done.type is OpType.INFO:
@@ -205,7 +204,7 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """What belongs together; the keys in `again` are there for one second id of a nonce."""
+    """Bindings of ids to nonces, and conflicts; a key in `again` allows a second id of a nonce."""
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
@@ -292,7 +291,7 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
 
 
 def _shown_nonces(history: History) -> set[str]:
-    """What comments say, also where no id comes with them."""
+    """The nonces in comments, also in answers without an id."""
     answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
     comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
     return {comment for comment in comments if comment is not None}
@@ -301,8 +300,8 @@ def _shown_nonces(history: History) -> set[str]:
 def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
     """Convert; raises `HistoryError` for values that are not in the vocabulary "ddl".
 
-    With `again`, a create that was sent twice may have made two tables. What is about rows or
-    members, in a history that has these beside DDL, is left out.
+    With `again`, a create that was sent twice may have made two tables. Operations on rows and
+    members are left out.
     """
     history = catalog_part(history)
     for pair in history.pairs:
@@ -314,7 +313,7 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
     operations: list[CatalogOperation] = []
     seen: dict[int, int] = {}
     nonces: dict[str, int] = {}
-    shown = _shown_nonces(history)
+    comments = _shown_nonces(history)
     earlier = calls_before(history)
     for pair in history.pairs:
         call = pair.invoke
@@ -334,7 +333,7 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 if sight > call.index:  # else it was seen before it was asked for: search refutes
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])
-            elif call.f == "create" and key not in shown:
+            elif call.f == "create" and key not in comments:
                 columns = ", ".join(_value(call).get("columns", ()))
                 key = f"an unseen create of {call.value['name']!r} ({columns})"
         else:

@@ -1,4 +1,4 @@
-"""The checker of membership: who the masters are follows from what was acknowledged.
+"""The checker of membership: acknowledged changes determine who the masters are.
 
 Of each master that was ever added or removed, every list of members must agree with the last change
 of it that was acknowledged before the list was asked for, unless another change of it was under way
@@ -11,20 +11,20 @@ changes (`Permit.lacks`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from typing import Any, Final
 
-from checkers.catalog.invariants.findings import fields_of
+from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.ops import CheckResult, History, OpType, Pair
 from harness.permits import permits_of
+from harness.plugins import Checker
+from harness.vocabularies import fields_of
 from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
-SHOWN_MAX: Final = 4
 
-
-class MembersChecker:
-    """Members are those that were added and not removed."""
+class MembersChecker(Checker):
+    """Members are the nodes that were added and not removed."""
 
     api_version = 1
     name = "members"
@@ -33,6 +33,7 @@ class MembersChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; lists times changes, of which there are few, so `time_limit_s` is not needed."""
         del time_limit_s
+        findings = Findings(self.name, permits_of(history))
         changes: dict[str, list[Pair]] = {}
         for pair in history.pairs:
             if pair.invoke.f in (AddMaster.f, RemoveMaster.f) and pair.type is not OpType.FAIL:
@@ -41,55 +42,35 @@ class MembersChecker:
         done = sum(pair.type is OpType.OK for pairs in changes.values() for pair in pairs)
         moves = [pair for pair in history.pairs if pair.invoke.f == "move-replica"]
         moved = sum(pair.type is OpType.OK for pair in moves)
-        looked, text, blamed = 0, [], []
         first: dict[str, tuple[bool, Pair]] = {}
         nodes = sorted({*changes, *(node for listed in lists for node in _members(listed))})
-        for listed in lists:
-            members = _members(listed)
-            for node in nodes:
-                is_in = node in members
-                touched = [p for p in changes.get(node, ()) if p.invoke.index < _ended(listed)]
-                if not touched:
-                    expected, by = first.setdefault(node, (is_in, listed))
-                else:
-                    told = _expected(touched, listed)
-                    if told is None:
-                        continue
-                    expected, by = told
-                    if _term(listed) < _term(by):
-                        continue
-                looked += 1
-                if is_in != expected:
-                    text.append(_sentence(node, listed, by, is_in=is_in))
-                    blamed += [listed.invoke.index, by.invoke.index]
-        details: dict[str, Any] = {
-            "looked": {"members": looked},
-            "changes": done,
-            "moves": moved,
-            "violations": len(text),
-        }
-        if text:
-            details["rule"] = "members"
-            shown = [*text[:SHOWN_MAX]]
-            if len(text) > SHOWN_MAX:
-                shown.append(f"{len(text) - SHOWN_MAX} more are not shown.")
-            indices = tuple(dict.fromkeys(blamed[: 2 * SHOWN_MAX]))
-            return CheckResult(self.name, Verdict.INVALID, text[0], tuple(shown), indices, details)
+        for listed, node in itertools.product(lists, nodes):
+            is_in = node in _members(listed)
+            touched = [p for p in changes.get(node, ()) if p.invoke.index < _ended(listed)]
+            expected = _expected(touched, listed) if touched else None
+            if not touched:
+                expected = first.setdefault(node, (is_in, listed))
+            if expected is None or (touched and _term(listed) < _term(expected[1])):
+                continue
+            by = expected[1]
+            text = _sentence(node, listed, by, is_in=is_in)
+            indices = (listed.invoke.index, by.invoke.index)
+            findings.hold("members", is_in == expected[0], text, indices)
         options = getattr(case, "workload_options", None)
-        lacking = {f for permit in permits_of(history).values() for f in permit.lacks}
+        lacking = {f for permit in findings.permits.values() for f in permit.lacks}
         is_wanted = bool(moves) or not {AddMaster.f, RemoveMaster.f} <= lacking
         is_wanted = is_wanted and not (isinstance(options, Mapping) and options.get("members") == 0)
-        if not looked or (is_wanted and not done + moved):
-            details["rule"] = "nothing-looked-at"
+        if not findings.looked:
             reason = "no list of masters could be compared with anything"
-            if looked:
-                reason = "no master was added or removed, and no replica asked to move"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
+            findings.gap(reason, rule="nothing-looked-at")
+        elif is_wanted and not done + moved:
+            reason = "no master was added or removed, and no replica asked to move"
+            findings.gap(reason, rule="nothing-looked-at")
         reason = (
             f"{counted(len(lists), 'list')} of masters as {counted(done, 'change')} left them; "
             f"{counted(moved, 'replica')} asked to move"
         )
-        return CheckResult(self.name, Verdict.VALID, reason, details=details)
+        return findings.result(reason, {"changes": done, "moves": moved})
 
 
 def _members(listed: Pair) -> Mapping[str, None]:
@@ -98,8 +79,9 @@ def _members(listed: Pair) -> Mapping[str, None]:
 
 
 def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
-    """Whether the node is a member when it is `listed`, and the change that says so, of those that
-    were asked for by then; `None` where nobody can know.
+    """Whether the node is a member when it is `listed`, and the change that says so.
+
+    `changes` are of that node, called before the list was answered. `None` where it is uncertain.
     """
     before = [p for p in changes if p.type is OpType.OK and _ended(p) < listed.invoke.index]
     if not before:

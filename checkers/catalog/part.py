@@ -2,8 +2,8 @@
 
 A read with a bound shows a state in which everything acknowledged `bound_ns` before the answer was
 made is. The answer is made after the read was asked for. So it is an ordinary read that might have
-been asked for that much earlier, and nothing else: whoever judges it as one, from that time on,
-proves its bound.
+been asked for that much earlier, and nothing else: a checker that judges it as one, from that time
+on, proves its bound.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from harness.ops import History, Op, OpType, Pair
 from harness.vocabularies import kudu_hms, members, rows
 from harness.vocabularies.follower_reads import FRESH
 
+Span = tuple[float, float]
+"""Call and return, as indices of ops."""
 _LATE: Final = {"result": "ok", "by": "hive"}
 _OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
@@ -39,14 +41,15 @@ def bound_ns(pair: Pair) -> int | None:
 
 
 def catalog_part(history: History) -> History:
-    """The history without what is no business of the catalog: rows and members. What was changed
-    through Hive may take effect in the catalog at any time after its call, or never.
+    """The history without operations on rows and members.
+
+    A change through Hive may take effect in the catalog at any time after its call, or never.
     """
     return _by_hive(_without(history, _is_elsewhere))
 
 
 def unbounded_part(history: History) -> History:
-    """That without reads with a bound, for checks that real time by itself decides."""
+    """The same part without bounded reads, for checks that real time by itself decides."""
     return _by_hive(_without(history, lambda pair: _is_elsewhere(pair) or is_bounded(pair)))
 
 
@@ -63,8 +66,9 @@ def _was_refused_by_hive(pair: Pair) -> bool:
 
 
 def _by_hive(history: History) -> History:
-    """Changes through Hive as changes of unknown outcome in Kudu; what was acknowledged there says
-    so in its value, since it is not lost: Kudu follows in the end.
+    """Changes through Hive as changes of unknown outcome in Kudu.
+
+    The value of an acknowledged one says so, since it is not lost: Kudu follows in the end.
     """
     if not any(op.f in kudu_hms.IN_KUDU for op in history):
         return history
@@ -113,8 +117,21 @@ def calls_before(history: History) -> Mapping[int, int]:
         return {}
     times = [op.time for op in history]
     indices = [op.index for op in history]
-    found = {}
+    calls = {}
     for pair, bound in bounded:
         place = bisect.bisect_left(times, pair.invoke.time - bound)
-        found[pair.invoke.index] = min(pair.invoke.index, indices[place])
-    return found
+        calls[pair.invoke.index] = min(pair.invoke.index, indices[place])
+    return calls
+
+
+def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
+    """The nonce of each create, also a failed one, and the span in which it may take effect."""
+    creates: dict[str, list[tuple[str, Span]]] = {}
+    for pair in history.pairs:
+        call, done = pair.invoke, pair.completion
+        if call.f == "create" and isinstance(call.value, dict):
+            lost = done is None or done.type is OpType.INFO
+            end = float("inf") if lost else float(done.index)  # type: ignore[union-attr]
+            nonce = str(call.value.get("nonce") or f"op {call.index}")
+            creates.setdefault(str(call.value.get("name")), []).append((nonce, (call.index, end)))
+    return creates

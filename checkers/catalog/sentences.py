@@ -3,113 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.part import is_late
 from checkers.linearizability import Failure, Survivor
-from harness.errors import listed
-from harness.ops import Op, OpType, Pair
+from checkers.verdict import sentences
+from checkers.verdict.sentences import ops, seconds
+from harness.ops import OpType, Pair
+from harness.vocabularies import fields_of, follower_reads
 from harness.vocabularies.ddl import BY_NAME, MUTATIONS
-from harness.vocabularies.follower_reads import FRESH
 
+KINDS: Final = {**BY_NAME, **follower_reads.CALLS.by_name}
 CORE_MAX = 5
 STORIES_MAX = 3
-NAMES_MAX = 8
-
-
-def seconds(time_ns: int) -> str:
-    """A time of the run: `12.402`."""
-    return f"{time_ns / 1e9:.3f}"
-
-
-def ops(indices: Iterable[int], *, limit: int = 20) -> str:
-    """`ops 1, 5 and 9`, cut where it says so."""
-    numbers = [str(index) for index in indices]
-    if not numbers:
-        return "no ops"
-    return f"{'op' if len(numbers) == 1 else 'ops'} {listed(numbers, limit=limit)}"
+ID_SHOWN_MAX = 8
+"""Longer ids are cut in sentences: people know the name."""
 
 
 def where(pair: Pair) -> str:
-    """`(op 812, get, ...)`: index, kind, when, and who answered."""
+    """The op as `sentences.where` has it; a change through Hive is marked as such."""
     begin, done = pair.invoke, pair.completion
-    if done is not None and is_late(pair):
-        span = f"{seconds(begin.time)}-{seconds(done.time)} s"
-        return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
-    if done is None or done.type is OpType.INFO:
-        sent = sorted({attempt.node for attempt in done.attempts}) if done else []
-        to = f", sent to {', '.join(sent)}" if sent else ""
-        return f"(op {begin.index}, {begin.f}, from {seconds(begin.time)} s, answer lost{to})"
-    by = f", answered by {done.node}" if done.node else ""
+    if done is None or not is_late(pair):
+        return sentences.where(pair)
     span = f"{seconds(begin.time)}-{seconds(done.time)} s"
-    return f"(op {begin.index}, {begin.f}, {span}{by})"
-
-
-def _names(entries: list[Any]) -> str:
-    names = [repr(entry[0]) for entry in entries[:NAMES_MAX]]
-    more = f" and {len(entries) - NAMES_MAX} more" if len(entries) > NAMES_MAX else ""
-    return ", ".join(names) + more if names else "none"
-
-
-def _saw(value: Mapping[str, Any]) -> str:
-    words = f"table {value.get('table_id')}"
-    if value.get("schema_version") is not None:
-        words += f" at version {value['schema_version']}"
-    applied = value.get("applied_schema_version")
-    if applied is not None and applied != value.get("schema_version"):
-        words += f" (applied: {applied})"
-    if value.get("columns") is not None:
-        words += f" with columns {', '.join(value['columns']) or 'none'}"
-    return words
-
-
-def _object(call: Op) -> str:
-    if call.f == "rename":
-        return f"table {call.value['name']!r} to {call.value['new_name']!r}"
-    return f"table {call.value['name']!r}"
-
-
-def did(pair: Pair) -> tuple[str, str]:
-    """What an operation did and what came of it: the two halves around `where`."""
-    call, done = pair.invoke, pair.completion
-    value = done.value if done is not None and isinstance(done.value, dict) else {}
-    result = value.get("result", "ok")
-    kind = BY_NAME.get(FRESH.get(call.f, call.f))
-    if kind is not None and kind.mutates:
-        if done is None or done.type is OpType.INFO:
-            return f"tried to {call.f} {_object(call)}", ""
-        if result == "ok":
-            version = value.get("schema_version")
-            is_change = call.f in {"alter", "rename"} and version is not None
-            to = f"and was told that its version is {version} now" if is_change else ""
-            return f"{kind.past} {_object(call)}", to
-        what = (
-            call.value["new_name"]
-            if call.f == "rename" and result == "exists"
-            else (call.value["name"])
-        )
-        told = "exists" if result == "exists" else "does not exist"
-        return f"tried to {call.f} {_object(call)}", f"and was told that {what!r} {told}"
-    if FRESH.get(call.f, call.f) == "list":
-        return "listed the tables", f"and saw {_names(value.get('tables', []))}"
-    verb = "looked at" if kind is None else kind.past
-    saw = "and found it missing" if result == "not-found" else f"and saw {_saw(value)}"
-    return f"{verb} {_object(call)}", saw
+    return f"(op {begin.index}, {begin.f}, {span}, by way of Hive, answered by {done.node})"
 
 
 def sentence(pair: Pair) -> str:
     """`Process 3 read table 'b' (op 812, get, ...) and found it missing`, without a full stop."""
-    act, outcome = did(pair)
-    words = f"Process {pair.invoke.process} {act} {where(pair)}"
-    return f"{words} {outcome}" if outcome else words
+    return sentences.sentence(pair, KINDS, at=where)
+
+
+def table_words(ident: object, name: str | None) -> str:
+    """A table by the name that people know: `table 't3' (id 0e7fb6…)`."""
+    text = str(ident)
+    short = text if len(text) <= ID_SHOWN_MAX else f"{text[: ID_SHOWN_MAX - 2]}…"
+    return f"table {name!r} (id {short})" if name else f"table {short}"
+
+
+def tried(pair: Pair) -> str:
+    """The aim of an operation that did nothing, without a full stop."""
+    call = pair.invoke
+    name = fields_of(call).get("name")
+    what = f"table {name!r}" if name else "the tables"
+    return f"Process {call.process} tried to {call.f} {what} {where(pair)}"
 
 
 def _done_by(pair: Pair, verb: str) -> str:
     begin, done = pair.invoke, pair.completion
     if done is not None and is_late(pair):
-        told = f"by way of Hive, ok there at {seconds(done.time)} s"
-        return f"process {begin.process} had {verb} (op {begin.index}, {told})"
+        way = f"by way of Hive, ok there at {seconds(done.time)} s"
+        return f"process {begin.process} had {verb} (op {begin.index}, {way})"
     if done is None or done.type is OpType.INFO:
         return (
             f"process {begin.process} had {verb} (op {begin.index}, from {seconds(begin.time)} s, "
@@ -138,7 +83,7 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: object) -> str:
-    """What had become of `name` in one surviving configuration, and who did it."""
+    """The table under `name` in one surviving configuration, and the change that made it so."""
     state: Any = survivor.state
     here: str | None
     if isinstance(model, Catalog):
@@ -164,7 +109,7 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: obje
 
 
 def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | None) -> list[str]:
-    """The names that the failing operation is about; for a list, those that differ."""
+    """The names that the failing operation is about; for a list, the names that differ."""
     if projected is not None:
         return [projected]
     call = pair.invoke
@@ -175,12 +120,12 @@ def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | N
     assert isinstance(model, Catalog)
     state: Any = survivor.state
     assert pair.completion is not None
-    shown = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
+    listed = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
     differing = []
     for name in model.names:
         table = model.table(state, name)
         actual = None if table is None else (model.table_id(table), model.version(table))
-        if actual != shown.get(name):
+        if actual != listed.get(name):
             differing.append(name)
     return differing
 
@@ -188,7 +133,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | N
 def explain_failure(
     failure: Failure, pairs: Mapping[int, Pair], model: object, *, projected: str | None
 ) -> list[str]:
-    """Sentences: what was seen, what must have been, and what proves it."""
+    """Sentences that tell the answer, the state that it contradicts, and the proof."""
     failing = pairs[failure.operation]
     text = [
         f"{sentence(failing)}, but no order of the operations that respects real time allows it."
@@ -196,9 +141,9 @@ def explain_failure(
     stories: list[str] = []
     for survivor in failure.survivors:
         names = _concerned(failing, survivor, model, projected)
-        told = "; ".join(_story(survivor, name, pairs, model) for name in names[:STORIES_MAX])
-        if told and told not in stories:
-            stories.append(told)
+        story = "; ".join(_story(survivor, name, pairs, model) for name in names[:STORIES_MAX])
+        if story and story not in stories:
+            stories.append(story)
     if len(stories) == 1:
         text.append(f"By then {stories[0]}.")
     elif stories:
@@ -211,7 +156,7 @@ def explain_failure(
         small = "a minimal set" if failure.core_minimal else "not proven minimal"
         text.append(
             f"{ops(failure.core, limit=10).capitalize()} contradict each other by themselves "
-            f"({small}), whatever became of the {len(failure.weakened)} other changes."
+            f"({small}), with any outcome of the {len(failure.weakened)} other changes."
         )
         # The last ones before the contradiction tell most.
         text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])

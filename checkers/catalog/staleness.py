@@ -4,7 +4,7 @@ Two rules on each answer, and both are of that answer alone, so they hold over a
 
 * its bound is no more than the read allowed;
 * its revision is no less than that of any change or read of the newest state which was answered
-  before the read might have been asked for (`_catalog_part`). An answer without a revision is
+  before the read might have been asked for (`part`). An answer without a revision is
   exempt from that.
 
 That the answer is the state of that revision is judged with all other answers by
@@ -14,20 +14,19 @@ That the answer is the state of that revision is judged with all other answers b
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
-from typing import Any
 
-from checkers.catalog.invariants.findings import fields_of
 from checkers.catalog.part import bound_ns, calls_before, is_bounded
 from checkers.catalog.sentences import sentence
+from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import CheckResult, History, OpType, Pair, Verdict
+from harness.ops import CheckResult, History, OpType, Pair
+from harness.plugins import Checker
+from harness.vocabularies import fields_of
 
-SHOWN_MAX = 4
 _NS_PER_MS = 1_000_000
 
 
-class StalenessChecker:
+class StalenessChecker(Checker):
     """Bounds of reads hold."""
 
     api_version = 1
@@ -40,74 +39,65 @@ class StalenessChecker:
         answered = [pair for pair in history.pairs if is_bounded(pair) and pair.type is OpType.OK]
         asked = sum(is_bounded(pair) for pair in history.pairs)
         dated = sum(_revision(pair) is not None for pair in answered)
-        details: dict[str, Any] = {
-            "looked": {"bounds": len(answered), "revisions": dated},
-            "exempt": {"revisions": len(answered) - dated},
-            "asked": asked,
-            "bound_ms_max": max((bound_ns(p) or 0 for p in answered), default=0) / _NS_PER_MS,
-        }
-        found = list(_violations(history, answered))
-        if found:
-            text = [told for _, told in found[:SHOWN_MAX]]
-            if len(found) > SHOWN_MAX:
-                text.append(f"{len(found) - SHOWN_MAX} more answers are not shown.")
-            indices = tuple(index for each, _ in found[:SHOWN_MAX] for index in each)
-            details["rule"] = "bound"
-            reason = f"{counted(len(found), 'answer')} older than allowed, first: {text[0]}"
-            return CheckResult(self.name, Verdict.INVALID, reason, tuple(text), indices, details)
+        bound_ms_max = max((bound_ns(p) or 0 for p in answered), default=0) / _NS_PER_MS
+        findings = Findings(self.name)
+        findings.look("bounds", len(answered))
+        findings.look("revisions", dated)
+        findings.exempt("revisions", len(answered) - dated)
+        _check(history, answered, findings)
         if not answered:
-            details["rule"] = "no-answers"
             reason = f"none of {counted(asked, 'read')} with a bound was answered"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details)
+            findings.gap(reason, rule="no-answers")
         reason = (
             f"{counted(len(answered), 'read')} answered within their bounds, the largest "
-            f"{details['bound_ms_max']:.0f} ms; {asked - len(answered)} of {asked} refused"
+            f"{bound_ms_max:.0f} ms; {asked - len(answered)} of {asked} refused"
         )
-        return CheckResult(self.name, Verdict.VALID, reason, details=details)
+        return findings.result(reason, {"asked": asked, "bound_ms_max": bound_ms_max})
 
 
-def _violations(history: History, answered: list[Pair]) -> Iterator[tuple[tuple[int, ...], str]]:
+def _check(history: History, answered: list[Pair], findings: Findings) -> None:
     newest = _newest_by_completion(history)
     places = [index for index, *_ in newest]
     before = calls_before(history)
     for pair in answered:
-        bound, call = bound_ns(pair), fields_of(pair.invoke)
+        bound, index = bound_ns(pair), pair.invoke.index
         if bound is None:
-            yield (pair.invoke.index,), f"{sentence(pair)}, but did not say how old that may be."
+            text = f"{sentence(pair)}, but did not say how old that may be."
+            findings.violate("bound", text, index)
             continue
-        allowed_ms = call.get("max_staleness_ms")
-        if isinstance(allowed_ms, int | float) and bound > allowed_ms * _NS_PER_MS:
-            told = (
-                f"{sentence(pair)}, from a state up to {bound / _NS_PER_MS:.0f} ms old, though "
-                f"the read allowed {allowed_ms} ms."
+        bound_ms = bound / _NS_PER_MS
+        allowed_ms = fields_of(pair.invoke).get("max_staleness_ms")
+        if isinstance(allowed_ms, int | float) and bound_ms > allowed_ms:
+            text = (
+                f"{sentence(pair)}, from a state up to {bound_ms:.0f} ms old, though the read "
+                f"allowed {allowed_ms} ms."
             )
-            yield (pair.invoke.index,), told
+            findings.violate("bound", text, index)
         revision = _revision(pair)
-        place = bisect.bisect_left(places, before[pair.invoke.index]) - 1
+        place = bisect.bisect_left(places, before[index]) - 1
         if place < 0 or revision is None:
             continue
-        _, known, by = newest[place]
-        if revision < known:
-            told = (
-                f"{sentence(pair)}, at revision {revision} and with a bound of "
-                f"{bound / _NS_PER_MS:.0f} ms; but revision {known} had been answered before "
-                f"that: {sentence(by)}."
+        _, answered_before, by = newest[place]
+        if revision < answered_before:
+            text = (
+                f"{sentence(pair)}, at revision {revision} and with a bound of {bound_ms:.0f} ms; "
+                f"but revision {answered_before} had been answered before that: {sentence(by)}."
             )
-            yield (pair.invoke.index, by.invoke.index), told
+            findings.violate("bound", text, index, by.invoke.index)
 
 
 def _revision(pair: Pair) -> int | None:
-    """Of which state an answer is; `None` where it does not say so."""
-    found = fields_of(pair.completion).get("revision")
-    return found if isinstance(found, int) and found >= 0 else None
+    """The revision of the state that an answer shows; `None` where it has none."""
+    revision = fields_of(pair.completion).get("revision")
+    return revision if isinstance(revision, int) and revision >= 0 else None
 
 
 def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
     """(index of a completion, the newest revision answered up to it, by which operation), rising.
 
-    Of reads with a bound nothing follows: their answers are not of the newest state.
+    Reads with a bound are left out: their answers need not be of the newest state.
     """
-    found: list[tuple[int, int, Pair]] = []
+    newest: list[tuple[int, int, Pair]] = []
     done = [
         (pair.completion.index, revision, pair)
         for pair in history.pairs
@@ -117,6 +107,6 @@ def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
         and (revision := _revision(pair)) is not None
     ]
     for index, revision, pair in sorted(done, key=lambda entry: entry[:2]):
-        if not found or revision > found[-1][1]:
-            found.append((index, revision, pair))
-    return found
+        if not newest or revision > newest[-1][1]:
+            newest.append((index, revision, pair))
+    return newest

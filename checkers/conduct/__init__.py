@@ -1,1 +1,1 @@
-"""How the system behaved: liveness, crashes, bounds and statistics."""
+"""Checkers of the behaviour of a system: liveness, crashes, bounds and statistics."""

@@ -1,10 +1,10 @@
 """No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
 
-Only an exit of the target's own is `invalid`. One that a fault of its disk or clock may have caused
-is excused, and no other. One whose log says what the run's profile permits is permitted
-(`Permit.signs`), such as the exit after a catch-up of 30 s, which `strict` does not know. One by
-the host (its OOM killer, a signal that nobody of us sent), by nobody knows whom, or beside a
-failure of the infrastructure is `unknown`.
+Only an exit of the target's own is `invalid`. An exit that a fault of its disk or clock may have
+caused is excused, and no other. An exit whose log shows a sign that the run's profile permits
+(`Permit.signs`) is permitted, such as the exit after a catch-up of 30 s, which `strict` does not
+know. An exit by the host (its OOM killer, a signal that the harness did not send), by an unknown
+sender, or near a failure of the infrastructure is `unknown`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from checkers.catalog.sentences import seconds
 from checkers.verdict.disturbances import (
     FOREIGN_EXITS,
-    NS_PER_S,
     Disturbance,
     citation,
     disturbances_of,
 )
-from checkers.verdict.invariants import KEY, counted, invariant_of
+from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
-from harness.ops import NEMESIS, CheckResult, History, Op, Verdict
+from checkers.verdict.sentences import seconds
+from harness.ops import NEMESIS, NS_PER_S, CheckResult, History, Op, Verdict
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import EXCUSED_AFTER_NS
 
 EXITS_MAX: Final = 10
@@ -35,7 +35,7 @@ NEAR_NS: Final = 10 * NS_PER_S
 """An engine that failed may tell of an exit, or of its own failure, this much later."""
 
 
-class CrashChecker:
+class CrashChecker(Checker):
     """Every exit that the harness saw was expected."""
 
     api_version = 1
@@ -50,10 +50,10 @@ class CrashChecker:
         excused = _Excuses(history)
         ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
         permits = permits_of(history)
-        found = permitted_exits(history, permits)
-        allowed = {op.index: found[op.index] for op in ended if op.index in found}
+        permitted = permitted_exits(history, permits)
+        allowed = {op.index: permitted[op.index] for op in ended if op.index in permitted}
         unexpected = [op for op in ended if op.index not in allowed]
-        failures = [one for one in disturbances_of(history) if one.kind == "infrastructure"]
+        failures = [each for each in disturbances_of(history) if each.kind == "infrastructure"]
         doubts = {op.index: _doubt(op, failures) for op in unexpected}
         crashes = [op for op in unexpected if doubts[op.index] is None]
         looked = {"exits": max(1, len(exits))}
@@ -64,7 +64,7 @@ class CrashChecker:
             "excused": excused.count,
             # Every process that was seen to end, and at least that all were watched to the end.
             "looked": looked,
-            KEY: counted(looked, [invariant_of("exits")]),
+            KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
         if not unexpected and allowed:
             held = CheckResult(
@@ -129,9 +129,9 @@ class _Excuses:
     def covers(self, op: Op) -> bool:
         """Whether this exit is excused, which is then counted."""
         spans = self._spans.get(str(op.value.get("node")), ())
-        found = any(start <= op.time <= end for start, end in spans)
-        self.count += found
-        return found
+        is_excused = any(start <= op.time <= end for start, end in spans)
+        self.count += is_excused
+        return is_excused
 
 
 def _told(op: Op, how: str = "ended by itself") -> str:
@@ -144,10 +144,10 @@ def _names(exits: Iterable[Op]) -> str:
 
 
 def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
-    """Why the target need not answer for this exit, as a clause; `None` where it does."""
+    """A clause that clears the target of this exit; `None` if nothing does."""
     by = op.value.get("by")
     if by in FOREIGN_EXITS:
-        who = "its host did it" if by == "host" else "nobody knows who did it"
+        who = "its host did it" if by == "host" else "it is not known who did it"
         return f"{who} (code {op.value.get('code')})"
     node = str(op.value.get("node"))
     near = [

@@ -1,13 +1,13 @@
 """Does it live again? A quorum once healed must serve, and with all healed it must settle.
 
-The harness records both facts, `live` and `converged`, with the bound and what was still missing;
+The harness records both facts, `live` and `converged`, with the bound and the missing parts;
 this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
 harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
 the time between (`checkers.verdict.disturbances`). A run that ended before the facts proves
 nothing, nor does a probe that the target's declared limits had it refuse
 (`checkers.catalog.invariants.refusals`). Where nothing is open but that a node does not answer
-which ended as its profile permits, with nobody left to start it, that is permitted; so is a core of
-which such a node is missing.
+which ended as its profile permits, with no fault left whose end would start it, that is permitted;
+so is a core of which such a node is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import msgspec
 
 from checkers.catalog.invariants.refusals import demanded_refusals
 from checkers.verdict.disturbances import (
-    NS_PER_S,
     STARVED_SHARE_MIN,
     Disturbance,
     citation,
@@ -28,8 +27,9 @@ from checkers.verdict.disturbances import (
     excuses,
 )
 from checkers.verdict.permitted import gone_nodes, permit_rules, permitted_result
-from harness.ops import CheckResult, History, Op, Verdict, worst
+from harness.ops import NS_PER_S, CheckResult, History, Op, Verdict, worst
 from harness.permits import permits_of
+from harness.plugins import Checker
 
 WORDS_MAX = 20
 
@@ -57,16 +57,16 @@ class _Finding(msgspec.Struct, frozen=True):
 def _list(words: object) -> str:
     if not isinstance(words, list | tuple) or not words:
         return "nothing in particular"
-    shown = ", ".join(str(word) for word in words[:WORDS_MAX])
+    text = ", ".join(str(word) for word in words[:WORDS_MAX])
     more = f" and {len(words) - WORDS_MAX} more" if len(words) > WORDS_MAX else ""
-    return shown + more
+    return text + more
 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-class LivenessChecker:
+class LivenessChecker(Checker):
     """With a quorum healed every kind of operation succeeds; with all healed all settles."""
 
     api_version = 1
@@ -120,10 +120,10 @@ class LivenessChecker:
                 for promise, finding in zip(PROMISES, findings, strict=True)
                 if finding.verdict is verdict
             }
-        found = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
+        result = CheckResult(self.name, verdict, reason, texts, tuple(operations), details)
         if verdict is Verdict.PERMITTED:
-            return permitted_result(found, permits, counts, operations, details)
-        return permit_rules(found, permits)
+            return permitted_result(result, permits, counts, operations, details)
+        return permit_rules(result, permits)
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
@@ -148,9 +148,9 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
         )
     begin_ns = op.time - int((took_s or 0.0) * NS_PER_S)
     tolerated_s = STARVED_SHARE_MIN * (bound_s or 0.0)
-    own = excuses(disturbances, begin_ns, op.time, bound_s, tolerated_s, at_end=True)
-    if own:
-        cited = citation(own)
+    reasons = excuses(disturbances, begin_ns, op.time, bound_s, tolerated_s, at_end=True)
+    if reasons:
+        cited = citation(reasons)
         return _Finding(Verdict.UNKNOWN, f"{text}. That proves nothing: {cited}.")
     if value["ok"]:
         return _Finding(Verdict.UNKNOWN, f"{text}. It may have done so before, unseen.")
@@ -160,7 +160,7 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
 
 
 def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
-    """Why a probe that was made demanded nothing."""
+    """A sentence about a probe that demanded nothing; `None` for any other."""
     if promise.fact != "live":
         return None
     if value.get("core") == []:
@@ -174,11 +174,13 @@ _SILENT: Final = " does not answer"
 
 
 def _needed(promise: _Promise, op: Op) -> set[str]:
-    """Without which nodes it cannot be kept: those of the core, which is a bare majority; or those
-    that do not answer, if that is all that is pending.
+    """The nodes without which a promise cannot be kept.
+
+    They are the core, which is a bare majority; or all nodes that do not answer, if nothing else is
+    pending.
     """
-    found = op.value.get("core" if promise.fact == "live" else promise.open_field)
-    lines = [str(line) for line in found] if isinstance(found, list | tuple) else []
+    names = op.value.get("core" if promise.fact == "live" else promise.open_field)
+    lines = [str(line) for line in names] if isinstance(names, list | tuple) else []
     if promise.fact == "live":
         return set(lines)
     nodes = {line.removesuffix(_SILENT) for line in lines}
@@ -196,15 +198,15 @@ def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
 
 
 def _unasked(value: Mapping[str, Any]) -> str | None:
-    """Why a failed probe tells nothing of the core: nobody in it was asked after the bound.
+    """A sentence about a failed probe that asked no node of the core after the bound.
 
-    Histories of older versions do not say who was asked; there the probe is taken at its word.
-    Where all nodes were in the core, it does not matter who was.
+    Histories of older versions do not name the nodes that were asked; there the probe is believed.
+    Where all nodes were in the core, it does not matter which were asked.
     """
     asked, core = value.get("asked_late"), value.get("core")
     breach = value.get("breach")
     if isinstance(breach, str) and breach:
-        return f"The target's client broke its contract and said nothing of the core: {breach}."
+        return f"The target's client broke its contract and reported nothing of the core: {breach}."
     if not isinstance(asked, list) or not isinstance(core, list) or not value.get("rest"):
         return None
     if any(node in core for node in asked):

@@ -1,4 +1,4 @@
-"""How much load a run really put on its target: rates, and operations that met on one name.
+"""The load that a run really put on its target: rates, and operations that met on one name.
 
 Clients that wait for a target in trouble ask for less, so the achieved rate falls under faults, and
 that is no fault of anybody's. What the certificate doubts is a run that hardly did anything, and
@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.verdict.disturbances import disturbances_of, starved_ns
-from harness.ops import History, OpType, Pair
+from harness.ops import NS_PER_S, History, OpType, Pair
 
 if TYPE_CHECKING:
     from harness.case import Case
 
-NS_PER_S: Final = 1_000_000_000
 RATE_SHARE_MIN: Final = 0.1
 """Of the requested rate, over the whole chaos. All nemeses of the catalog at once, which keep it
 down for most of the time, leave 0.15 to 0.27; two of them 0.36 to 0.83."""
@@ -69,7 +68,7 @@ class Load:
         return self._peak / PEAK_S
 
     def certificate(self) -> dict[str, Any]:
-        """What to print; empty for a history of others."""
+        """The numbers to print; empty for a foreign history."""
         if not self.known:
             return {}
         asked = self.requested_rate
@@ -88,7 +87,7 @@ class Load:
         )
 
     def doubts(self) -> list[tuple[str, str]]:
-        """Why this load proves too little: rules and reasons."""
+        """Rules and reasons by which this load proves too little."""
         if not self.known:
             return []
         doubts = []
@@ -130,15 +129,15 @@ def _most_within(times: Sequence[int], window_ns: int) -> int:
 
 
 def _names(value: object) -> list[str]:
-    """What an operation is about, in any of the vocabularies; nothing for one about everything."""
-    found: list[object] = []
+    """The names that an operation of any vocabulary is about; none if it is about everything."""
+    names: list[object] = []
     if isinstance(value, dict):
-        found = [value[field] for field in ("name", "new_name", "key") if field in value]
+        names = [value[field] for field in ("name", "new_name", "key") if field in value]
         if "table" in value:  # rows are known by their tables as well
-            found = [f"{value['table']}/{key}" for key in [*found, *_seconds(value.get("rows"))]]
+            names = [f"{value['table']}/{key}" for key in [*names, *_seconds(value.get("rows"))]]
     elif isinstance(value, list):
-        found = _seconds(value)
-    return list(dict.fromkeys(map(str, found)))
+        names = _seconds(value)
+    return list(dict.fromkeys(map(str, names)))
 
 
 def _seconds(parts: object) -> list[object]:
@@ -148,7 +147,7 @@ def _seconds(parts: object) -> list[object]:
 
 
 def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
-    """How many operations overlapped another on a name of theirs, and the most at once on one.
+    """The number of operations that overlapped another on a name, and the most at once on one.
 
     Where no operation names anything there is one object, and all are about it.
     """

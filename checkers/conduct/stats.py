@@ -3,7 +3,7 @@
 A run in which nothing happened is linearizable. So this checker asks for evidence, and says
 `unknown` with the reason where it is missing:
 
-* every kind of operation that was invoked succeeded at least once, but for those that the profile
+* every kind of operation that was invoked succeeded at least once, but for kinds that the profile
   does not have (`Permit.lacks`), which makes a run permitted and no better;
 * enough mutations were acknowledged to have anything to lose, which reads alone never have;
 * every nemesis of the case hit a target, and a bite was measured (packets dropped, ...);
@@ -23,12 +23,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from checkers.catalog.sentences import seconds
 from checkers.conduct.load import Load
 from checkers.verdict.permitted import permit_of_rule, permitted_result
+from checkers.verdict.sentences import seconds
 from harness.errors import counted, measured
 from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict, error_code
 from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
 from harness.vocabularies.kinds import READS, kind_of
 
@@ -51,7 +52,7 @@ class _Doubt(NamedTuple):
 
 
 class _InFlight:
-    """How many operations were open at a time; those that never completed stay open."""
+    """The number of open operations; one that never completed stays open."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self._begins: list[int] = []
@@ -142,7 +143,7 @@ NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so no node's sta
 UNREAD: Final = "unread"  # final reads were given up; a permit may name it among its rules
 
 
-class StatsChecker:
+class StatsChecker(Checker):
     """Counts, latencies, and whether the run was worth anything."""
 
     api_version = 1
@@ -265,7 +266,7 @@ class StatsChecker:
 
 
 def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
-    """How many there were; where leaders are only asked for, how many at least."""
+    """The number of changes; a lower bound where leaders are only asked for."""
     count = max(0, len(leaders) - 1)
     if leaders and not any(leader.get("asked") for leader in leaders):
         return count
@@ -286,11 +287,11 @@ def _summary(faults: Sequence[Fault]) -> str:
     words = f"{len(faults)} injected, {len(hit)} with a target, {len(bites)} bit"
     words += f", {unmeasured} not measurable" if unmeasured else ""
     undone = sum(fault.undone for fault in hit)
-    return words + (f", {undone} ended by somebody else" if undone else "")
+    return words + (f", {undone} ended from outside" if undone else "")
 
 
 def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
-    """How soon after their events faults struck, where any waited for one."""
+    """The delay between an event and the fault that waited for it, where any did."""
     after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
     if not after_ms:
         return {}
@@ -303,8 +304,8 @@ def _line(row: Mapping[str, Any]) -> str:
     bite = row["bite"] or {}
     count = bite.get("count")
     did = "bite not measured" if count is None else measured(count, str(bite.get("unit", "")))
-    did += ", ended early by somebody else" if "undone" in row else ""
-    targets = ", ".join(row["targets"]) or "nobody"
+    did += ", ended early from outside" if "undone" in row else ""
+    targets = ", ".join(row["targets"]) or "no node"
     end = "the end" if row["end_s"] is None else f"{row['end_s']} s"
     return (
         f"{row['nemesis']} on {targets} from {row['begin_s']} s to {end}: {did}; "
@@ -341,13 +342,13 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
 
 
 def _planned(case: Case) -> list[str]:
-    """The nemeses that the case names and those of its schedule, which may have been edited."""
+    """The nemeses of the case and of its schedule, which may have been edited."""
     named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """The faults that somebody else ended before their time: what they did proves nothing."""
+    """The faults that ended from outside before their time: their effect proves nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id
@@ -373,9 +374,9 @@ def _doubts_about_faults(
         if not own:
             text = f"the nemesis {nemesis} was never injected"
         elif not hit:
-            text = f"the nemesis {nemesis} was injected {counted(len(own), 'time')} but hit nobody"
+            text = f"the nemesis {nemesis} was injected {counted(len(own), 'time')} but hit no node"
             if any(fault.id in undone for fault in own):
-                text += ", or was undone by somebody else"
+                text += ", or was undone from outside"
         elif not unmeasured:
             text = (
                 f"the nemesis {nemesis} hit {counted(len(hit), 'time')} but did nothing measurable"
@@ -392,7 +393,7 @@ def _doubts_about_faults(
 
 
 def _doubt_about_reads(unread: Op) -> _Doubt:
-    """Final reads that were given up: what they would have shown nobody knows."""
+    """A gap for final reads that were given up."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
     return _Doubt(UNREAD, text)

@@ -1,8 +1,7 @@
-"""The models of `harness check`: each reads ops in its vocabulary and judges them.
+"""Models of histories that others recorded: each reads ops in its vocabulary and judges them.
 
-`--model` takes etcd-cas-register, cas-register, register, multi-register, mutex, set, queue,
-unordered-queue, kv-string and catalog; `--elle` takes list-append, rw-register and
-closed-predicate. They are plug-ins of the group `harness.models`, so that the command knows none of
-them by itself; a package of yours can add more. `engine` and `transactions` have what they share
-with the checkers of runs (`checkers.catalog.linearizable`, `checkers.elle.checkers`).
+`harness check --model` takes etcd-cas-register, cas-register, register, multi-register, mutex, set,
+queue, unordered-queue, kv-string and catalog; `--elle` takes list-append, rw-register and
+closed-predicate. They are checkers (`harness.plugins.HistoryModel`), so that the command knows none
+of them by name; a package of yours can add more.
 """

@@ -7,33 +7,41 @@ a run's history (`checkers.catalog.linearizable`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from checkers.catalog.history import catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
-from checkers.foreign.pairs import refuse_initial
-from checkers.linearizability.judged import (
-    BROKEN,
-    AnyOperation,
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.types import (
+    TABLES,
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Rename,
+)
+from checkers.foreign.model import (
     LinearizabilityCheck,
     LinearizabilityModel,
     bad_op,
-    operation_of,
+    refuse_initial,
     refuse_settings,
 )
-from checkers.linearizability.models.versioned import (
-    VersionedCatalog,
-    VersionedInput,
-    VersionedOutput,
-)
+from checkers.linearizability import UNKNOWN
+from checkers.linearizability.judged import BROKEN, AnyOperation, operation_of
 from checkers.linearizability.verify import CertificateError
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, Verdict
+from harness.plugins import HistoryModel
 
 OPERATIONS: Final = ("create", "drop", "alter", "ren", "get", "list")
 RESULTS: Final = ("ok", "ex", "nf")
+_REFUSALS: Final = {"ex": "exists", "nf": "not-found"}
 _VOCABULARY: Final = (
     f"{', '.join(OPERATIONS)} as in the tables of catalogs, "
     "with name and name2 as text, payload and id as whole numbers"
@@ -61,18 +69,16 @@ class _DdlCheck:
             return CheckResult(checker.name, Verdict.UNKNOWN, f"{BROKEN}: {error}"), None
 
 
-class CatalogModel:
+class CatalogModel(HistoryModel):
     """The whole catalog is one object, with lists and renames; nothing exists at first."""
 
     api_version = 1
     name = "catalog"
     doc = "names with ids, versions and payloads: create, drop, alter, rename, get and list"
-    kind = "model"
 
     def prepare(
         self, ops: Iterable[Op], settings: ModelSettings
     ) -> _DdlCheck | LinearizabilityCheck:
-        """See `HistoryModel`."""
         refuse_settings(self.name, settings)
         refuse_initial(self.name, settings, "absent")
         if settings.independent:
@@ -88,10 +94,12 @@ class CatalogModel:
 
 
 class _Tables(LinearizabilityModel):
-    """Tables of catalogs."""
+    """Tables of catalogs, translated into the operations of our own catalog."""
 
     name = CatalogModel.name
-    specification = VersionedCatalog
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Catalog:
+        return catalog_of_tables(operations)
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
@@ -99,27 +107,73 @@ class _Tables(LinearizabilityModel):
             return None
         if call.f not in OPERATIONS or not _is_table_value(call.value):
             raise bad_op(call, self.name, _VOCABULARY)
-        value: Mapping[str, Any] = call.value
-        given = VersionedInput(call.f, value["name"], value["name2"], value["payload"], value["id"])
+        request = table_request(call.f, call.value)
         if done is None or done.type is OpType.INFO:
-            return None if call.f in {"get", "list"} else operation_of(pair, given)
+            return None if isinstance(request, Get | ListTables) else operation_of(pair, request)
         if done.f != call.f:
             raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
         if not _is_table_answer(done.value):
             raise bad_op(done, self.name, _ANSWERS)
-        seen: Mapping[str, Any] = done.value
-        if done.type is OpType.FAIL and seen["result"] == "ok":
+        if done.type is OpType.FAIL and done.value["result"] == "ok":
             raise bad_op(done, self.name, "completions of type ok where the result is ok")
-        listing = tuple((name, ident) for name, ident in seen["listing"])
-        output = VersionedOutput(
-            seen["result"], seen["id"], seen["version"], seen["payload"], listing
-        )
-        return operation_of(pair, given, output)
+        return operation_of(pair, request, table_answer(request, done.value))
 
     def _did_nothing(self, pair: Pair) -> bool:
         # One that failed with "nf" or "ex" is an observation.
         value = None if pair.completion is None else pair.completion.value
         return pair.type is OpType.FAIL and not (isinstance(value, dict) and "result" in value)
+
+
+def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
+    """The model of `operations` of a table: every id is its own key."""
+    ids: dict[str, str] = {}
+    for operation in operations:
+        request, answer = operation.input, operation.said
+        if isinstance(request, Create):
+            ids[request.key] = request.key
+        if answer is not UNKNOWN:
+            listed = (ident for _, ident, _ in answer.listing)
+            ids |= {ident: ident for ident in (answer.table_id, *listed) if ident is not None}
+    return Catalog(operations, ids, once=False, rules=TABLES)
+
+
+def table_request(f: str, value: Mapping[str, Any]) -> CatalogInput:
+    """The request `f` of a table, with its `{name, name2, payload, id}`."""
+    name, payload = value["name"], f"payload {value['payload']}"
+    match f:
+        case "create":
+            return Create(name, str(value["id"]), (payload,))
+        case "alter":
+            return Alter(name, (("set", payload),))
+        case "ren":
+            return Rename(name, value["name2"])
+        case "drop":
+            return Delete(name)
+        case "get":
+            return Get(name)
+        case _:
+            return ListTables()
+
+
+def table_answer(request: CatalogInput, value: Mapping[str, Any]) -> Answer:
+    """The answer `{result, id, version, payload, listing}` to `request`."""
+    if value["result"] != "ok":
+        return Answer(_REFUSALS[value["result"]])
+    ident, version, payload = str(value["id"]), value["version"], f"payload {value['payload']}"
+    match request:
+        case ListTables():
+            listing = tuple((name, str(table), None) for name, table in value["listing"])
+            if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
+                listing = (*listing, *listing)  # a name twice or out of order: never legal
+            return Answer("ok", listing=listing)
+        case Create(key=key):
+            return Answer("ok", key)
+        case Alter():
+            return Answer("ok", ident, version)
+        case Get():
+            return Answer("ok", ident, version, columns=(payload,))
+        case _:
+            return Answer("ok", ident)
 
 
 def _is_of_table(value: Any) -> bool:

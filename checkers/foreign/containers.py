@@ -23,15 +23,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from checkers.linearizability import Model
-from checkers.linearizability.judged import (
-    AnyOperation,
+from checkers.foreign.model import (
     LinearizabilityModel,
     bad_op,
     failed,
-    operation_of,
     request_of,
 )
+from checkers.linearizability import Model
+from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set

@@ -18,8 +18,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from checkers.foreign.keyed import OneCheck
 from harness.ops import CheckResult, Counterexample, Verdict
+from harness.plugins import PreparedCheck
 from harness.verdict.coverage import weighed
 
 Judged = tuple[CheckResult, Counterexample | None]
@@ -30,8 +30,8 @@ class AssumedCheck:
     """One history under each of `initials`, the likeliest first; `under` prepares the check."""
 
     initials: Sequence[Any]
-    under: Callable[[Any], OneCheck]
-    first: OneCheck
+    under: Callable[[Any], PreparedCheck]
+    first: PreparedCheck
 
     @property
     def operations(self) -> int:

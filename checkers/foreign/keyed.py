@@ -11,13 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS, Shape, shape_of, split
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Verdict
+from harness.plugins import PreparedCheck
 
 KEYS_LISTED_MAX: Final = 100
 KEYS_EXPLAINED_MAX: Final = 4
@@ -26,28 +27,13 @@ TAKEN: Final = "values are taken for [key value] tuples (jepsen.independent)"
 UNDECIDED_SHAPE: Final = "tuples-or-values"
 
 
-class OneCheck(Protocol):
-    """As `harness.plugins.PreparedCheck`, which is out of reach here."""
-
-    @property
-    def operations(self) -> int:
-        """How many operations will be checked."""
-        ...
-
-    def check(
-        self, *, time_limit_s: float, draw: bool
-    ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge."""
-        ...
-
-
 def by_key(
     name: str,
     ops: Iterable[Op],
     settings: ModelSettings,
-    whole: Callable[[History], OneCheck],
-    of_key: Callable[[Hashable], Callable[[History], OneCheck]] | None = None,
-) -> OneCheck:
+    whole: Callable[[History], PreparedCheck],
+    of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None = None,
+) -> PreparedCheck:
     """The check of `ops`, key by key where the user says so or their values show it.
 
     `whole` understands the history of one object. `of_key` says what understands that of a key
@@ -72,7 +58,9 @@ def by_key(
     return _either(name, history, whole)
 
 
-def _either(name: str, history: History, whole: Callable[[History], OneCheck]) -> OneCheck:
+def _either(
+    name: str, history: History, whole: Callable[[History], PreparedCheck]
+) -> PreparedCheck:
     """The check of both readings, or of the one that can be understood."""
     try:
         apart = _keyed(name, history, lambda _: whole, seen=True)
@@ -87,7 +75,7 @@ def _either(name: str, history: History, whole: Callable[[History], OneCheck]) -
 def _keyed(
     name: str,
     history: History,
-    of_key: Callable[[Hashable], Callable[[History], OneCheck]],
+    of_key: Callable[[Hashable], Callable[[History], PreparedCheck]],
     *,
     seen: bool,
 ) -> KeyedCheck:
@@ -146,7 +134,7 @@ class KeyedCheck:
     """
 
     name: str
-    parts: Mapping[Hashable, OneCheck]
+    parts: Mapping[Hashable, PreparedCheck]
     seen: bool = False
 
     @property
@@ -246,8 +234,8 @@ class EitherCheck:
     """Two readings of one history: its values as they are, and as tuples of key and value."""
 
     name: str
-    whole: OneCheck
-    apart: OneCheck
+    whole: PreparedCheck
+    apart: PreparedCheck
 
     @property
     def operations(self) -> int:

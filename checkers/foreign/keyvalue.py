@@ -8,19 +8,19 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from checkers.foreign.initial import named
-from checkers.foreign.keyed import OneCheck, by_key
-from checkers.linearizability.judged import (
-    AnyOperation,
+from checkers.foreign.keyed import by_key
+from checkers.foreign.model import (
     LinearizabilityModel,
     bad_op,
     failed,
-    operation_of,
     refuse_settings,
 )
+from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.ops import ModelSettings, Op, OpType, Pair
+from harness.plugins import PreparedCheck
 from harness.vocabularies.edn import is_edn_atom
 
 _VOCABULARY: Final = "get, put and append with a key and a string"
@@ -36,8 +36,7 @@ class KvString(LinearizabilityModel):
         """`initial` is what every key holds at first, or a map that says it of some."""
         self._initial = initial
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
-        """See `HistoryModel`."""
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         refuse_settings(self.name, settings)
         if settings.initial is UNSET:
             return by_key(self.name, ops, settings, self.understand)

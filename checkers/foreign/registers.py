@@ -25,18 +25,17 @@ import msgspec
 from msgspec import UNSET
 
 from checkers.foreign.initial import AssumedCheck, named
-from checkers.foreign.keyed import OneCheck, by_key
-from checkers.linearizability.judged import (
-    AnyOperation,
+from checkers.foreign.keyed import by_key
+from checkers.foreign.model import (
     LinearizabilityCheck,
     LinearizabilityModel,
     Reads,
     bad_op,
     failed,
-    operation_of,
     refuse_settings,
     request_of,
 )
+from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.register import (
     Cas,
     MultiRegister,
@@ -50,6 +49,7 @@ from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of
 from harness.ops import History, ModelSettings, Op, OpType, Pair
+from harness.plugins import PreparedCheck
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
 """What an operation did: a key, whether it was read, and the value, each."""
@@ -133,12 +133,11 @@ class _Register(LinearizabilityModel):
         """Without `initial`, the likeliest one."""
         self._initial = self.initials[0] if initial is UNSET else initial
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
-        """See `HistoryModel`."""
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         refuse_settings(self.name, settings)
         history = ops if isinstance(ops, History) else History(ops)
 
-        def under(initial: Any) -> OneCheck:
+        def under(initial: Any) -> PreparedCheck:
             return by_key(self.name, history, settings, type(self)(initial).understand)
 
         if settings.initial is not UNSET:
@@ -174,8 +173,8 @@ class CasRegister(_Register):
         super().__init__(initial)
         self._ours = ours
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
-        """See `HistoryModel`; a map of initial values says one for each key of many registers."""
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
+        # A map of initial values has one for each key of many registers.
         history = ops if isinstance(ops, History) else History(ops)
         initial = settings.initial
         if not isinstance(initial, Mapping) or not _has_keys(history, settings):
@@ -184,7 +183,7 @@ class CasRegister(_Register):
         for value in initial.values():
             self._require_initial(value)
 
-        def of_key(key: Hashable) -> Callable[[History], OneCheck]:
+        def of_key(key: Hashable) -> Callable[[History], PreparedCheck]:
             return type(self)(named(initial, key, None)).understand
 
         keyed = msgspec.structs.replace(settings, independent=True)
@@ -201,7 +200,6 @@ class CasRegister(_Register):
         return self.initials if nil else self.initials[:1]
 
     def understand(self, history: History) -> LinearizabilityCheck:
-        """See `LinearizabilityModel`."""
         model = type(self)(self._initial, ours=_is_ours(history.pairs))
         return super(CasRegister, model).understand(history)
 

@@ -1,41 +1,41 @@
-"""list-append and rw-register: transactional isolation, checked by `checkers.elle`.
+"""Transactional isolation, checked by `checkers.elle`, of imported histories and of runs.
 
-`ElleModel` and `ElleCheck` serve the checkers of runs, too (`checkers.elle.checkers`), which differ
-only in how they tell what was found. `checkers.elle` is imported where it is used: it brings numpy,
-and listing plug-ins must stay quick.
+A run's checker is a model with consistency models of its own, and without keys. `checkers.elle`
+brings numpy and is imported where it is used, so that listing plug-ins stays quick.
 """
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Callable, Iterable, Sequence
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from checkers.elle.certificate import certified
-from checkers.elle.transactions import mops_of, transactions_of
-from checkers.foreign.keyed import OneCheck, by_key
-from checkers.foreign.pairs import refuse_initial
+from msgspec.structs import replace
+
+from checkers.elle.transactions import mops_of
+from checkers.elle.verdict import certified, told
+from checkers.foreign.keyed import by_key
+from checkers.foreign.model import LABEL_CHARS_MAX, refuse_initial
 from harness.errors import UsageError, clipped
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Op, Pair, Verdict
+from harness.plugins import Checker, HistoryModel, PreparedCheck
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
 DEFAULT_MODELS: Final = ("strict-serializable",)
 VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
-LABEL_CHARS_MAX: Final = 200
-CASES_TOLD_MAX: Final = 4
-DRAWINGS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ElleCheck:
-    """Transactions that were understood and are ready to be checked.
+    """Parsed transactions, ready to check.
 
-    `judge` takes `consistency_models`, `anomalies` and `time_limit_s`; `labels` says what each
-    transaction did, by the index of its invocation.
+    `judge` takes `consistency_models`, `anomalies` and `time_limit_s`; `labels` describes each
+    transaction, by the index of its invocation.
     """
 
     name: str
@@ -45,43 +45,25 @@ class ElleCheck:
     judge: Callable[..., ElleResult]
     labels: Callable[[], dict[int, str]]
 
-    def proven(
-        self, models: Sequence[str], time_limit_s: float
-    ) -> tuple[ElleResult, dict[str, Any] | None]:
-        """What Elle found of `models`, and its certificate, if it is about cases."""
-        found = self.judge(
-            consistency_models=models, anomalies=self.settings.anomalies, time_limit_s=time_limit_s
-        )
-        orders = [f for f in VERSION_ORDERS if getattr(self.settings, f) or f in found.promised]
-        promised = [order.replace("_", "-") for order in orders]
-        return certified(found, self.history, self.name, promised)
-
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge; see `harness.plugins.PreparedCheck`."""
-        models = self.settings.consistency_models or DEFAULT_MODELS
-        result, proof = self.proven(models, time_limit_s)
-        text = _sentences(result)
-        details = _details(result, self.operations)
-        if proof is not None:
-            text.append(f"Certificate: {proof['text']}.")
-            details["proof"] = proof
-        core = blamed(result)
-        judged = CheckResult(self.name, result.verdict, result.reason, tuple(text), core, details)
+        result = self.judge(
+            consistency_models=self.settings.consistency_models or DEFAULT_MODELS,
+            anomalies=self.settings.anomalies,
+            time_limit_s=time_limit_s,
+        )
+        orders = [f for f in VERSION_ORDERS if getattr(self.settings, f) or f in result.promised]
+        promised = [order.replace("_", "-") for order in orders]
+        result, proof = certified(result, self.history, self.name, promised)
+        judged = told(self.name, result, proof, self.operations)
         if not draw or result.verdict is not Verdict.INVALID:
             return judged, None
-        return judged, Counterexample(None, core, (), self.labels())
-
-
-def blamed(result: ElleResult) -> tuple[int, ...]:
-    """The operations of all cases."""
-    cases = [case for shown in result.anomalies.values() for case in shown]
-    return tuple(dict.fromkeys(index for case in cases for index in case.operations))
+        return judged, Counterexample(None, judged.operations, (), self.labels())
 
 
 def _label(pair: Pair) -> str:
-    """What a transaction did, in EDN's manner."""
+    """The transaction in EDN's manner."""
     text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
     return clipped(text, LABEL_CHARS_MAX)
 
@@ -94,53 +76,16 @@ def _atom(value: Any) -> str:
     return str(value)
 
 
-def _sentences(result: ElleResult) -> list[str]:
-    """The first cases of every anomaly in words, and what else there is to say."""
-    text: list[str] = []
-    for name, shown in result.anomalies.items():
-        text.append(f"{name} ({result.counts.get(name, len(shown))} found):")
-        for case in shown[:CASES_TOLD_MAX]:
-            text.extend(f"  {sentence}" for sentence in case.text)
-    text.extend(result.notes)
-    return text
+class ElleModel(HistoryModel, kind="elle"):
+    """A history model of transactions.
 
-
-def _details(result: ElleResult, operations: int) -> dict[str, Any]:
-    """What `harness check --json` and the pages want to know of a check of `operations`."""
-    return {
-        "operations": operations,
-        "configurations": 0,
-        **refuted(result, DRAWINGS_MAX),
-        "anomalies": sorted(result.anomalies),
-        "notes": list(result.notes),
-        **{key: value for key, value in result.statistics.items() if key != "operations"},
-    }
-
-
-def refuted(result: ElleResult, drawings: int) -> dict[str, Any]:
-    """Details of a check: how many anomalies, the models they refute, the first `drawings`."""
-    cases = [case for shown in result.anomalies.values() for case in shown]
-    return {
-        "not": list(result.not_),
-        "also_not": list(result.also_not),
-        "counts": dict(result.counts),
-        "drawings": [case.drawing for case in cases if case.drawing][:drawings],
-    }
-
-
-class ElleModel(abc.ABC):
-    """A `HistoryModel` of transactions; a `Checker` of runs, too.
-
-    `unordered` says why orders of versions may not be assumed, if so.
+    `unordered` is the reason why orders of versions may not be assumed, if so.
     """
 
     api_version = 1
-    kind = "elle"
-    name: ClassVar[str]
     unordered: ClassVar[str] = ""
 
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
-        """See `HistoryModel`."""
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         refuse_initial(self.name, settings, "nil")
         return by_key(self.name, ops, settings, partial(self.understand, settings=settings))
 
@@ -157,15 +102,9 @@ class ElleModel(abc.ABC):
         check_names(settings.consistency_models, settings.anomalies)
         return self._understood(history, settings)
 
-    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
-        del case
-        prepared = self.prepare(history, ModelSettings())
-        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
-
-    @abc.abstractmethod
+    @abstractmethod
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        """The check of `history`; raises `HistoryError` for what is no such transaction."""
+        """The check of `history`; raises `HistoryError` for anything but such transactions."""
 
 
 class ListAppend(ElleModel):
@@ -179,7 +118,7 @@ class ListAppend(ElleModel):
         from checkers.elle import decide_list_append
         from checkers.elle.infer.columns import columns_of
 
-        history = transactions_of(history)
+        history = _without_creates(history)
         judge = partial(decide_list_append, columns_of(history, writes_are="append"))
         return _check(self.name, history, settings, judge)
 
@@ -199,6 +138,29 @@ class RwRegister(ElleModel):
         return _check(self.name, history, settings, judge)
 
 
+class ClosedPredicate(ElleModel):
+    """Transactions over a declared universe that write, and read by key or predicate."""
+
+    name = "closed-predicate"
+    doc = "transactions that read by predicates in a known universe: Elle's anomalies and models"
+    unordered = "closed-predicate assumes nothing of the kind"
+
+    def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
+        from checkers.elle import decide_closed_predicate
+        from checkers.elle.infer.predicate_columns import predicate_columns
+
+        columns = predicate_columns(history)
+
+        def labels() -> dict[int, str]:
+            texts = (columns.render_txn(txn) for txn in range(len(columns)))
+            every = (clipped(text, LABEL_CHARS_MAX) for text in texts)
+            return dict(zip(columns.index.tolist(), every, strict=True))
+
+        # Declaring the universe is no transaction.
+        judge = partial(decide_closed_predicate, columns)
+        return ElleCheck(self.name, history, len(columns), settings, judge, labels)
+
+
 def _check(
     name: str, history: History, settings: ModelSettings, judge: Callable[..., ElleResult]
 ) -> ElleCheck:
@@ -206,3 +168,50 @@ def _check(
         return {pair.invoke.index: _label(pair) for pair in history.pairs}
 
     return ElleCheck(name, history, len(history.pairs), settings, judge, labels)
+
+
+def _without_creates(history: History) -> History:
+    """The history without the creation of tables; indices stay.
+
+    A list that no operation created reads as the empty one, so a create orders nothing.
+    """
+    if not any(op.is_client and op.f == "create" for op in history):
+        return history
+    kept = (op for op in history if not (op.is_client and op.f == "create"))
+    return History(kept, foreign=history.reused > 0)
+
+
+class _OfRuns(Checker):
+    """A model as the checker of runs, with consistency models of its own."""
+
+    api_version = 1
+    model: ClassVar[type[ElleModel]]
+
+    def __init__(self, **settings: Any) -> None:
+        """`settings` are those of `ModelSettings`."""
+        self._settings = ModelSettings(**settings)
+
+    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
+        """Judge; raises `HistoryError` for anything but transactions of the kind."""
+        del case
+        end_s = time.monotonic() + time_limit_s
+        prepared = self.model().understand(history, self._settings)
+        left_s = max(0.0, end_s - time.monotonic())
+        result, _ = prepared.check(time_limit_s=left_s, draw=False)
+        return replace(result, checker=self.name)
+
+
+class ElleListAppend(_OfRuns):
+    """Transactions that append to lists and read them whole."""
+
+    name = "elle-list-append"
+    doc = "transactions over lists obey a consistency model (by default strict serializability)"
+    model = ListAppend
+
+
+class ElleRwRegister(_OfRuns):
+    """Transactions that write registers and read them."""
+
+    name = "elle-rw-register"
+    doc = "transactions over registers obey a consistency model (by default strict serializability)"
+    model = RwRegister

@@ -1,13 +1,13 @@
-"""The checker of the notification log: what readers saw, and what is there in the end.
+"""The checker of the notification log, as readers saw it and as it is in the end.
 
-| rule   | what it says                                                                       |
+| rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
 | unique | an id is that of one event, wherever it is seen                                    |
-| gaps   | ids follow one another, in what a reader is given and in a log that nobody cleaned |
+| gaps   | ids follow one another, in polls and in a log that was not cleaned                 |
 | order  | a change that began after another was acknowledged has the higher id               |
 | times  | times do not fall while ids rise                                                   |
 | lost   | a change that was acknowledged is in the log, unless the cleaner may have taken it |
-| phantom| what is in the log was done: it was not refused                                    |
+| phantom| a change in the log was done: it was not refused                                   |
 | twice  | a change is in the log once                                                        |
 | replay | played from the beginning, the log makes the tables that are there in the end; of  |
 |        | one that was cleaned, as far as it goes together with what readers saw             |
@@ -23,17 +23,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from checkers.hms.findings import Findings
 from checkers.hms.readers import Poll, check_kept, check_readers
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.reading import sentence
+from checkers.verdict.findings import Findings
 from harness.errors import HistoryError, counted
-from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import CheckResult, History, Op, OpType, Pair
+from harness.permits import permits_of
+from harness.plugins import Checker
+from harness.vocabularies import fields_of
 
 WITH_NONCE: Final = ("create", "alter", "rename")
 
 
 class _Event(NamedTuple):
-    """As `harness.vocabularies.hms.Poll` answers it."""
+    """An event in the form of `harness.vocabularies.hms.Poll`."""
 
     ident: int
     time_ms: int
@@ -58,8 +61,8 @@ class _Log(NamedTuple):
     op: int  # the snapshot
 
 
-class EventsChecker:
-    """Events have unique ids without gaps, in order, and tell what was done."""
+class EventsChecker(Checker):
+    """Events have unique ids without gaps, in order, and report the changes that were done."""
 
     api_version = 1
     name = "hms-events"
@@ -70,37 +73,37 @@ class EventsChecker:
         del case, time_limit_s
         polls = [p for p in history.pairs if p.invoke.f == "poll" and p.type is OpType.OK]
         log = _final_log(history)
+        findings = Findings(self.name, permits_of(history))
         if log is None:
-            reason = "the database did not show its log in the end"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "no-log"})
-        found = Findings()
+            findings.gap("the database did not show its log in the end", rule="no-log")
+            return findings.result("")
         seen: dict[int, tuple[_Event, int]] = {}
         for poll in polls:
-            _check_poll(found, poll)
-            _check_unique(found, seen, _events_of(poll.completion), poll.invoke.index)
-        _check_unique(found, seen, log.events, log.op)
+            _check_poll(findings, poll)
+            _check_unique(findings, seen, _events_of(poll.completion), poll.invoke.index)
+        _check_unique(findings, seen, log.events, log.op)
         every = [event for poll in polls for event in _events_of(poll.completion)]
         events = sorted(dict.fromkeys([*every, *log.events]), key=lambda event: event.ident)
-        for one, later in itertools.pairwise(events):
-            text = f"In the log {later} is of {one.time_ms - later.time_ms} ms before {one}."
-            found.look("times", later.time_ms >= one.time_ms, text)
+        for earlier, later in itertools.pairwise(events):
+            text = (
+                f"In the log {later} is of {earlier.time_ms - later.time_ms} ms before {earlier}."
+            )
+            findings.hold("times", later.time_ms >= earlier.time_ms, text)
         changes = _changes(history)
-        _check_changes(found, changes, events, log)
+        _check_changes(findings, changes, events, log)
         read = [Poll(poll, _events_of(poll.completion)) for poll in polls]
         there = {event.nonce_after: log.op for event in log.events if event.nonce_after}
-        check_readers(found, read, changes, None if log.whole else there)
-        check_kept(found, read, log.events, next_event=log.next_event, at=log.op)
+        check_readers(findings, read, changes, None if log.whole else there)
+        check_kept(findings, read, log.events, next_event=log.next_event, at=log.op)
         if log.whole:
-            _check_whole(found, log)
+            _check_whole(findings, log)
         else:
             for run in _runs(events):
-                _replay(found, run, log)
+                _replay(findings, run, log)
         missing = sum(bool(fields_of(poll.completion).get("missing")) for poll in polls)
-        return found.result(
-            self.name,
-            history,
-            valid=f"{counted(len(events), 'event')} in order, {counted(len(polls), 'poll')}",
-            details={"events": len(events), "polls": len(polls), "told_to_start_anew": missing},
+        return findings.result(
+            f"{counted(len(events), 'event')} in order, {counted(len(polls), 'poll')}",
+            {"events": len(events), "polls": len(polls), "sent_to_end": missing},
         )
 
 
@@ -133,24 +136,25 @@ def _final_log(history: History) -> _Log | None:
     )
 
 
-def _check_poll(found: Findings, poll: Pair) -> None:
+def _check_poll(findings: Findings, poll: Pair) -> None:
     value = fields_of(poll.completion)
     idents = [event.ident for event in _events_of(poll.completion)]
-    for one, later in itertools.pairwise([value.get("after", 0), *idents]):
-        text = f"{sentence(poll)} and was given event {later} after {one}: {later - one - 1} lost."
-        found.look("gaps", later <= one + 1, text, (poll.invoke.index,))
+    for earlier, later in itertools.pairwise([value.get("after", 0), *idents]):
+        lost = later - earlier - 1
+        text = f"{sentence(poll)} and was given event {later} after {earlier}: {lost} lost."
+        findings.hold("gaps", later <= earlier + 1, text, (poll.invoke.index,))
 
 
 def _check_unique(
-    found: Findings,
+    findings: Findings,
     seen: dict[int, tuple[_Event, int]],
     events: Iterable[_Event],
     where: int,
 ) -> None:
     for event in events:
-        known, first = seen.setdefault(event.ident, (event, where))
-        text = f"Op {first} shows {known}, and op {where} shows {event} with the same id."
-        found.look("unique", known == event, text, (first, where))
+        seen_before, first = seen.setdefault(event.ident, (event, where))
+        text = f"Op {first} shows {seen_before}, and op {where} shows {event} with the same id."
+        findings.hold("unique", seen_before == event, text, (first, where))
 
 
 def _changes(history: History) -> dict[str, Pair]:
@@ -163,9 +167,9 @@ def _changes(history: History) -> dict[str, Pair]:
 
 
 def _check_changes(
-    found: Findings, changes: dict[str, Pair], events: list[_Event], log: _Log
+    findings: Findings, changes: dict[str, Pair], events: list[_Event], log: _Log
 ) -> None:
-    """What changes say of themselves against what the log says of them, by their nonces."""
+    """Hold changes against their events, by nonces."""
     idents: dict[str, list[int]] = {}
     for event in events:
         if event.nonce_after is not None:
@@ -174,31 +178,33 @@ def _check_changes(
         change = changes.get(nonce)
         text = f"The change {nonce} is in the log {len(numbers)} times: events {numbers}."
         blamed = () if change is None else (change.invoke.index,)
-        found.look("twice", len(numbers) == 1, text, blamed)
+        findings.hold("twice", len(numbers) == 1, text, blamed)
         refused = change is None or change.type is OpType.FAIL
-        told = f"nobody asked for the change {nonce}" if change is None else sentence(change)
-        found.look("phantom", not refused, f"Event {numbers[0]} tells of it, but {told}.", blamed)
+        request = f"no client asked for the change {nonce}" if change is None else sentence(change)
+        findings.hold(
+            "phantom", not refused, f"Event {numbers[0]} tells of it, but {request}.", blamed
+        )
     for nonce, pair in changes.items():
         if log.whole and pair.type is OpType.OK:
             text = f"{sentence(pair)}, and no event tells of it."
-            found.look("lost", nonce in idents, text, (pair.invoke.index,))
+            findings.hold("lost", nonce in idents, text, (pair.invoke.index,))
     for earlier, later, at in _in_real_time(changes, idents):
         text = (
             f"{sentence(later)}, after this was acknowledged: {sentence(earlier)}; but event "
             f"{at[1]} of the later one comes before event {at[0]} of the earlier one."
         )
-        found.look("order", at[0] < at[1], text, (earlier.invoke.index, later.invoke.index))
+        findings.hold("order", at[0] < at[1], text, (earlier.invoke.index, later.invoke.index))
 
 
 def _in_real_time(
     changes: dict[str, Pair], idents: dict[str, list[int]]
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
     """For each change the one with the highest id that had been acknowledged before it began."""
-    known = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
-    edges = [(pair.invoke.index, False, pair, number) for pair, number in known]
+    logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
+    edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]
     edges += [
         (pair.completion.index, True, pair, number)
-        for pair, number in known
+        for pair, number in logged
         if pair.completion is not None and pair.type is OpType.OK
     ]
     highest: tuple[int, Pair] | None = None
@@ -210,14 +216,14 @@ def _in_real_time(
             yield highest[1], pair, (highest[0], number)
 
 
-def _check_whole(found: Findings, log: _Log) -> None:
-    """Play a log that nobody cleaned."""
+def _check_whole(findings: Findings, log: _Log) -> None:
+    """Play a log that was not cleaned."""
     ordered = sorted(log.events, key=lambda event: event.ident)
-    for one, later in itertools.pairwise(ordered):
-        text = f"In the end the log has {one}, and {later} after it."
-        found.look("gaps", later.ident <= one.ident + 1, text, (log.op,))
-        found.look("unique", later.ident != one.ident, text, (log.op,))
-    _replay(found, ordered, log)
+    for earlier, later in itertools.pairwise(ordered):
+        text = f"In the end the log has {earlier}, and {later} after it."
+        findings.hold("gaps", later.ident <= earlier.ident + 1, text, (log.op,))
+        findings.hold("unique", later.ident != earlier.ident, text, (log.op,))
+    _replay(findings, ordered, log)
 
 
 def _runs(events: list[_Event]) -> list[list[_Event]]:
@@ -230,11 +236,11 @@ def _runs(events: list[_Event]) -> list[list[_Event]]:
     return runs
 
 
-def _replay(found: Findings, events: list[_Event], log: _Log) -> None:
+def _replay(findings: Findings, events: list[_Event], log: _Log) -> None:
     """Play events one after the other, from the first of all or from a state that is not known."""
     is_known = log.whole or events[0].ident == 1
     tables: dict[str, str | None] = {}
-    touched: dict[str, None] = {}  # names of which it is known what they are
+    touched: dict[str, None] = {}  # names with a known state
     for event in events:
         is_legal = True
         if event.before is not None:
@@ -247,12 +253,12 @@ def _replay(found: Findings, events: list[_Event], log: _Log) -> None:
             tables[event.after] = event.nonce_after
             touched[event.after] = None
         text = f"In the log {event} does not go with the events before it."
-        found.look("replay", is_legal, text, (log.op,))
+        findings.hold("replay", is_legal, text, (log.op,))
     if not log.whole and events[-1].ident != log.next_event - 1:
         return
     there = {name: nonce for name, nonce in log.tables.items() if is_known or name in touched}
     text = f"The log makes {_shown(tables)}, but in the end there is {_shown(there)}."
-    found.look("replay", tables == there, text, (log.op,))
+    findings.hold("replay", tables == there, text, (log.op,))
 
 
 def _shown(tables: dict[str, str | None]) -> str:

@@ -7,10 +7,10 @@
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
 |                 | metastore, if there was another one that no fault touched all that time    |
 
-The bound is the client's, and stands in the snapshot. Where metastores come and go it is that of as
-many as the client knew of, and another one is one of those that were on the clients' list when the
-operation began and when it ended; the operation says which (`uris`, `listed`). What happened while
-the harness or its host was disturbed is left out, and so is what began when the workload had ended.
+The bound is the client's, and is in the snapshot. Where metastores come and go it depends on the
+number that the client knew of, and the others are those on the clients' list both when the
+operation began and when it ended; the operation names them (`uris`, `listed`). Operations while the
+harness or its host was disturbed are left out, and so are operations after the workload had ended.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.reading import sentence
 from checkers.verdict.disturbances import Disturbance, disturbances_of
+from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import NEMESIS, NS_PER_S, Attempt, CheckResult, History, Op, OpType, Pair
+from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import Fault, faults_of
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
-NS_PER_S: Final = 1_000_000_000
 AFTER_S: Final = 5.0
-"""For so long after its end a fault may still be felt: nodes start, connections are found dead."""
+"""The time after its end in which a fault may still be felt: nodes start, connections are dead."""
 ADDS: Final = "add-metastore"
-"""What does nothing to a metastore that is listed."""
+"""The operation that does nothing to a metastore that is listed."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
 """The nodes that all metastores need."""
 
 
-class FailoverChecker:
+class FailoverChecker(Checker):
     """Clients find another metastore, and soon."""
 
     api_version = 1
@@ -47,40 +49,43 @@ class FailoverChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; operations times faults, so `time_limit_s` is not needed."""
         del case, time_limit_s
+        findings = Findings(self.name, permits_of(history))
         snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
         bound_s, metastores = snapshot.get("failover_s"), snapshot.get("metastores")
         if not isinstance(bound_s, int | float) or not isinstance(metastores, dict):
             reason = "the run ended before it was known which metastores there are"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "unfinished"})
+            findings.gap(reason, rule="unfinished")
+            return findings.result("")
         ends = [op.time for op in history.facts("phase") if op.value.get("phase") == "heal-core"]
         end_ns = min(ends, default=1 << 62)
         faults = faults_of(history.of_process(NEMESIS), most=None)
         disturbances = disturbances_of(history)
-        found = Findings()
         moved = 0
         for pair in history.pairs:
             done = pair.completion
             if done is None or done.time > end_ns or _is_disturbed(pair, disturbances):
                 continue
-            sent = [one for one in done.attempts if not one.outcome.startswith(NOT_SENT)]
-            moved += sum(one.node != other.node for one, other in itertools.pairwise(sent))
+            sent = _sent(done)
+            moved += sum(first.node != other.node for first, other in itertools.pairwise(sent))
             uris, listed = _names(done, "uris"), _names(done, "listed")
             by_uris = snapshot.get("failover_by_uris_s")
             if uris and isinstance(by_uris, list) and len(uris) <= len(by_uris):
                 own_s, others_of = by_uris[len(uris) - 1], listed or []
             else:
                 own_s, others_of = bound_s, list(metastores)
-            _check_bound(found, pair, own_s)
+            _check_bound(findings, pair, own_s)
             served = done.type is OpType.OK or "result" in fields_of(done)
             others = [] if served else _untried(pair, others_of, faults)
             text = f"{sentence(pair)}: it went to {done.node} alone, and {others} served."
-            found.look("other-not-tried", not others, text, (pair.invoke.index,))
-        return found.result(
-            self.name,
-            history,
-            valid=f"{counted(moved, 'failover')} within {bound_s:g} s",
-            details={"failovers": moved, "bound_s": bound_s},
+            findings.hold("other-not-tried", not others, text, (pair.invoke.index,))
+        return findings.result(
+            f"{counted(moved, 'failover')} within {bound_s:g} s",
+            {"failovers": moved, "bound_s": bound_s},
         )
+
+
+def _sent(done: Op) -> list[Attempt]:
+    return [each for each in done.attempts if not each.outcome.startswith(NOT_SENT)]
 
 
 def _names(done: Op, field: str) -> list[str] | None:
@@ -89,14 +94,14 @@ def _names(done: Op, field: str) -> list[str] | None:
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 
 
-def _check_bound(found: Findings, pair: Pair, bound_s: float) -> None:
+def _check_bound(findings: Findings, pair: Pair, bound_s: float) -> None:
     assert pair.completion is not None, "it has attempts"
-    sent = [one for one in pair.completion.attempts if not one.outcome.startswith(NOT_SENT)]
-    for one, other in itertools.pairwise(sent):
-        took_s = (other.start - one.end) / NS_PER_S
+    sent = _sent(pair.completion)
+    for first, other in itertools.pairwise(sent):
+        took_s = (other.start - first.end) / NS_PER_S
         text = f"{sentence(pair)}: {took_s:.1f} s from one attempt to the next; {bound_s:g} s are"
         blamed = (pair.invoke.index,)
-        found.look("bound", took_s <= bound_s, f"{text} the bound.", blamed)
+        findings.hold("bound", took_s <= bound_s, f"{text} the bound.", blamed)
 
 
 def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
@@ -106,7 +111,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """The metastores that no fault touched and nobody tried, though a call was sent twice."""
+    """The metastores that no fault touched and no client tried, though a call was sent twice."""
     done = pair.completion
     assert done is not None, "it is done"
     if times_sent(done.attempts) < 2:

@@ -1,10 +1,10 @@
-"""What the notification log says about operations whose answers were lost: hints for a search.
+"""Hints for a search: the notification log on operations whose answers were lost.
 
 The log tells which changes took effect and in which order. If it is right, a lost change that it
 does not have may be left out, and others took effect between their neighbours in it. Whether it is
-right is another checker's question, so a hint convicts nobody: an order that is found with hints is
-one without them, as changes of unknown outcome may never take effect, and intervals only shrink;
-where none is found, the search begins again without them.
+right is another checker's question, so a hint proves no violation: an order that is found with
+hints is one without them, as changes of unknown outcome may never take effect, and intervals only
+shrink; where none is found, the search begins again without them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from checkers.hms.model import MetastoreOperation, MetastoreOutput
 from checkers.hms.reading import MetastoreHistory
-from checkers.hms.words import fields_of
 from harness.ops import History
+from harness.vocabularies import fields_of
 
 
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:
@@ -43,7 +43,7 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
         ident = None if operation.input.f == "drop" else idents.get(str(nonce))
         if operation.is_unknown and ident is None and times[str(nonce)] < 2:
-            # Lost drops are told apart by number alone: all, or none where all are accounted for.
+            # Lost drops differ in number alone: all, or none where all are accounted for.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
                 continue
         elif ident is not None and (operation.is_unknown or _is_ok(operation)):
@@ -69,8 +69,8 @@ def _whole_log(history: History) -> list[Any] | None:
 
 
 def _is_ok(operation: MetastoreOperation) -> bool:
-    said = operation.said
-    return isinstance(said, MetastoreOutput) and said.result == "ok"
+    answer = operation.said
+    return isinstance(answer, MetastoreOutput) and answer.result == "ok"
 
 
 def _between(
@@ -87,8 +87,8 @@ def _between(
     earliest = infinity
     for _, place in reversed(places):
         operation = operations[place]
-        own = infinity if operation.return_time is None else operation.return_time
-        earliest = min(earliest, own)
+        returned = infinity if operation.return_time is None else operation.return_time
+        earliest = min(earliest, returned)
         if earliest < operation.call:
             return None
         if earliest < infinity:

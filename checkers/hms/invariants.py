@@ -1,10 +1,10 @@
-"""The checker of what metastores hold and say, whatever the order of operations.
+"""The checker of the metastores' state and answers, in any order of operations.
 
-| rule        | what it says                                                                   |
+| rule        | promise                                                                        |
 |-------------|--------------------------------------------------------------------------------|
 | names       | in the end no two tables have one name                                         |
 | orphans     | in the end there are no parameters without a table                             |
-| directories | a table that is there has its directory, whenever somebody looks               |
+| directories | a table that is there has its directory, at every look                         |
 | origins     | in the end each table is what some change that was not refused made it         |
 | instances   | at rest each metastore shows the tables that the database has (I11)            |
 | wrong-error | a refusal is the exception that its call has for it                            |
@@ -15,10 +15,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.reading import sentence
+from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import CheckResult, History, OpType, Verdict
+from harness.ops import CheckResult, History, OpType
+from harness.permits import permits_of
+from harness.plugins import Checker
+from harness.vocabularies import fields_of
 
 ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "create": ("already-exists", "invalid-object"),
@@ -29,7 +32,7 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
 """By which exceptions each call may refuse."""
 
 
-class InvariantsChecker:
+class InvariantsChecker(Checker):
     """The rows, the metastores' views of them, and the exceptions."""
 
     api_version = 1
@@ -39,53 +42,46 @@ class InvariantsChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; linear in the history, so `time_limit_s` is not needed."""
         del case, time_limit_s
-        found = Findings()
+        findings = Findings(self.name, permits_of(history))
         for pair in history.pairs:
             result = fields_of(pair.completion).get("result")
             if pair.type is OpType.OK and pair.invoke.f == "get":
                 there = "directory" not in fields_of(pair.completion)
                 text = "" if there else f"{sentence(pair)}, whose directory is gone."
-                found.look("directories", there, text, (pair.invoke.index,))
+                findings.hold("directories", there, text, (pair.invoke.index,))
             if pair.type is OpType.FAIL and pair.invoke.f in ERRORS and isinstance(result, str):
                 text = f"{sentence(pair)}: {pair.completion and pair.completion.error}."
                 ok = result in ERRORS[pair.invoke.f]
-                found.look("wrong-error", ok, text, (pair.invoke.index,))
+                findings.hold("wrong-error", ok, text, (pair.invoke.index,))
         op = next(iter([*history.facts("snapshot")][::-1]), None)
         snapshot = fields_of(op)
         rows = snapshot.get("rows")
         if op is None or not isinstance(rows, dict):
-            result = found.result(self.name, history, valid="the database did not answer at last")
-            return (
-                result
-                if result.verdict is not Verdict.VALID
-                else CheckResult(
-                    self.name, Verdict.UNKNOWN, result.reason, details={"rule": "no-rows"}
-                )
-            )
-        _check_rows(found, history, rows, op.index)
+            findings.gap("the database did not answer at last", rule="no-rows")
+            return findings.result("")
+        _check_rows(findings, history, rows, op.index)
         settled = next(iter([*history.facts("converged")][::-1]), None)
         is_at_rest = bool(fields_of(settled).get("ok"))
         names = sorted(name for name, *_ in rows["tables"])
-        for node, shown in (snapshot.get("metastores") or {}).items() if is_at_rest else ():
-            if shown is not None:
-                text = f"At rest {node} shows {shown}, but the database has {names}."
-                found.look("instances", sorted(shown) == names, text, (op.index,))
-        total = sum(found.looked.values())
-        return found.result(self.name, history, valid=f"{counted(total, 'check')} hold")
+        for node, tables in (snapshot.get("metastores") or {}).items() if is_at_rest else ():
+            if tables is not None:
+                text = f"At rest {node} shows {tables}, but the database has {names}."
+                findings.hold("instances", sorted(tables) == names, text, (op.index,))
+        return findings.result(f"{counted(findings.looked.total(), 'check')} hold")
 
 
-def _check_rows(found: Findings, history: History, rows: dict[str, Any], at: int) -> None:
+def _check_rows(findings: Findings, history: History, rows: dict[str, Any], at: int) -> None:
     names = Counter(name for name, *_ in rows["tables"])
     twice = [name for name, count in names.items() if count > 1]
-    found.look("names", not twice, f"In the end these names are taken twice: {twice}.", (at,))
+    findings.hold("names", not twice, f"In the end these names are taken twice: {twice}.", (at,))
     orphans = rows["orphans"]
     text = f"In the end there are parameters of tables {orphans}, which are not there."
-    found.look("orphans", not orphans, text, (at,))
+    findings.hold("orphans", not orphans, text, (at,))
     directories = rows.get("directories")
     if directories is not None:
         lost = sorted({*names} - {*directories})
         text = f"In the end the directories of these tables are gone: {lost}."
-        found.look("directories", not lost, text, (at,))
+        findings.hold("directories", not lost, text, (at,))
     refused = {
         str(fields_of(pair.invoke).get("nonce")): pair.type is OpType.FAIL
         for pair in history.pairs
@@ -93,4 +89,4 @@ def _check_rows(found: Findings, history: History, rows: dict[str, Any], at: int
     }
     for name, _, nonce in rows["tables"]:
         text = f"In the end {name} is what {nonce} made it, which was refused or never asked for."
-        found.look("origins", refused.get(str(nonce)) is False, text, (at,))
+        findings.hold("origins", refused.get(str(nonce)) is False, text, (at,))

@@ -1,20 +1,18 @@
 """The checker of linearizability over the tables of a metastore, renames and lists included.
 
-What is not linearizable is judged again under what the profile permits: drops that do nothing
-because another drop or a rename came first, changes that are of a table under its new name, gets
-that show what is under way, changes that were sent twice and act twice. Reported are as few permits
-as explain all: none of them can be left out.
+A history that is not linearizable is judged again under the profile's permits: drops that do
+nothing because another drop or a rename came first, changes of a table under its new name, gets
+that show a change under way, changes that were sent twice and act twice. The result names only
+permits that cannot be left out.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
-
-from msgspec.structs import replace as replace_result
 
 from checkers.hms.hints import hinted, logged_twice
 from checkers.hms.model import (
@@ -24,19 +22,26 @@ from checkers.hms.model import (
     MetastoreOperation,
     OrderedMetastore,
 )
-from checkers.hms.reading import COPY, MetastoreHistory, metastore_history
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
     Failure,
-    Limits,
     Result,
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import OPERATIONS_MAX, Told, judged
-from checkers.verdict.permitted import permit_rules, permitted_result
+from checkers.linearizability.judged import Told, judged
+from checkers.verdict.search import (
+    Attempt,
+    Relaxed,
+    SearchChecker,
+    attempted,
+    first_order,
+    offenders,
+    rest_of_core,
+    under_permits,
+)
 from harness.ops import CheckResult, History, OpType, Pair, Verdict
 from harness.permits import (
     CHANGE_RENAMED,
@@ -45,12 +50,11 @@ from harness.permits import (
     DROP_RENAMED,
     DROP_TWICE,
     TORN_GET,
-    Permit,
     permits_of,
 )
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import MUTATIONS, READS
 
-CORE_SHOWN_MAX: Final = 9
 HINTED_SHARE: Final = 0.3
 """Of time and steps, for a search with hints."""
 ORDERED_SHARE: Final = 0.02
@@ -61,21 +65,11 @@ EXPLAINING: Final = (
 """The first ones are kept where others would do as well."""
 
 
-class HmsLinearizable:
+class HmsLinearizable(SearchChecker):
     """All tables are one linearizable object."""
 
-    api_version = 1
     name = "linearizable-hms"
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
-
-    def __init__(self, *, limits: Limits | None = None) -> None:
-        """`limits` bounds the search; its time comes from `check`."""
-        self._limits = limits or Limits()
-
-    def bounded(self, *, steps: int, configurations: int) -> HmsLinearizable:
-        """The same with other bounds of the search."""
-        limits = replace(self._limits, steps=steps, configurations=configurations)
-        return HmsLinearizable(limits=limits)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for a history that is not in the vocabulary "hms"."""
@@ -94,12 +88,12 @@ class HmsLinearizable:
             del proof
             return _told(failure, converted)
 
-        found = judged(
+        strict = judged(
             self.name, model, converted.operations, outcome, tell=tell, limits=self._limits
         )
-        if found.verdict is not Verdict.INVALID:
-            return found
-        return self._under_permits(history, found, converted, end_s)
+        if strict.verdict is not Verdict.INVALID:
+            return strict
+        return self._under_permits(history, strict, converted, end_s)
 
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
@@ -114,17 +108,9 @@ class HmsLinearizable:
         operations = hinted(converted, history)
         if not operations:
             return None
-        for model, share in ((OrderedMetastore(), ORDERED_SHARE), (Metastore(), HINTED_SHARE)):
-            found = check_operations(
-                model,
-                operations,
-                timeout_s=timeout_s,
-                limits=self._limits.share(share),
-                explained=False,
-            )
-            if found.result is Result.OK:
-                return found
-        return None
+        models = ((OrderedMetastore(), ORDERED_SHARE), (Metastore(), HINTED_SHARE))
+        attempts = [Attempt(model, operations, share, timeout_s) for model, share in models]
+        return first_order(attempts, self._limits)[0]
 
     def _under_permits(
         self, history: History, strict: CheckResult, converted: MetastoreHistory, end_s: float
@@ -136,57 +122,40 @@ class HmsLinearizable:
         twice = logged_twice(history)
         tries = [_Try(allowed, hints, twice) for allowed in growing]
         tries += [_Try(able), _Try(able, lost=True)] if able else []
-        undecided = False
+        relaxed = None
         for each in tries:
             outcome = self._outcome(converted, each, end_s)
             if outcome.result is Result.OK:
-                return self._permitted(strict, permits, converted, each, outcome, end_s)
-            undecided = outcome.result is Result.UNKNOWN
-        if undecided:
-            reason = f"{strict.reason}; whether the profile permits that could not be decided"
-            details = {**strict.details, "rule": "undecided", "limited": True}
-            return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
-        if able:
-            text = f"Nor does what the profile permits ({', '.join(able)}) explain it."
-            strict = replace_result(strict, explanation=(*strict.explanation, text))
-        return permit_rules(strict, permits)
+                relaxed = Relaxed(self._needed(converted, each, outcome, end_s))
+                break
+            relaxed = Relaxed(None, exhausted=outcome.result is not Result.UNKNOWN)
+        return under_permits(strict, relaxed, permits, able)
 
-    def _permitted(
-        self,
-        strict: CheckResult,
-        permits: Mapping[str, Permit],
-        converted: MetastoreHistory,
-        found: _Try,
-        outcome: CheckOutcome,
-        end_s: float,
-    ) -> CheckResult:
-        """What these permits explain, without those that it does not take."""
-        for name in [*found.allowed][::-1]:
-            fewer = found._replace(allowed=[one for one in found.allowed if one != name])
+    def _needed(
+        self, converted: MetastoreHistory, explaining: _Try, outcome: CheckOutcome, end_s: float
+    ) -> dict[str, int]:
+        """The number of times that each permit was needed, without permits that can be left out."""
+        for name in [*explaining.allowed][::-1]:
+            fewer = explaining._replace(allowed=[n for n in explaining.allowed if n != name])
             if not fewer.allowed:
                 break
             again = self._outcome(converted, fewer, end_s)
             if again.result is Result.OK:
-                found, outcome = fewer, again
-        counts = _counts(converted, outcome, found)
-        return permitted_result(strict, permits, counts, (), strict.details)
+                explaining, outcome = fewer, again
+        return _counts(converted, outcome, explaining)
 
     def _outcome(self, converted: MetastoreHistory, each: _Try, end_s: float) -> CheckOutcome:
-        return check_operations(
-            LaxMetastore().to_model(),
-            _relaxed(converted, each),
-            timeout_s=max(0.0, end_s - time.monotonic()),
-            limits=self._limits.share(1.0),
-            explained=False,
-        )
+        left_s = max(0.0, end_s - time.monotonic())
+        model, operations = LaxMetastore().to_model(), _relaxed(converted, each)
+        return attempted(Attempt(model, operations, 1.0, left_s), self._limits)
 
 
 # --- what permits allow ------------------------------------------------------------------------
 
 
 class _Try(NamedTuple):
-    """How much is allowed. `hints` are the operations as the log of events has them, if it does,
-    and `twice` the nonces that it has more than once; drops have none.
+    """The permits of an attempt. `hints` are the operations as the log of events has them, and
+    `twice` the nonces that it has more than once; drops have none.
 
     Without `lost`, only renames that were done come between the steps of an operation: a lost one
     may yet come at any time, and leaves little that is not possible.
@@ -199,7 +168,7 @@ class _Try(NamedTuple):
 
 
 def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
-    """The operations, each with what it may do besides, and when, as far as hints say so."""
+    """The operations with their further effects, in the intervals of the hints."""
     every = list(_lax(converted, each))
     if each.hints is None:
         return every
@@ -242,12 +211,12 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
     allowed = each.allowed
     every = converted.with_copies() if DDL_TWICE in allowed else converted.operations
     model = Metastore()
-    changes = [one for one in every if not model.read_only(one.input, one.said)]
+    changes = [change for change in every if not model.read_only(change.input, change.said)]
     placed = {hint.id: hint for hint in each.hints or ()}
-    drops = [one for one in changes if one.input.f == "drop"]
-    renames = [placed.get(one.id, one) for one in changes if one.input.f == "rename"]
+    drops = [change for change in changes if change.input.f == "drop"]
+    renames = [placed.get(change.id, change) for change in changes if change.input.f == "rename"]
     if not each.lost:
-        renames = [one for one in renames if not one.is_unknown]
+        renames = [change for change in renames if not change.is_unknown]
 
     def named(operation: MetastoreOperation) -> tuple[str, ...]:
         permit = DROP_RENAMED if operation.input.f == "drop" else CHANGE_RENAMED
@@ -256,12 +225,12 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
         return _new_names(operation.input, list(_overlapping(operation, renames)))
 
     for operation in every:
-        given, said = operation.input, operation.said
-        if given.f == "get" and TORN_GET in allowed and said is not UNKNOWN:
+        call, answer = operation.input, operation.said
+        if call.f == "get" and TORN_GET in allowed and answer is not UNKNOWN:
             nonces = {change.input.nonce for change in _overlapping(operation, changes)}
-            torn = said.nonce is not None and said.nonce in nonces
-            yield replace(operation, output=said._replace(nonce=None)) if torn else operation
-        elif given.f == "drop" and operation in changes:
+            torn = answer.nonce is not None and answer.nonce in nonces
+            yield replace(operation, output=answer._replace(nonce=None)) if torn else operation
+        elif call.f == "drop" and operation in changes:
             meanwhile = _overlapping(
                 operation,
                 [
@@ -269,16 +238,16 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
                     *(renames if DROP_MISSED in allowed else ()),
                 ],
             )
-            idle = any(other.input.name == given.name for other in meanwhile)
-            yield replace(operation, input=given._replace(idle=idle, others=named(operation)))
-        elif given.f in {"alter", "rename"} and operation in changes:
-            yield replace(operation, input=given._replace(others=named(operation)))
+            idle = any(other.input.name == call.name for other in meanwhile)
+            yield replace(operation, input=call._replace(idle=idle, others=named(operation)))
+        elif call.f in {"alter", "rename"} and operation in changes:
+            yield replace(operation, input=call._replace(others=named(operation)))
         else:
             yield operation
 
 
 def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> tuple[str, ...]:
-    """What the table may be called by then: renames of renamed tables, too."""
+    """The names that the table may have by then, by renames of renamed tables too."""
     names = [given.name]
     for name in names:  # it grows meanwhile
         for rename in renames:
@@ -293,7 +262,7 @@ def _is_done(operation: MetastoreOperation) -> bool:
 
 
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
-    """How often each permit was needed in the order that was found: once at least."""
+    """The number of times that the order needed each permit: once at least."""
     by_id = {operation.id: operation for operation in _relaxed(converted, each)}
     allowed = each.allowed
     seen = {operation.id: operation.said for operation in converted.operations}
@@ -302,24 +271,24 @@ def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> d
     counts: Counter[str] = Counter(dict.fromkeys(allowed, 0))
     for number in (outcome.witness or ((),))[0]:
         operation = by_id[number]
-        given, tables = operation.input, [dict(state) for state in states]
+        call, tables = operation.input, [dict(state) for state in states]
         if number >= COPY:
             counts[DDL_TWICE] += 1
-        elif given.f == "get":
-            said = seen[number]
-            if said is not UNKNOWN and said.nonce != _said_nonce(operation):
-                counts[TORN_GET] += all(table.get(given.name) != said.nonce for table in tables)
+        elif call.f == "get":
+            answer = seen[number]
+            if answer is not UNKNOWN and answer.nonce != _said_nonce(operation):
+                counts[TORN_GET] += all(table.get(call.name) != answer.nonce for table in tables)
         elif (
-            given.f in {"drop", "alter", "rename"}
+            call.f in {"drop", "alter", "rename"}
             and _is_done(operation)
-            and not any(given.name in table for table in tables)
+            and not any(call.name in table for table in tables)
         ):
-            moved = any(other in table for table in tables for other in given.others)
-            able = [CHANGE_RENAMED] if given.f != "drop" else [DROP_TWICE, DROP_MISSED]
-            if given.f == "drop" and (moved or not {*able} & {*allowed}):
+            moved = any(other in table for table in tables for other in call.others)
+            able = [CHANGE_RENAMED] if call.f != "drop" else [DROP_TWICE, DROP_MISSED]
+            if call.f == "drop" and (moved or not {*able} & {*allowed}):
                 able = [DROP_RENAMED]
             counts[next(name for name in able if name in allowed)] += 1
-        _, states = model.step(states, given, operation.said)
+        _, states = model.step(states, call, operation.said)
     return {name: max(1, counts[name]) for name in allowed}
 
 
@@ -332,8 +301,7 @@ def _said_nonce(operation: MetastoreOperation) -> str | None:
 
 def _rule(pair: Pair) -> str:
     """The short name of what the failing operation broke; reports group failures by it."""
-    value = pair.completion.value if pair.completion is not None else None
-    result = value.get("result", "ok") if isinstance(value, dict) else "ok"
+    result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS:
         return "missing" if result != "ok" else "stale-read"
     return f"{pair.invoke.f}-{'acknowledged' if pair.type is OpType.OK else result}"
@@ -348,22 +316,16 @@ def _told(failure: Failure, converted: MetastoreHistory) -> Told:
     states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
     if states:
         text.append(f"By then: {' or '.join(states[:3])}.")
-    core = [index for index in failure.core if index != failure.operation]
+    blamed = offenders(failure)
     seen = fields_of(failing.completion).get("nonce") if failing.invoke.f == "get" else None
     text.extend(
-        f"What it saw is this change: {sentence(pair)}."
+        f"It saw this change: {sentence(pair)}."
         for index, pair in pairs.items()
         if pair.invoke.f in MUTATIONS
         and seen is not None
         and fields_of(pair.invoke).get("nonce") == seen
-        and index not in core
+        and index not in failure.core
     )
-    if core:
-        small = "" if failure.core_minimal else " (not proven minimal)"
-        text.append(f"With these it is a contradiction, whatever the others did{small}:")
-        text.extend(f"{sentence(pairs[index])}." for index in core[:CORE_SHOWN_MAX])
-        if len(core) > CORE_SHOWN_MAX:
-            text.append(f"{len(core) - CORE_SHOWN_MAX} more are not shown.")
-    if len(core) >= OPERATIONS_MAX:
-        core = [] if failure.previous is None else [failure.previous]
-    return Told(sentence(failing), text, (failure.operation, *core), _rule(failing))
+    sentences = {index: sentence(pairs[index]) for index in blamed}
+    text += rest_of_core(blamed, sentences, minimal=failure.core_minimal)
+    return Told(sentence(failing), text, blamed, _rule(failing))

@@ -1,4 +1,4 @@
-"""Tables of a metastore: name -> the nonce of the last change of what is there.
+"""Tables of a metastore: name -> the nonce of the table's last change.
 
 Tables are written whole, so that a table is its last change: creates, alters and renames write
 their nonce, and gets show it. A rename onto its own name is an alter.
@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from checkers.catalog.models.views import NameView, Said, Slot, saying
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
-"""Refusals that say what was there."""
+"""Refusals because of the state."""
 _PLACE: Final = ""
 """No table's name."""
 
@@ -26,7 +27,7 @@ class MetastoreInput(NamedTuple):
     """`f` is create, alter, rename, drop, get or list.
 
     A lax drop may be `idle` where nothing is there; a lax change may be one of the table under one
-    of `others`. A `place` is the number of a change among those whose order is known, from 1.
+    of `others`. A `place` is the number of a change in a known order, from 1.
     """
 
     f: str
@@ -125,20 +126,11 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
     ) -> Sequence[Projection[Any, Any, Any]]:
         """Every name by itself."""
         names = sorted({name for operation in operations for name in _names(operation)})
-        found: dict[str, list[Operation[_Said, bool]]] = {name: [] for name in names}
+        by_name: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
         for operation in operations:
-            for name, said in _about(operation, names):
-                found[name].append(
-                    Operation(
-                        operation.client_id,
-                        said,
-                        operation.call,
-                        True,
-                        operation.return_time,
-                        operation.id,
-                    )
-                )
-        return [Projection(f"name {name!r}", _Name(), tuple(found[name])) for name in names]
+            for name, about in _about(operation, names):
+                by_name[name].append(saying(operation, about))
+        return [Projection(f"name {name!r}", _Name(), tuple(by_name[name])) for name in names]
 
     def describe_operation(
         self, input_: MetastoreInput, output: MetastoreOutput | Unknown, /
@@ -197,7 +189,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
     """The same, where changes that have a place are done one after another, and none is left out.
 
-    Beside the tables the state is the last place.
+    The state is the last place, and the tables.
     """
 
     def __init__(self) -> None:
@@ -210,7 +202,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
     def step(
         self, state: tuple[int, State], input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> tuple[bool, tuple[int, State]]:
-        """What has a place was done, whether anybody saw it or not."""
+        """A change with a place was done, seen or not."""
         last, tables = state
         if not input_.place:
             legal, after = self._strict.step(tables, input_, output)
@@ -225,19 +217,12 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """As without an order, and the last place."""
+        """The footprint without an order, and the last place."""
         names = self._strict.footprint(input_)
         return names | {_PLACE} if names is not None and input_.place else names
 
 
 # --- one name ------------------------------------------------------------------------------------
-
-
-class _Said(NamedTuple):
-    """`f` is put, set, take, see, present or absent."""
-
-    f: str
-    nonce: str | None = None
 
 
 def _names(operation: MetastoreOperation) -> Iterator[str]:
@@ -249,61 +234,41 @@ def _names(operation: MetastoreOperation) -> Iterator[str]:
         yield from operation.said.names
 
 
-def _about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, _Said]]:
-    """What an operation says about each name, if anything by itself."""
-    given, answer = operation.input, operation.said
-    if given.f == "list" and answer is not UNKNOWN:
+def _about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
+    """The statement of an operation about each name, if it makes any by itself."""
+    call, answer = operation.input, operation.said
+    if call.f == "list" and answer is not UNKNOWN:
         for name in names:
-            yield name, _Said("present" if name in answer.names else "absent")
-    elif given.f == "get" and answer is not UNKNOWN:
+            yield name, Said("present" if name in answer.names else "absent")
+    elif call.f == "get" and answer is not UNKNOWN:
         is_there = answer.result == "ok"
-        yield given.name, _Said("see", answer.nonce) if is_there else _Said("absent")
+        yield call.name, Said("see", payload=answer.nonce) if is_there else Said("absent")
     elif answer is UNKNOWN or answer.result == "ok":
-        yield from _about_change(given)
+        yield from _about_change(call)
     elif answer.result == "already-exists":
-        yield given.name, _Said("present")
-    elif answer.result == "no-such-object" or given.f != "rename":
-        yield given.name, _Said("absent")
+        yield call.name, Said("present")
+    elif answer.result == "no-such-object" or call.f != "rename":
+        yield call.name, Said("absent")
 
 
-def _about_change(given: MetastoreInput) -> Iterator[tuple[str, _Said]]:
-    match given.f:
+def _about_change(change: MetastoreInput) -> Iterator[tuple[str, Said]]:
+    match change.f:
         case "create":
-            yield given.name, _Said("put", given.nonce)
+            yield change.name, Said("put", payload=change.nonce)
         case "alter":
-            yield given.name, _Said("set", given.nonce)
+            yield change.name, Said("bump", payload=change.nonce)
         case "drop":
-            yield given.name, _Said("take")
-        case "rename" if given.name == given.new_name:
-            yield given.name, _Said("set", given.nonce)
+            yield change.name, Said("take")
+        case "rename" if change.name == change.new_name:
+            yield change.name, Said("bump", payload=change.nonce)
         case "rename":
-            yield given.name, _Said("take")
-            yield given.new_name, _Said("put", given.nonce)
+            yield change.name, Said("take")
+            yield change.new_name, Said("put", payload=change.nonce)
 
 
-class _Name(Model[str | None, _Said, bool]):
-    """One name: the nonce of what is there, or nothing. Refusals of the kind's own are left out."""
+class _Name(NameView):
+    """One name. The nonce of its table is the payload; refusals of the kind's own are left out."""
 
-    def init(self) -> str | None:
-        """Nothing is there."""
-        return None
-
-    def step(
-        self, state: str | None, input_: _Said, output: bool | Unknown, /
-    ) -> tuple[bool, str | None]:
-        """What is unknown takes effect where it can."""
-        match input_.f:
-            case "see":
-                return state is not None and input_.nonce in {None, state}, state
-            case "present":
-                return state is not None, state
-            case "absent":
-                return state is None, state
-        if (state is None) != (input_.f == "put"):
-            return output is UNKNOWN, state
-        return True, None if input_.f == "take" else input_.nonce
-
-    def read_only(self, input_: _Said, output: bool | Unknown, /) -> bool:
-        """What only looks."""
-        del output
-        return input_.f in {"see", "present", "absent"}
+    def describe_state(self, state: Slot, /) -> str:
+        """For people."""
+        return f"{'nothing' if state is None else state[2] or 'some table'} has the name"

@@ -1,18 +1,18 @@
-"""What one reader of the notification log must have seen, poll after poll.
+"""Rules of one reader of the notification log, poll after poll.
 
-| rule   | what it says                                                                       |
+| rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
 | once   | a reader goes on from where it was: no event comes again, ids rise                 |
 | missed | a reader that was there before a change began has it in the first poll that begins |
 |        | after its acknowledgement, unless that poll was full, or the cleaner had been      |
-| anew   | a reader is told to start anew only where the cleaner has removed events           |
+| anew   | a reader is sent to the end only where the cleaner has removed events              |
 | kept   | an event that was read is in the log in the end, unless the cleaner may have it    |
 
 An empty poll shows no gap: a reader behind the cleaner learns of it with the next event, as in
-Hive. So one owes only what was in the log at that time, which what came later shows.
+Hive. So it owes only the events that were in the log then, as later polls show.
 
-The cleaner removes what is older than a limit. So an event that stands in the log in the end shows
-that no later one with a time as late was ever removed.
+The cleaner removes events older than a limit. So an event that is in the log in the end shows
+that no later event with a time as late was ever removed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of, sentence
+from checkers.hms.reading import sentence
+from checkers.verdict.findings import Findings
 from harness.ops import OpType, Pair
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import POLL_MAX
 
 
@@ -38,12 +39,12 @@ class Seen(Protocol):
 
     @property
     def time_ms(self) -> int:
-        """When it was, by whoever wrote it."""
+        """Its time, by the clock of the metastore that wrote it."""
         ...
 
     @property
     def nonce_after(self) -> str | None:
-        """That of the table which the change left."""
+        """The nonce of the table after the change."""
         ...
 
 
@@ -55,37 +56,37 @@ class Poll(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """What one reader read without a break, and the op after which it had its place in the log."""
+    """The polls of one reader without a break, and the op that gave it its place in the log."""
 
     since: int
     polls: list[Poll]
 
 
 def check_readers(
-    found: Findings,
+    findings: Findings,
     polls: Sequence[Poll],
     changes: Mapping[str, Pair],
     in_the_end: Mapping[str, int] | None,
 ) -> None:
     """Rules `once` and `missed`; `changes` are by nonce.
 
-    `in_the_end` has the nonces in the log and the op that showed it, or is `None` where nobody
-    cleaned it.
+    `in_the_end` has the nonces in the log and the op that showed it, or is `None` if the
+    log was not cleaned.
     """
-    shown: dict[str, int] = {}
+    shown_at: dict[str, int] = {}
     for poll in polls:
         for event in poll.events:
             if event.nonce_after is not None:
                 index = poll.pair.invoke.index
-                shown[event.nonce_after] = max(index, shown.get(event.nonce_after, -1))
-    shown |= in_the_end or {}
+                shown_at[event.nonce_after] = max(index, shown_at.get(event.nonce_after, -1))
+    shown_at |= in_the_end or {}
     acknowledged = [
         (nonce, pair, pair.completion.index)
         for nonce, pair in changes.items()
         if pair.completion is not None and pair.type is OpType.OK
     ]
     acknowledged.sort(key=lambda change: change[2])
-    for stretch in _stretches(found, polls):
+    for stretch in _stretches(findings, polls):
         place: dict[str, int] = {}
         for number, poll in enumerate(stretch.polls):
             for event in poll.events:
@@ -115,13 +116,15 @@ def check_readers(
             cleaned = (
                 in_the_end is not None
                 and last < due
-                and shown.get(nonce, -1) < asked.completion.index
+                and shown_at.get(nonce, -1) < asked.completion.index
             )
-            found.look("missed", seen or cleaned, text, (change.invoke.index, asked.invoke.index))
+            findings.hold(
+                "missed", seen or cleaned, text, (change.invoke.index, asked.invoke.index)
+            )
 
 
-def _stretches(found: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
-    """What each reader read between two breaks; looks at the rule `once` on the way."""
+def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
+    """The polls of each reader between two breaks; judges the rule `once` on the way."""
     ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
     for _, group in itertools.groupby(ordered, key=_process):
         current: _Stretch | None = None
@@ -131,13 +134,15 @@ def _stretches(found: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
             assert done is not None, "it was answered"
             fields = fields_of(done)
             after = fields.get("after")
-            text = f"{sentence(poll.pair)} after event {after}, but it stood at {position}."
+            text = f"{sentence(poll.pair)} after event {after}, but its place was {position}."
             blamed = (poll.pair.invoke.index,)
-            found.look("once", position in (None, after), text, blamed)
+            findings.hold("once", position in (None, after), text, blamed)
             idents = [event.ident for event in poll.events]
-            for one, later in itertools.pairwise([after if isinstance(after, int) else 0, *idents]):
-                text = f"{sentence(poll.pair)} and was given event {later} after {one}."
-                found.look("once", later > one, text, blamed)
+            for earlier, later in itertools.pairwise(
+                [after if isinstance(after, int) else 0, *idents]
+            ):
+                text = f"{sentence(poll.pair)} and was given event {later} after {earlier}."
+                findings.hold("once", later > earlier, text, blamed)
             if fields.get("missing"):
                 if current is not None:
                     yield current
@@ -157,7 +162,7 @@ def _process(poll: Poll) -> int:
 
 
 def check_kept(
-    found: Findings, polls: Sequence[Poll], log: Sequence[Seen], *, next_event: int, at: int
+    findings: Findings, polls: Sequence[Poll], log: Sequence[Seen], *, next_event: int, at: int
 ) -> None:
     """Rules `anew` and `kept`, against the log of the snapshot that is op `at`."""
     there = {event.ident for event in log}
@@ -173,13 +178,13 @@ def check_kept(
         missing = fields_of(done).get("missing")
         if isinstance(missing, int) and not isinstance(missing, bool):
             text = (
-                f"{sentence(poll.pair)} and was told that event {missing} is gone, which is in "
+                f"{sentence(poll.pair)} and was answered that event {missing} is gone, which is in "
                 "the log in the end."
             )
-            found.look("anew", missing not in there, text, blamed)
+            findings.hold("anew", missing not in there, text, blamed)
         for event in poll.events:
             before = bisect.bisect_left(idents, event.ident)
             outlived = before > 0 and earliest_ms[before - 1] <= event.time_ms
             removable = event.ident < next_event and not outlived
             text = f"{sentence(poll.pair)} and was given {event}, which is not in the log."
-            found.look("kept", event.ident in there or removable, text, blamed)
+            findings.hold("kept", event.ident in there or removable, text, blamed)

@@ -2,9 +2,9 @@
 
 * a change of unknown outcome may take effect at any time after its call, or never; one whose nonce
   a get showed did take effect, before that get returned.
-* nonces that no get shows are all alike, and an alter among the unknown ones that nobody saw may as
-  well not have happened: no answer could tell.
-* a refusal that says what was there must be explained; any other says nothing.
+* nonces that no get shows are all alike, and an unknown alter that no get shows may as well not
+  have happened: no answer could tell.
+* a refusal because of the state must be explained; any other says nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ from checkers.hms.model import (
     MetastoreOperation,
     MetastoreOutput,
 )
-from checkers.hms.words import fields_of, name_of, new_name_of
 from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.verdict import sentences
 from harness.errors import HistoryError
-from harness.ops import History, OpType, Pair
-from harness.vocabularies.hms import BY_NAME, MUTATIONS, times_sent
+from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import fields_of
+from harness.vocabularies.hms import BY_NAME, MUTATIONS, full_name, times_sent
 
 COPY: Final = 1_000_000_000
-"""What is added to the id of an operation for that of its second effect."""
+"""The difference between the id of an operation and that of its second effect."""
+
+
+def sentence(pair: Pair) -> str:
+    """`Process 3 dropped db1.t0 (op 12, drop, ...)`, without a full stop."""
+    return sentences.sentence(pair, BY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +44,21 @@ class MetastoreHistory:
     resent: tuple[int, ...]
 
     def with_copies(self) -> tuple[MetastoreOperation, ...]:
-        """The operations, and for each that was sent twice one more, which nobody saw return."""
-        found = {operation.id: operation for operation in self.operations}
+        """The operations, and one more for each that was sent twice, which never returns."""
+        by_id = {operation.id: operation for operation in self.operations}
         copies = [
-            replace(found[index], output=UNKNOWN, return_time=None, id=COPY + index)
+            replace(by_id[index], output=UNKNOWN, return_time=None, id=COPY + index)
             for index in self.resent
-            if index in found
+            if index in by_id
         ]
         return (*self.operations, *copies)
 
 
 def metastore_history(history: History) -> MetastoreHistory:
-    """Convert; raises `HistoryError` for what is not in the vocabulary."""
+    """Convert; raises `HistoryError` for values outside the vocabulary."""
     pairs = {pair.invoke.index: pair for pair in history.pairs}
     sights = _sights(history)
-    operations = [found for pair in history.pairs if (found := _operation(pair, sights))]
+    operations = [operation for pair in history.pairs if (operation := _operation(pair, sights))]
     resent = tuple(
         index
         for index, pair in pairs.items()
@@ -66,19 +72,31 @@ def metastore_history(history: History) -> MetastoreHistory:
 
 def _sights(history: History) -> dict[str, int]:
     """Nonce -> the earliest completion of a get that shows it."""
-    found: dict[str, int] = {}
+    sights: dict[str, int] = {}
     for pair in history.pairs:
         done = pair.completion
         if pair.invoke.f != "get" or done is None or done.type is not OpType.OK:
             continue
         nonce = fields_of(done).get("nonce")
         if isinstance(nonce, str):
-            found[nonce] = min(done.index, found.get(nonce, done.index))
-    return found
+            sights[nonce] = min(done.index, sights.get(nonce, done.index))
+    return sights
+
+
+def _name(op: Op, prefix: str = "") -> str:
+    """The table that an operation is about, or its new name; raises `HistoryError`."""
+    fields = fields_of(op)
+    database, name = fields.get(f"{prefix}database"), fields.get(f"{prefix}name")
+    if not isinstance(database, str) or not isinstance(name, str):
+        raise HistoryError(
+            f"op {op.index} ({op.f}) has the value {op.value!r}; it needs the texts "
+            f"'{prefix}database' and '{prefix}name'"
+        )
+    return full_name(database, name)
 
 
 def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | None:
-    """What a pair says, if it says anything."""
+    """The operation of a pair, if it says anything."""
     call, done = pair.invoke, pair.completion
     if call.f not in BY_NAME:
         raise HistoryError(
@@ -88,10 +106,10 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
     if call.f == "poll":
         return None
     nonce = fields_of(call).get("nonce")
-    given = MetastoreInput(
+    asked = MetastoreInput(
         call.f,
-        "" if call.f == "list" else name_of(call),
-        new_name_of(call) if call.f == "rename" else "",
+        "" if call.f == "list" else _name(call),
+        _name(call, "new_") if call.f == "rename" else "",
         nonce if isinstance(nonce, str) and nonce in sights and call.f != "drop" else "",
     )
     returned: int | None = None
@@ -99,23 +117,23 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
     if done is None or done.type is OpType.INFO:
         if call.f not in MUTATIONS:
             return None
-        if given.nonce and sights[given.nonce] > call.index:
-            answer, returned = MetastoreOutput("ok"), sights[given.nonce]
+        if asked.nonce and sights[asked.nonce] > call.index:
+            answer, returned = MetastoreOutput("ok"), sights[asked.nonce]
         elif call.f == "alter":
             return None
     else:
         if done.f != call.f:
             raise HistoryError(f"op {done.index} completes {done.f!r}, but {call.f!r} was invoked")
-        found = _answer(pair)
-        if found is None:
+        definite = _answer(pair)
+        if definite is None:
             return None
-        answer, returned = found, done.index
+        answer, returned = definite, done.index
     assert isinstance(call.process, int), "pairs are of clients only"
-    return Operation(call.process, given, call.index, answer, returned, call.index)
+    return Operation(call.process, asked, call.index, answer, returned, call.index)
 
 
 def _answer(pair: Pair) -> MetastoreOutput | None:
-    """What was answered; `None` where that says nothing of what was there."""
+    """The answer; `None` if it says nothing of the state."""
     done = pair.completion
     assert done is not None, "it was answered"
     value: Mapping[str, Any] = fields_of(done)

@@ -1,22 +1,22 @@
 """The checker of delegation tokens: a metastore's verdict on a token is that of the shared store.
 
-Whether a token is good follows from the history: it was issued, nobody cancelled it, and it has not
-expired. Where that is certain, before the operation began and until it ended, the answer must be
-that; where an operation that decides it is under way, or was not answered, any answer is right.
+Whether a token is good follows from the history: it was issued, not cancelled, and is not
+expired. Where that is certain, before the operation began and until it ended, the answer must say
+so; where an operation that decides it is under way, or was not answered, any answer is right.
 
-| rule      | what is wrong                                                                       |
+| rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
 | refused   | a token is refused that is good, wherever it was issued (I11)                       |
 | cancelled | one is accepted that was cancelled                                                  |
 | expired   | one is accepted that has expired                                                    |
-| forged    | one is accepted that nobody was given                                               |
-| owner     | one is accepted as somebody else's                                                  |
-| access    | somebody else renews it, or its renewer may not                                     |
+| forged    | a token is accepted that was never issued                                           |
+| owner     | a token is accepted as another owner's                                              |
+| access    | another user renews it, or its renewer may not                                      |
 | twice     | one token was issued twice                                                          |
 | unshared  | `refused` or `cancelled`, by or through a metastore other than the one that issued  |
 |           | the token, or after that one ended: each seems to have tokens of its own            |
 | stale     | the same, soon after the token was issued, renewed or cancelled, where the store    |
-|           | may answer from the past for so long (the snapshot says it)                         |
+|           | may answer from the past for a time (the snapshot has it)                           |
 | renew-gap | `refused` or `cancelled`, with a renewal of it under way, or not seen to end        |
 
 Expiry is by the metastores' clocks. They go as the run's do, but for `MARGIN_MS` and what faults of
@@ -31,21 +31,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.sentences import where
-from checkers.hms.findings import Findings
-from checkers.hms.words import fields_of
+from checkers.verdict.findings import Findings
+from checkers.verdict.sentences import act
 from harness.errors import counted
-from harness.ops import NEMESIS, CheckResult, History, OpType, Pair, Verdict
+from harness.ops import NEMESIS, CheckResult, History, OpType, Pair
+from harness.permits import permits_of
+from harness.plugins import Checker
 from harness.timeline import CLOCK, faults_of
+from harness.vocabularies import fields_of
 from harness.vocabularies.hms import times_sent
-from harness.vocabularies.hms_tokens import ACCESS_CONTROL, INVALID_TOKEN
+from harness.vocabularies.hms_tokens import ACCESS_CONTROL, BY_NAME, INVALID_TOKEN, Issue
 
+USES: Final = BY_NAME.keys() - {Issue.f}
 MARGIN_MS: Final = 500.0
 _NS_PER_MS: Final = 1_000_000
-_PAST: Final = {"renew": "renewed", "cancel": "cancelled", "verify": "used"}
 
 
-class TokensChecker:
+class TokensChecker(Checker):
     """Tokens are good at every metastore until they end, and at none afterwards."""
 
     api_version = 1
@@ -55,32 +57,30 @@ class TokensChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; uses of a token times its renewals, so `time_limit_s` is not needed."""
         del case, time_limit_s
+        findings = Findings(self.name, permits_of(history))
         times = _times_of(history)
         if times is None:
             reason = "the run ended before it was known how long tokens last"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "unfinished"})
-        found = Findings()
-        judge = _Judge(history, times, found)
+            findings.gap(reason, rule="unfinished")
+            return findings.result("")
+        judge = _Judge(history, times, findings)
         judge.judge_all()
-        judged = sum(found.looked.values())
-        result = found.result(
-            self.name,
-            history,
-            valid=f"{counted(judged, 'verdict')} on {counted(len(judge.tokens), 'token')}",
-            details={"tokens": len(judge.tokens), "uncertain": judge.uncertain},
-        )
+        judged = findings.looked.total()
         if judged == 0:
             reason = "there was no token whose state was certain when it was used"
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details={"rule": "nothing"})
-        return result
+            findings.gap(reason, rule="nothing")
+        return findings.result(
+            f"{counted(judged, 'verdict')} on {counted(len(judge.tokens), 'token')}",
+            {"tokens": len(judge.tokens), "uncertain": judge.uncertain},
+        )
 
 
 class _Times(NamedTuple):
-    """How long tokens last."""
+    """The times of tokens, from the snapshot."""
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # a store may not know yet what was acknowledged since
+    stale_ns: float  # a store may lack changes acknowledged since
 
 
 def _times_of(history: History) -> _Times | None:
@@ -95,7 +95,7 @@ def _times_of(history: History) -> _Times | None:
 
 @dataclass(slots=True)
 class _Token:
-    """A token, and what was done to it that may have had an effect."""
+    """A token, and the operations on it that may have had an effect."""
 
     issue: Pair
     renewals: list[Pair] = field(default_factory=list)
@@ -136,7 +136,7 @@ def _is_open(pair: Pair) -> bool:
 
 
 def _result(pair: Pair) -> str | None:
-    """What was answered; `None` where nothing was that says anything about the token."""
+    """The result of an answer; `None` without one about the token."""
     if pair.type is OpType.OK:
         return str(fields_of(pair.completion).get("result", "ok"))
     result = fields_of(pair.completion).get("result") if pair.type is OpType.FAIL else None
@@ -146,10 +146,10 @@ def _result(pair: Pair) -> str | None:
 class _Judge:
     """Looks at every answer about a token."""
 
-    def __init__(self, history: History, times: _Times, found: Findings) -> None:
+    def __init__(self, history: History, times: _Times, findings: Findings) -> None:
         self._history = history
         self._times = times
-        self._found = found
+        self._findings = findings
         self._clock_faults = [
             fault for fault in faults_of(history.of_process(NEMESIS), most=None)
             if fault.kind == CLOCK
@@ -165,15 +165,15 @@ class _Judge:
         for pair in self._history.pairs:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
-                known = self.tokens.setdefault(token, _Token(pair))
-                text = f"{_sentence(pair)} and was given what op {known.issue.invoke.index} was."
-                self._found.look("twice", known.issue is pair, text, (pair.invoke.index,))
-        uses = [pair for pair in self._history.pairs if pair.invoke.f in _PAST]
+                issued = self.tokens.setdefault(token, _Token(pair))
+                text = f"{_act(pair)} and was given what op {issued.issue.invoke.index} was."
+                self._findings.hold("twice", issued.issue is pair, text, (pair.invoke.index,))
+        uses = [pair for pair in self._history.pairs if pair.invoke.f in USES]
         for pair in uses:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
                 if pair.invoke.f == "renew":
-                    # By those that began before: others set its end later than these.
+                    # By operations that began before: others set its end later.
                     if pair.type is OpType.OK and not self._is_good(pair, token_used):
                         token_used.late.append(pair.invoke.index)
                     token_used.renewals.append(pair)
@@ -191,14 +191,14 @@ class _Judge:
     def _judge(self, use: Pair, result: str) -> None:
         token = self._token_of(use)
         if token is None:
-            text = f"{_sentence(use)}, which nobody was given, and it was accepted."
-            self._found.look("forged", result != "ok", text, (use.invoke.index,))
+            text = f"{_act(use)}, which was never issued, and it was accepted."
+            self._findings.hold("forged", result != "ok", text, (use.invoke.index,))
             return
         if use.invoke.f == "renew":
             user = fields_of(use.invoke).get("user")
             if user != fields_of(token.issue.invoke).get("renewer"):
                 text = f"{self._told(use, token)} as {user}, who is not its renewer: it was."
-                self._found.look("access", result != "ok", text, self._blamed(use, token))
+                self._findings.hold("access", result != "ok", text, self._blamed(use, token))
                 return
         if result == "ok":
             self._judge_accepted(use, token)
@@ -209,35 +209,37 @@ class _Judge:
         if use.invoke.f == "verify":
             owner, given = fields_of(token.issue.invoke).get("owner"), fields_of(use.completion)
             text = f"{self._told(use, token)} of {owner}, and was taken for {given.get('owner')}."
-            self._found.look("owner", given.get("owner") == owner, text, self._blamed(use, token))
+            self._findings.hold(
+                "owner", given.get("owner") == owner, text, self._blamed(use, token)
+            )
         before = [c for c in token.cancels if _is_done_before(c, use)]
         if before:
             rules = [self._rule_of_cancel(cancel, use, token) for cancel in before]
             rule = "cancelled" if "cancelled" in rules else rules[-1]
-            text = f"{self._told(use, token)} and it was accepted, after {_sentence(before[-1])}."
-            self._found.look(rule, False, text, self._blamed(use, token, before[-1]))
+            text = f"{self._told(use, token)} and it was accepted, after {_act(before[-1])}."
+            self._findings.hold(rule, False, text, self._blamed(use, token, before[-1]))
         elif self._is_expired(use, token):
             text = f"{self._told(use, token)} and it was accepted, though it had expired."
-            self._found.look("expired", False, text, self._blamed(use, token, *token.renewals))
+            self._findings.hold("expired", False, text, self._blamed(use, token, *token.renewals))
         elif self._is_good(use, token):
-            self._found.look("refused", True, "")
+            self._findings.hold("refused", True, "")
         else:
             self.uncertain += 1
 
     def _judge_refused(self, use: Pair, token: _Token, result: str) -> None:
         if self._is_good(use, token):
-            text = f"{self._told(use, token)} and was told {result}, though the token is good: "
-            text += "nobody cancelled it, and it has not expired."
+            text = f"{self._told(use, token)} and was answered {result}, though the token is good: "
+            text += "it was not cancelled and is not expired."
             rule = self._rule_of_refusal(use, token)
             if rule in {"refused", "stale"} and result == ACCESS_CONTROL:
                 rule = "access"
-            self._found.look(rule, False, text, self._blamed(use, token))
+            self._findings.hold(rule, False, text, self._blamed(use, token))
         elif self._is_expired(use, token) or any(_is_done_before(c, use) for c in token.cancels):
-            self._found.look("cancelled", True, "")
+            self._findings.hold("cancelled", True, "")
         else:
             self.uncertain += 1
 
-    # --- what is certain ---------------------------------------------------------------------
+    # --- certainties ------------------------------------------------------------------------
 
     def _is_good(self, use: Pair, token: _Token) -> bool:
         """Whether it was good from the beginning of its use to the end."""
@@ -266,7 +268,7 @@ class _Judge:
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """Those of which each may have been the last before the use: one at least."""
+        """The writes that may have been the last before the use: one at least."""
         assert use.completion is not None, "it was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -274,7 +276,7 @@ class _Judge:
         return [w for w in writes if w.begin < use.completion.index and w.done >= newest]
 
     def _writes(self, use: Pair, token: _Token) -> Iterator[_Write]:
-        """The issue and the renewals; one of which a copy may be late stands for that, too."""
+        """The issue and the renewals, which include late copies of requests."""
         assert token.issue.completion is not None, "it was answered"
         assert use.completion is not None, "it was answered"
         first, last = token.issue.invoke.time, token.issue.completion.time
@@ -323,7 +325,7 @@ class _Judge:
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        # Whoever renews it from the past adds it again.
+        # A metastore that renews it from the past adds it again.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
@@ -349,7 +351,7 @@ class _Judge:
 
     def _told(self, use: Pair, token: _Token) -> str:
         issued, at = token.issue.invoke.index, token.issuer
-        return f"{_sentence(use)} (issued by op {issued} at {at})"
+        return f"{_act(use)} (issued by op {issued} at {at})"
 
     def _blamed(self, use: Pair, token: _Token, *others: Pair) -> tuple[int, ...]:
         return (token.issue.invoke.index, *(p.invoke.index for p in others), use.invoke.index)
@@ -367,8 +369,6 @@ def _overlap(renewal: Pair, other: Pair) -> bool:
     return renewal.invoke.index < other.completion.index and other.invoke.index < _end(renewal)
 
 
-def _sentence(pair: Pair) -> str:
+def _act(pair: Pair) -> str:
     """`Process 3 used a token (op 12, verify, ...)`, without a full stop."""
-    if pair.invoke.f == "issue":
-        return f"Process {pair.invoke.process} asked for a token {where(pair)}"
-    return f"Process {pair.invoke.process} {_PAST[pair.invoke.f]} a token {where(pair)}"
+    return act(pair, BY_NAME)

@@ -1,92 +1,48 @@
-"""What the checks of linearizability share: prove the verdict of a search, tell why, draw it.
+"""From the outcome of a search to a proven `CheckResult`.
 
-`judged` serves the checkers of runs and the models of foreign histories alike: they differ only in
-their words for an invalid history, see `Told`. Every verdict gets a certificate, which
-`linearizability.verify` has gone over (see there); it goes into the result as `proof`. One that
-proves nothing means that the search is wrong, and what a wrong search says is no verdict:
-`unknown`, with that reason.
+Checkers of runs and models of imported histories share this; they differ only in how they describe
+an invalid history, see `Told`. Every verdict gets a certificate, which `linearizability.verify`
+verifies, and which the result shows as `proof`. If it proves nothing, the search is wrong, and the
+verdict is `unknown` with that reason.
 """
 
 from __future__ import annotations
 
-import abc
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from msgspec.structs import replace
-
-from checkers.foreign.keyed import OneCheck, by_key, wildcards_told
-from checkers.foreign.pairs import (
-    AnyOperation,
-    bad_op,
-    failed,
-    operation_of,
-    refuse_initial,
-    refuse_settings,
-    request_of,
-)
 from checkers.linearizability import (
+    UNKNOWN,
     CheckOutcome,
     Failure,
     Limits,
     Model,
+    Operation,
     Result,
-    Survivor,
     certify,
-    check_operations,
     observations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.verify import CertificateError
-from harness.errors import clipped
 from harness.ops import (
     CheckResult,
-    Counterexample,
-    History,
-    ModelSettings,
-    Op,
     Pair,
-    PartialOrder,
     Verdict,
 )
 
-__all__ = [
-    "BROKEN",
-    "AnyOperation",
-    "LinearizabilityCheck",
-    "LinearizabilityModel",
-    "Reads",
-    "Told",
-    "bad_op",
-    "convicted",
-    "failed",
-    "judged",
-    "operation_of",
-    "refuse_settings",
-    "request_of",
-]
+AnyOperation = Operation[Any, Any]
 
-NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
 UNDECIDED: Final = "undecided"  # the rule of any other verdict that is unknown
-UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
-NOTHING_OBSERVED: Final = "nothing-observed"  # the rule of a verdict that is unknown for want of it
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
-CORE_TOLD_MAX: Final = 16
 OPERATIONS_MAX: Final = 64  # in the details of a failure
-LABEL_CHARS_MAX: Final = 200
-STATE_CHARS_MAX: Final = 400
-STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
-STATE_CHARS_TOTAL_MAX: Final = 4 << 20
 
 
-class Reads(NamedTuple):
-    """Reads that were answered: how many were looked at, and how many match any value."""
-
-    looked: int
-    wild: int
+def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
+    """The operation that `pair` records; without an `answer` its outcome is unknown."""
+    call, done = pair.invoke, pair.completion
+    assert isinstance(call.process, int), "pairs are of clients only"
+    returned = None if done is None or answer is UNKNOWN else done.index
+    return Operation(call.process, given, call.index, answer, returned, call.index)
 
 
 class Told(NamedTuple):
@@ -116,7 +72,7 @@ def judged(
     Raises `CertificateError` where the proof proves nothing.
     """
     proof = certify(model, operations, outcome, limits=limits)
-    details = _details(outcome, proof, operations)
+    details = details_of(outcome, proof, operations)
     details["looked"] = {"answers": observations(model, operations)}
     if proof is None or not proof.confirmed_by:
         details["rule"] = UNDECIDED
@@ -139,9 +95,10 @@ def convicted(name: str, told: Told, details: dict[str, Any]) -> CheckResult:
     return CheckResult(name, Verdict.INVALID, reason, text, blamed, details)
 
 
-def _details(
+def details_of(
     outcome: CheckOutcome, proof: Certificate | None, operations: Sequence[AnyOperation]
 ) -> dict[str, Any]:
+    """The details of the result: the size of the search, the proof, and the failure."""
     details: dict[str, Any] = {
         "operations": len(operations),
         "unknown": sum(operation.is_unknown for operation in operations),
@@ -177,229 +134,3 @@ def _details(
             ],
         }
     return details
-
-
-@dataclass(frozen=True, slots=True)
-class LinearizabilityCheck:
-    """Operations, whose ids are indices of invocations, ready to be checked against a model.
-
-    Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
-    unknown, unless `nothing_happened`: histories of Knossos hold a nemesis alone, or operations
-    that all failed, and are valid, since that is all there was. `reads` are counted where some
-    match any value.
-    """
-
-    name: str
-    model: Model[Any, Any, Any]
-    found: Sequence[AnyOperation]
-    limits: Limits = dataclasses.field(default_factory=Limits)
-    nothing_happened: bool = False
-    reads: Reads | None = None
-
-    @property
-    def operations(self) -> int:
-        """How many operations will be checked."""
-        return len(self.found)
-
-    def check(
-        self, *, time_limit_s: float, draw: bool
-    ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge; see `harness.plugins.PreparedCheck`."""
-        outcome = check_operations(
-            self.model, self.found, timeout_s=time_limit_s, limits=self.limits
-        )
-        observed = observations(self.model, self.found)
-        if outcome.result is Result.OK and not observed and not self.nothing_happened:
-            return self._unobserved(outcome), None
-        by_id = {operation.id: operation for operation in self.found}
-
-        def tell(failure: Failure, proof: Certificate) -> Told:
-            offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
-            subject = f"{self._did(by_id[failure.operation])} fits nowhere"
-            return Told(subject, self._sentences(outcome, failure, proof, by_id), offenders)
-
-        try:
-            result = judged(
-                self.name, self.model, self.found, outcome, tell=tell, limits=self.limits
-            )
-        except CertificateError as error:
-            reason = f"{BROKEN} for the verdict {outcome.result.value}: {error}"
-            details = _details(outcome, None, self.found)
-            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
-        if not observed:
-            # Nothing that was looked at is too little, unless there was nothing to look at.
-            del result.details["looked"]
-            if result.verdict is Verdict.VALID:
-                result = replace(result, reason=NOTHING_HAPPENED)
-        elif self.reads is not None:
-            result = self._weighable(result, observed, self.reads)
-        if not draw or result.verdict is not Verdict.INVALID:
-            return result, None
-        assert outcome.failure is not None, "what is invalid was explained"
-        return result, self._counterexample(outcome.failure, by_id)
-
-    def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with what was looked at, reads apart, and what was not; see `weighed`."""
-        details = {
-            **result.details,
-            "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
-            "exempt": {"reads": reads.wild},
-        }
-        reason = result.reason
-        if reads.wild and result.verdict is Verdict.VALID:
-            reason = f"{reason}; {wildcards_told(reads.wild)}"
-        text = result.explanation
-        if reads.wild > reads.looked:
-            text = (
-                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
-                *text,
-            )
-        return replace(result, reason=reason, explanation=text, details=details)
-
-    def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
-        """Any order would do, so that there is one means nothing."""
-        text = (
-            "Writes, lost answers and reads that match any value fit every order; a history needs "
-            "answers that show what there was."
-        )
-        details = {**_details(outcome, None, self.found), "rule": NOTHING_OBSERVED}
-        return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
-
-    def _label(self, operation: AnyOperation) -> str:
-        return clipped(
-            self.model.describe_operation(operation.input, operation.said), LABEL_CHARS_MAX
-        )
-
-    def _did(self, operation: AnyOperation) -> str:
-        return f"{self._label(operation)} by process {operation.client_id} (op {operation.id})"
-
-    def _sentences(
-        self,
-        outcome: CheckOutcome,
-        failure: Failure,
-        proof: Certificate,
-        by_id: Mapping[int, AnyOperation],
-    ) -> list[str]:
-        failing = self._did(by_id[failure.operation])
-        text = [f"No order of the operations that respects real time explains {failing}."]
-        if failure.previous is None:
-            text.append("It is the first operation that returns.")
-        else:
-            text.append(
-                f"Everything that returned before it can be explained ({outcome.progress} "
-                f"operations of {outcome.returns}), last {self._did(by_id[failure.previous])}."
-            )
-        states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
-        if states:
-            shown = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
-            more = f", or {len(states) - 4} others" if len(states) > 4 else ""
-            text.append(f"By then, {shown}{more}.")
-        others = [number for number in failure.core if number != failure.operation]
-        if others and len(others) <= CORE_TOLD_MAX:
-            text.append(
-                "Together with the following it is a contradiction, whatever became of all others:"
-            )
-            text.extend(f"  {self._did(by_id[number])}" for number in others)
-        elif others:
-            text.append(
-                f"It contradicts {len(others)} other operations, whatever became of the rest."
-            )
-        if failure.projection:
-            text.append(f"This is already so if one looks at {failure.projection} alone.")
-        size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
-        minimal = ", none of which can be left out," if proof.minimal else ""
-        text.append(f"Certificate: {size}{minimal} confirmed by {proof.confirmed_by}.")
-        return text
-
-    def _counterexample(
-        self, failure: Failure, by_id: Mapping[int, AnyOperation]
-    ) -> Counterexample:
-        left = STATE_CHARS_TOTAL_MAX
-        orders = []
-        for number, survivor in enumerate(failure.survivors):
-            states = self._states(survivor, by_id, STATES_MAX if number else len(self.found))
-            kept = []
-            for state in reversed(states):
-                left -= len(state)
-                if left < 0:
-                    break
-                kept.append(state)
-            orders.append(PartialOrder(survivor.order, tuple(reversed(kept)), survivor.pending))
-        labels = {operation.id: self._label(operation) for operation in self.found}
-        return Counterexample(failure.operation, failure.core, tuple(orders), labels)
-
-    def _states(
-        self, survivor: Survivor, by_id: Mapping[int, AnyOperation], most: int
-    ) -> list[str]:
-        """Descriptions of the last `most` states; of a projection only the last is known."""
-        state = self.model.init()
-        described = []
-        first = len(survivor.order) - most
-        for position, number in enumerate(survivor.order):
-            operation = by_id[number]
-            legal, state = self.model.step(state, operation.input, operation.said)
-            if not legal:
-                # A projection weakens operations, so its orders need not be legal in the whole.
-                return [clipped(survivor.state_text, STATE_CHARS_MAX)]
-            if position >= first:
-                described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
-        return described
-
-
-class LinearizabilityModel(abc.ABC):
-    """A `HistoryModel` whose operations are checked against a `Model`; a `Checker` of runs, too.
-
-    A model says which as `specification`, or in `_model` where that depends on the operations.
-    `begins` says in a word how an object is at first, where `--initial` cannot choose that.
-    """
-
-    api_version = 1
-    kind = "model"
-    name: ClassVar[str]
-    begins: ClassVar[str] = "empty"
-    specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
-
-    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> OneCheck:
-        """See `HistoryModel`."""
-        refuse_settings(self.name, settings)
-        refuse_initial(self.name, settings, self.begins)
-        return by_key(self.name, ops, settings, self.understand)
-
-    def understand(self, history: History) -> LinearizabilityCheck:
-        """The check of one object's history, whose values have no keys."""
-        found = [self._operation(pair) for pair in history.pairs]
-        kept = self._reduced([operation for operation in found if operation is not None])
-        # A history without any op does not say that nothing happened.
-        idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
-        reads = self._reads(history.pairs)
-        return LinearizabilityCheck(
-            self.name, self._model(kept), kept, nothing_happened=idle, reads=reads
-        )
-
-    def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge a run; see `Checker`. Raises `HistoryError` like `prepare`."""
-        del case
-        prepared = self.prepare(history, ModelSettings())
-        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
-
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """What the operations are checked against; mostly that does not depend on them."""
-        del operations
-        return type(self).specification()
-
-    @abc.abstractmethod
-    def _operation(self, pair: Pair) -> AnyOperation | None:
-        """What `pair` records, if it says anything; raises `HistoryError`, see `bad_op`."""
-
-    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        """The same question, asked with fewer operations of unknown outcome."""
-        return operations
-
-    def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
-        """The reads that were answered, where some of them match any value."""
-        del pairs
-        return None
-
-    def _did_nothing(self, pair: Pair) -> bool:
-        """Whether the history itself says that the operation took no effect, nor may have."""
-        return failed(pair)

@@ -3,8 +3,7 @@
 `problem_of`, `depth_first` and `breadth_first` make what `problem`, `search` and `frontier` define.
 Where the extension module `checkers._native` (Rust, source in `native/`) is there, they return
 subclasses that keep histories, memoised steps and visited sets on its side. A model stays plain
-Python and is called once per state and operation class; `Register` and `VersionedCatalog` are
-stepped natively.
+Python and is called once per state and operation class; `Register` is stepped natively.
 
 The native searches take the same moves in the same order as the Python ones and count the same
 steps, so everything they say must be *equal*: verdict, steps, witness, surviving configurations.
@@ -25,11 +24,6 @@ from checkers.linearizability.clock import tick
 from checkers.linearizability.frontier import Configuration, Frontier, Path
 from checkers.linearizability.model import UNKNOWN, Model, ModelError, Operation
 from checkers.linearizability.models.register import Cas, Read, Register, Write
-from checkers.linearizability.models.versioned import (
-    VersionedCatalog,
-    VersionedInput,
-    VersionedOutput,
-)
 from checkers.linearizability.problem import Problem, Slot, Stepper, contradiction
 from checkers.linearizability.search import DepthFirst, Status
 
@@ -119,7 +113,6 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
         UNKNOWN,
         contradicted,
         (Read, Write, Cas) if kind is Register else None,
-        (VersionedInput, VersionedOutput) if kind is VersionedCatalog else None,
     )
     try:
         core = _EXTENSION.Core(

@@ -20,9 +20,9 @@ from __future__ import annotations
 import bisect
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from checkers.linearizability.model import Model, Operation
 from checkers.linearizability.partial_search import (
@@ -32,6 +32,13 @@ from checkers.linearizability.partial_search import (
     Search,
     SpentError,
 )
+
+
+class Fact(NamedTuple):
+    """The leader's term and the node of an answer."""
+
+    term: int | None
+    node: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,51 @@ def find_partial_order(
     missing = [o.id for at, o in enumerate(operations) if not o.is_unknown and not done >> at & 1]
     assert not missing, f"the order leaves out {missing}"
     return found
+
+
+def find_relaxed_order(
+    model: Model[Any, Any, Any],
+    operations: Sequence[Operation[Any, Any]],
+    facts: Mapping[int, Fact],
+    is_stale: Callable[[Operation[Any, Any]], bool],
+    *,
+    hints: Mapping[int, Hint],
+    end_s: float,
+) -> PartialOutcome:
+    """An order in real time, in which stale answers may miss what later terms acknowledged.
+
+    `facts` are by the id of an operation; one without a fact falls back. An answer that may be
+    stale, and has a term, need not follow operations of later terms that another node answered.
+    """
+    strict = Fact(None, None)
+    classes: dict[Fact, int] = {}
+    free: dict[Fact, int] = {strict: 0}
+    before = returned_before(operations)
+    for at, operation in enumerate(operations):
+        fact = facts.get(operation.id, strict) if is_stale(operation) else strict
+        if fact.term is None:
+            fact = strict
+        classes[fact] = classes.get(fact, 0) | 1 << at
+        if fact not in free:
+            free[fact] = _later(operations, facts, fact)
+        before[at] &= ~free[fact]
+    backs = sum(1 << at for at, o in enumerate(operations) if o.id not in facts)
+    chains = list(classes.values())
+    return find_partial_order(
+        model, operations, before, chains, hints=hints, end_s=end_s, backs=backs
+    )
+
+
+def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact], fact: Fact) -> int:
+    """The mask of operations that another node answered in a later term than that of `fact`."""
+    mask = 0
+    assert fact.term is not None, "only answers with a term may be stale"
+    for at, operation in enumerate(operations):
+        other = facts.get(operation.id, Fact(None, None))
+        is_same = other.node is not None and other.node == fact.node
+        if not is_same and other.term is not None and other.term > fact.term:
+            mask |= 1 << at
+    return mask
 
 
 def states_along(

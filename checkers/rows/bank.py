@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from checkers.rows.findings import Findings
-from checkers.rows.permits import PowerCuts
+from checkers.rows.permits import RowFindings
 from checkers.rows.reading import Look, Part, RowsHistory, rows_history
 from checkers.rows.words import looked
 from harness.errors import listed
 from harness.ops import CheckResult, History, Verdict
+from harness.plugins import Checker
 
 BALANCE: Final = "balance"
 """The column; its cells are whole numbers, also as texts."""
@@ -36,7 +36,7 @@ def _amount(value: object) -> int | None:
 
 
 def _total(part: Part) -> int | None:
-    """What the balances of a part add up to, if each of its rows is upserted with one."""
+    """The sum of the balances of a part, if each of its rows is upserted with one."""
     amounts = [
         _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
         for row in part.rows
@@ -67,32 +67,32 @@ def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
 
 
 def _check(
-    read: RowsHistory, look: Look, keys: frozenset[str], total: int, findings: Findings
+    read: RowsHistory, look: Look, keys: frozenset[str], total: int, findings: RowFindings
 ) -> None:
     if not all(look.covers(key) for key in keys):
         return
     if look.tablet != read.tablets[look.table, min(keys)]:
         return
-    findings.looked["sum"] += 1
-    shown = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
-    if not shown:
-        return  # nobody had written it yet, or nothing that this replica knew of
-    amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in shown.items()}
-    found = sum(amount or 0 for amount in amounts.values())
-    if len(shown) == len(keys) and found == total and None not in amounts.values():
+    findings.look("sum")
+    seen = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
+    if not seen:
+        return  # it was not written yet, or not on this replica
+    amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in seen.items()}
+    sum_seen = sum(amount or 0 for amount in amounts.values())
+    if len(seen) == len(keys) and sum_seen == total and None not in amounts.values():
         return
     words = listed([f"{key} = {amount}" for key, amount in amounts.items()], limit=_KEYS_MAX)
-    missing = listed(sorted(keys - shown.keys()), limit=_KEYS_MAX) if len(shown) < len(keys) else ""
+    missing = listed(sorted(keys - seen.keys()), limit=_KEYS_MAX) if len(seen) < len(keys) else ""
     findings.violate(
         "sum",
         f"{looked(read, look)} and found the balances {words}"
-        f"{f', without {missing},' if missing else ''} which add up to {found}. All writes of "
+        f"{f', without {missing},' if missing else ''} which add up to {sum_seen}. All writes of "
         f"these rows wrote all {len(keys)} of them at once, with balances that add up to {total}.",
         look.pair.invoke.index,
     )
 
 
-class BankSums:
+class BankSums(Checker):
     """Rows that are written together are seen together."""
 
     api_version = 1
@@ -107,7 +107,7 @@ class BankSums:
             return CheckResult(self.name, Verdict.VALID, "the workload has no groups")
         read = rows_history(history)
         groups = groups_of(read)
-        findings = Findings(PowerCuts(history))
+        findings = RowFindings(self.name, history)
         by_table: dict[str, list[tuple[frozenset[str], int]]] = {}
         for (table, keys), total in groups.items():
             by_table.setdefault(table, []).append((keys, total))
@@ -115,4 +115,4 @@ class BankSums:
             if look.pair.invoke.f == "scan":
                 for keys, total in by_table.get(look.table, ()):
                     _check(read, look, keys, total, findings)
-        return findings.result(self.name)
+        return findings.conclude()

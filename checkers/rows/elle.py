@@ -1,29 +1,29 @@
 """Rows as transactions for Elle, in the time of timestamps.
 
-A part is a transaction that writes the cells of its rows, and what was looked at with one timestamp
-is one that reads cells: the state at a timestamp is one, so all that was seen at it belongs
+A part is a transaction that writes the cells of its rows, and the looks at one timestamp are one
+that reads cells: the state at a timestamp is one, so all looks at it belong
 together (where that differs, `internal` says so). A cell is a
-register: its writes are told apart by their values, and cells to which one value was written twice
+register: its writes differ in their values, and cells to which one value was written twice
 are left out.
 
 **What Kudu promises.** In real time not much: timestamps of two tablets are ordered only as far as
-clients carried them along, so a scan may miss what was acknowledged before something that it shows,
+clients carried them along, so a scan may miss a change acknowledged before another that it shows,
 and a scan of the past is stale on purpose. Strict serializability would be too much to ask, and
 serializability alone too little, as it lets a scan see any consistent past. But each transaction
 has a timestamp, and takes effect at it: a part at once, on one tablet; a scan at an instant, since
 each tablet waits until nothing at or before it can still come (safe time). So put them on the axis
 of timestamps, each where it says it is: *there* Kudu is strictly serializable, the strongest model
-that there is, and every single cell is linearizable. That is what is checked, and it implies that
-scans at one timestamp agree, that later ones do not go back, and that of a part all rows are seen
-or none. How timestamps follow real time is judged by `linearizable-rows` and `read-your-writes`.
+that there is, and every single cell is linearizable. That is checked, and it implies that scans at
+one timestamp agree, that later ones do not go back, and that of a part all rows are seen or none.
+How timestamps follow real time is judged by `linearizable-rows` and `read-your-writes`.
 
 * Writes of unknown outcome began above what their process knew, and never ended.
-* A row that is absent says of its cells that nobody wrote them, where nobody deleted the row or may
-  have. Otherwise it says nothing: one cannot see which delete one sees.
+* An absent row says that its cells were never written, if no client deleted the row or may have.
+  Otherwise it says nothing: it does not show which delete it is of.
 * Refused rows read and wrote nothing here; `snapshot-scans` judges refusals.
 
 **Power cuts.** Where a profile lets them take something back (`permits`), a contradiction in the
-whole is nobody's fault unless one stretch between cuts has it alone (`_Stretch`).
+whole is permitted unless one stretch between cuts has it alone (`_Stretch`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from checkers.elle.certificate import certified
-from checkers.elle.checkers import told
+from checkers.elle.verdict import certified, told
 from checkers.rows.permits import PowerCuts
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
@@ -47,6 +46,7 @@ from checkers.rows.values import Cell, Writers, cells_of
 from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT
+from harness.plugins import Checker
 
 if TYPE_CHECKING:
     from checkers.elle import ElleResult
@@ -64,11 +64,11 @@ def _named(read: RowsHistory, cell: Cell) -> str:
 
 
 class _Stretch:
-    """What happened between two power cuts.
+    """The operations between two power cuts.
 
-    What was under way at either end may have come to anything. A cell that shows what was answered
-    before the beginning, or nobody's value, is as it was then: later cuts may take that back bit by
-    bit, so these are one version, the first. Nothing that was asked for within the stretch is lost
+    Operations under way at either end may have any outcome. A cell that shows a value from before
+    the beginning, or of no write, is as it was then: later cuts may take that back bit by bit, so
+    these are one version, the first. Nothing that was asked for within the stretch is lost
     before its end.
     """
 
@@ -86,7 +86,7 @@ class _Stretch:
         ]
 
     def shows(self, cell: Cell, value: Any) -> tuple[Any] | None:
-        """The version that a value stands for; `None` where nobody can say."""
+        """The version of a value; `None` if that is uncertain."""
         begin, end = self._within
         if value is None:
             return (None,)
@@ -108,7 +108,7 @@ def _unanswered(part: Part) -> Part:
 
 
 class _Cells:
-    """Which cells are registers, and what they are called."""
+    """The cells that are registers, and their names."""
 
     def __init__(self, read: RowsHistory, stretch: _Stretch | None = None) -> None:
         self._read = read
@@ -124,10 +124,10 @@ class _Cells:
                     self._deleted.add((part.table, row.key))
 
     def writes(self, part: Part) -> Mops:
-        """What a part wrote; if it is unknown, what it wrote if it took effect at all.
+        """The writes of a part; of an unknown one, the writes if it took effect at all.
 
-        That is what it upserted, and what somebody saw: other rows may have been refused, and of a
-        row that it has several times nobody knows which.
+        Those are its upserts, and writes that a look shows: other rows may have been refused, and
+        of a row that it has several times, which one is unknown.
         """
         times = Counter(row.key for row in part.rows)
 
@@ -148,9 +148,9 @@ class _Cells:
         ]
 
     def reads(self, looks: Sequence[Look]) -> Mops:
-        """What looks at one instant saw."""
-        found: Mops = []
-        known: set[tuple[str, Any]] = set()
+        """The reads of looks at one instant."""
+        mops: Mops = []
+        seen: set[tuple[str, Any]] = set()
         for look in looks:
             for key, row in self._read.seen_by(look):
                 cells = dict(row or ())
@@ -167,10 +167,10 @@ class _Cells:
                             continue
                         (value,) = version
                     name = _named(self._read, cell)
-                    if (name, value) not in known:
-                        known.add((name, value))
-                        found.append(["r", name, value])
-        return found
+                    if (name, value) not in seen:
+                        seen.add((name, value))
+                        mops.append(["r", name, value])
+        return mops
 
 
 def transactions_in_time(
@@ -226,14 +226,12 @@ def transactions_in_time(
     return History(ops), tuple(origins)
 
 
-class ElleRows:
+class ElleRows(Checker):
     """Parts and scans are strictly serializable in the time of their timestamps."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "elle-rows"
-    doc: ClassVar[str] = (
-        "writes and scans of rows are strictly serializable in the order of their timestamps"
-    )
+    api_version = 1
+    name = "elle-rows"
+    doc = "writes and scans of rows are strictly serializable in the order of their timestamps"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
@@ -259,7 +257,7 @@ class ElleRows:
         return permitted_result(found, cuts.permits, counts, found.operations, found.details)
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
-        """What Elle says of transactions in time."""
+        """Elle's result about transactions in time."""
         from checkers.elle.infer.columns import columns_of
 
         columns = columns_of(timed, writes_are="w")
@@ -276,7 +274,7 @@ class ElleRows:
             for place, index in enumerate(columns.index.tolist()):
                 columns.index[place] = of_index[index]
             result = _searched(columns, end_s)
-        found = told(self.name, result, proof)
+        found = told(self.name, result, proof, len(columns))
         reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
         reason = found.reason
         if result.verdict is Verdict.VALID:

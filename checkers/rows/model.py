@@ -1,7 +1,7 @@
 """Rows that are inserted, upserted, updated, deleted and looked at, each row by itself.
 
-A row is absent (`None`) or has cells: (column, value) in the order of columns, without those that
-are null. What one operation did to one row are its steps, in order; most have one.
+A row is absent (`None`) or has cells: (column, value) in the order of columns, without
+null cells. What one operation did to one row are its steps, in order; most have one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ class RowStep(NamedTuple):
     """`kind` is insert, upsert, update or delete."""
 
     kind: str
-    cells: tuple[tuple[str, Any], ...] = ()  # null as well: it takes what was there away
+    cells: tuple[tuple[str, Any], ...] = ()  # null as well: it removes the cell
 
 
 class RowInput(NamedTuple):
-    """What was done to the row `place`, which is a table and a key; without steps, it was read."""
+    """Steps on the row `place`, which is a table and a key; a read has none."""
 
     place: tuple[str, str]
     steps: tuple[RowStep, ...] = ()
 
 
 class Seen(NamedTuple):
-    """What a read saw."""
+    """The row that a read saw."""
 
     row: Row
 
@@ -40,7 +40,7 @@ RowOutput = Seen | tuple[str, ...]
 
 
 def _after(row: Row, step: RowStep) -> tuple[str, Row]:
-    """What becomes of a step, and the row after it."""
+    """The result of a step, and the row after it."""
     if step.kind == "insert" and row is not None:
         return "already-present", row
     if step.kind in {"update", "delete"} and row is None:
@@ -61,7 +61,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Take all steps; each must come to what was answered."""
+        """Take all steps; each must have the answered result."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []
@@ -91,7 +91,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def partition(
         self, operations: Sequence[Operation[RowInput, RowOutput]], /
     ) -> Sequence[Sequence[Operation[RowInput, RowOutput]]]:
-        """One part a row."""
+        """One part per row."""
         parts: dict[tuple[str, str], list[Operation[RowInput, RowOutput]]] = {}
         for operation in operations:
             parts.setdefault(operation.input.place, []).append(operation)

@@ -1,34 +1,34 @@
 """Exactly once: a row that was written has one effect, in one place, and a request one answer.
 
-Rules, each a pass over the history, each sound by itself whatever became of lost answers:
+Rules, each a pass over the history, each sound by itself with any outcome of lost answers:
 
-| rule           | what must not be                                                          |
+| rule           | violation                                                                 |
 |----------------|---------------------------------------------------------------------------|
-| phantom        | a cell holds what nobody wrote to it                                      |
-| refused        | a row holds what was refused ("already-present", "not-found"): the answer |
+| phantom        | a cell holds a value that was never written to it                         |
+| refused        | a row holds a refused write ("already-present", "not-found"): the answer  |
 |                | may be to a copy of a request that had taken effect                       |
-| too-early      | a row held what was asked for only after it had been seen                 |
+| too-early      | a row held a value before a client asked to write it                      |
 | answered-twice | a copy of a request, with the same id, was answered in another way        |
-| took-twice     | what was overwritten, or deleted, came back at a later timestamp, though  |
+| took-twice     | an overwritten or deleted value came back at a later timestamp, though    |
 |                | one write only ever wrote it                                              |
 | one-timestamp  | two writes to one tablet have the same timestamp, or a scan shows a row   |
 |                | twice                                                                     |
 
-And those of `places`.
+And the rules of `places`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from checkers.catalog.sentences import seconds
-from checkers.rows.findings import Findings
-from checkers.rows.permits import PowerCuts
+from checkers.rows.permits import RowFindings
 from checkers.rows.places import check_places
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
+from checkers.verdict.sentences import seconds
 from harness.ops import CheckResult, History
+from harness.plugins import Checker
 
 _REFUSALS: Final = frozenset({"already-present", "not-found"})
 
@@ -37,23 +37,23 @@ def _place(read: RowsHistory, cell: Cell) -> str:
     return place_words(read.name_of(cell[0]), cell[1])
 
 
-def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None:
+def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
     """phantom, refused, too-early."""
     for look in read.looks:
         assert look.pair.completion is not None, "looks are answers"
         seen_at = look.pair.completion.index
         for cell, value in cells_of(look.table, look.rows):
-            found = writers.of(cell, value)
+            writers_of = writers.of(cell, value)
             what = f"{looked(read, look)} and found {cell[2]} = {value!r} in {_place(read, cell)}"
             at = look.pair.invoke.index
-            findings.looked["phantom"] += 1
-            if not found:
-                findings.violate("phantom", f"{what}, but nobody ever wrote that there.", at)
+            findings.look("phantom")
+            if not writers_of:
+                findings.violate("phantom", f"{what}, but that was never written there.", at)
                 continue
-            effective = [(part, row) for part, row in found if row.result not in _REFUSALS]
-            findings.looked["refused"] += 1
+            effective = [(part, row) for part, row in writers_of if row.result not in _REFUSALS]
+            findings.look("refused")
             if not effective:
-                part, row = found[0]
+                part, row = writers_of[0]
                 findings.violate(
                     "refused",
                     f"{what}, but {wrote(read, part)} was answered {row.result!r} for that row: "
@@ -62,7 +62,7 @@ def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None
                     part.pair.invoke.index,
                 )
                 continue
-            findings.looked["too-early"] += 1
+            findings.look("too-early")
             if all(part.pair.invoke.index > seen_at for part, _ in effective):
                 part = effective[0][0]
                 findings.violate(
@@ -74,16 +74,16 @@ def _provenance(read: RowsHistory, writers: Writers, findings: Findings) -> None
                 )
 
 
-def _answers(read: RowsHistory, findings: Findings) -> None:
+def _answers(read: RowsHistory, findings: RowFindings) -> None:
     """answered-twice, one-timestamp."""
     stamped: dict[tuple[str, str, int], Part] = {}
     for part in read.parts:
         first = (part.timestamp, part.results)
         for further in part.again:
-            findings.looked["answered-twice"] += 1
+            findings.look("answered-twice")
             if part.is_known and further != first:
                 if findings.cuts.during(part.pair):  # it took the first effect back
-                    findings.excuse(part.pair.invoke.index)
+                    findings.take_back(part.pair.invoke.index)
                     continue
                 findings.violate(
                     "answered-twice",
@@ -94,7 +94,7 @@ def _answers(read: RowsHistory, findings: Findings) -> None:
                 )
         if part.timestamp is None or part.tablet is None:
             continue
-        findings.looked["one-timestamp"] += 1
+        findings.look("one-timestamp")
         other = stamped.setdefault((part.table, part.tablet, part.timestamp), part)
         if other is not part and other.pair is not part.pair:
             findings.violate(
@@ -106,14 +106,14 @@ def _answers(read: RowsHistory, findings: Findings) -> None:
             )
 
 
-def _shown_twice(read: RowsHistory, findings: Findings) -> None:
-    shown: dict[tuple[int, str], Look] = {}
+def _shown_twice(read: RowsHistory, findings: RowFindings) -> None:
+    seen: dict[tuple[int, str], Look] = {}
     for look in read.looks:
         if look.pair.invoke.f != "scan":
             continue
         at = look.pair.invoke.index
-        again = [key for key in look.rows if (at, key) in shown]
-        shown.update({(at, key): look for key in look.rows})
+        again = [key for key in look.rows if (at, key) in seen]
+        seen.update({(at, key): look for key in look.rows})
         for key in (*look.twice, *again):
             name = read.name_of(look.table)
             findings.violate(
@@ -123,7 +123,7 @@ def _shown_twice(read: RowsHistory, findings: Findings) -> None:
             )
 
 
-def _came_back(read: RowsHistory, writers: Writers, findings: Findings) -> None:
+def _came_back(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
     """took-twice: by timestamps, each value that one write wrote is there at one stretch."""
     looks = sorted(
         (look for look in read.looks if look.timestamp is not None),
@@ -135,9 +135,9 @@ def _came_back(read: RowsHistory, writers: Writers, findings: Findings) -> None:
     for look in looks:
         for key, row in read.seen_by(look):
             cells = dict(row or ())
-            known = columns.setdefault((look.table, key), set())
-            known.update(cells)
-            for column in sorted(known):
+            stamped = columns.setdefault((look.table, key), set())
+            stamped.update(cells)
+            for column in sorted(stamped):
                 cell, value = (look.table, key, column), cells.get(column)
                 before = now.get(cell)
                 now[cell] = (value, look)
@@ -147,15 +147,15 @@ def _came_back(read: RowsHistory, writers: Writers, findings: Findings) -> None:
                     gone.setdefault((cell, before[0]), (before[1], look))
                 if value is None or (cell, value) not in gone:
                     continue
-                findings.looked["took-twice"] += 1
+                findings.look("took-twice")
                 _tell_return(read, writers, findings, cell, value, (*gone[cell, value], look))
-        findings.looked["took-twice"] += len(look.rows)
+        findings.look("took-twice", len(look.rows))
 
 
 def _tell_return(
     read: RowsHistory,
     writers: Writers,
-    findings: Findings,
+    findings: RowFindings,
     cell: Cell,
     value: Any,
     looks: tuple[Look, Look, Look],
@@ -182,8 +182,8 @@ def _may_have(found: tuple[Part, Written]) -> bool:
     return found[1].result not in _REFUSALS
 
 
-class ExactlyOnce:
-    """Rows are written once, whatever was sent again."""
+class ExactlyOnce(Checker):
+    """Rows are written once, also if a request was sent again."""
 
     api_version = 1
     name = "rows-exactly-once"
@@ -193,10 +193,10 @@ class ExactlyOnce:
         """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
-        findings, writers = Findings(PowerCuts(history)), Writers(read)
+        findings, writers = RowFindings(self.name, history), Writers(read)
         _provenance(read, writers, findings)
         _answers(read, findings)
         _shown_twice(read, findings)
         _came_back(read, writers, findings)
         check_places(history, read, findings)
-        return findings.result(self.name)
+        return findings.conclude()

@@ -4,11 +4,11 @@ Where tablets stamp writes in the order in which they took effect, there is litt
 the writes are in order, and each look belongs where the row was as it shows it. The gap that a look
 goes to must be behind every write, and every look, that returned before it was called, and before
 every write that was called after it returned. Taking the first such gap for one look after another
-(in the order of their calls) leaves those that follow all the room there is, so if timestamps
+(in the order of their calls) leaves the later ones all possible room, so if timestamps
 and answers fit each other, this finds an order, in near-linear time.
 
-It is a guess, since timestamps may be wrong: whoever uses it replays it, and asks a search where it
-does not hold. Writes of unknown outcome are taken never to have happened; if they did, the search
+It is a guess, since timestamps may be wrong: its caller replays it, and asks a search if it does
+not hold. Writes of unknown outcome are taken never to have happened; if they did, the search
 says so.
 """
 
@@ -27,8 +27,8 @@ RowOperation = Operation[RowInput, RowOutput]
 
 def order_by_timestamps(model: Rows, operations: Sequence[RowOperation]) -> tuple[int, ...] | None:
     """Ids in a legal order of the operations on one row; `None` where timestamps show none."""
-    known = [o for o in operations if not o.is_unknown]
-    writes = [o for o in known if o.input.steps]
+    certain = [o for o in operations if not o.is_unknown]
+    writes = [o for o in certain if o.input.steps]
     if not all(isinstance(o.metadata, int) for o in writes):
         return None
     writes.sort(key=lambda o: (o.metadata, o.call))
@@ -40,7 +40,7 @@ def order_by_timestamps(model: Rows, operations: Sequence[RowOperation]) -> tupl
         if not legal:
             return None
         states.setdefault(row, []).append(number + 1)
-    if not _place(writes, [o for o in known if not o.input.steps], states, gaps):
+    if not _place(writes, [o for o in certain if not o.input.steps], states, gaps):
         return None
     order = list(gaps[0])
     for write, looks in zip(writes, gaps[1:], strict=True):

@@ -1,56 +1,38 @@
-"""What the profile of a run permits of rows (`harness.permits`).
+"""The permits of a run's profile for rows (`harness.permits`).
 
 * `stale-read`: a leader without a lease, deposed and not yet aware of it, answers from the past. So
-  a look (a latest read or scan of a leader) in some term need not have seen what was acknowledged,
-  or seen, in a *later* term by another node. All else stays: writes are linearizable, and what one
-  node showed in its term it may not take back. Asked row by row, exactly, of rows that no strict
-  order explains.
-* `lost-after-power-cut`: what was acknowledged before a power cut may be gone after it. In real
-  time a row may fall back, at any time after a cut, to what it was before, but loses nothing that
-  was asked for after the cut; and a write that was under way may act once more, since that it was
-  carried out is lost with it (`relaxed`). Whoever does not look for orders takes a contradiction
-  between operations of before and after a cut for nobody's fault, the writes of what was seen
-  counted; one that stands on either side is.
+  a look (a latest read or scan of a leader) in some term need not have seen writes that were
+  acknowledged, or seen, in a *later* term by another node. All else stays: writes are linearizable,
+  and a node may not take back what it showed in its term. Asked row by row, exactly, of rows that
+  no strict order explains.
+* `lost-after-power-cut`: a write acknowledged before a power cut may be gone after it. In real time
+  a row may fall back, at any time after a cut, to an earlier state, but loses no write that was
+  asked for after the cut; and a write that was under way may act once more, since the record of it
+  is lost too (`relaxed`). A checker that does not look for orders permits a contradiction between
+  operations of before and after a cut, with the writers of the seen values; a contradiction on one
+  side of the cut is a violation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import (
+    Fact,
     PartialOutcome,
-    find_partial_order,
-    returned_before,
+    find_relaxed_order,
 )
 from checkers.rows.model import RowInput, Rows
 from checkers.rows.orders import RowOperation
-from harness.ops import History, Pair
+from checkers.verdict.findings import Findings
+from checkers.verdict.invariants import KEY, invariant_of
+from checkers.verdict.search import Relaxed
+from harness.errors import counted
+from harness.ops import CheckResult, History, Pair
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
-
-
-class Fact(NamedTuple):
-    """Who answered, and in which term of the tablet's leaders."""
-
-    term: int | None
-    node: str | None
-
-
-_STRICT = Fact(None, None)
-
-
-class Relaxed(NamedTuple):
-    """What permits leave of one row: how often each was needed, and by which operations.
-
-    `counts` is `None` where no order was found; `exhausted` says that then there is none.
-    """
-
-    counts: Mapping[str, int] | None
-    exhausted: bool
-    operations: tuple[int, ...] = ()
 
 
 def relaxed(
@@ -65,16 +47,16 @@ def relaxed(
     """The operations on one row, which no strict order explains, in the order of their calls.
 
     `facts` are by id. Where `stale`, looks may miss later terms; at each of the `cuts`, or later,
-    the row may fall back to what it was before. Writes with ids in `again` were under way at a cut.
+    the row may fall back to an earlier state. Writes with ids in `again` were under way at a cut.
     """
-    found = PartialOutcome(None, exhausted=True, steps=0)
+    outcome = PartialOutcome(None, exhausted=True, steps=0)
     if stale:
-        found = _ordered(operations, facts, end_s=end_s)
-        if found.order is not None:
-            stales = _stale_looks(operations, found.order)
+        outcome = _ordered(operations, facts, end_s=end_s)
+        if outcome.order is not None:
+            stales = _stale_looks(operations, outcome.order)
             return Relaxed({STALE_READ: max(1, len(stales))}, True, tuple(stales))
     if not cuts:
-        return Relaxed(None, found.exhausted)
+        return Relaxed(None, outcome.exhausted)
     facts = facts if stale else {}
     before = _ordered(_until(operations, cuts[0]), facts, end_s=end_s)
     if before.order is None and before.exhausted:
@@ -89,71 +71,51 @@ def relaxed(
         if operation.id in again and operation.input.steps
     ]
     every = sorted([*operations, *sent, *backs], key=lambda operation: operation.call)
-    found = _ordered(every, facts, end_s=end_s)
-    if found.order is None:
-        return Relaxed(None, found.exhausted)
-    stales = _stale_looks(every, found.order) if stale else []
-    counts = {LOST_AFTER_POWER_CUT: max(1, len(found.back))}
+    outcome = _ordered(every, facts, end_s=end_s)
+    if outcome.order is None:
+        return Relaxed(None, outcome.exhausted)
+    stales = _stale_looks(every, outcome.order) if stale else []
+    counts = {LOST_AFTER_POWER_CUT: max(1, len(outcome.back))}
     if stales:
         counts[STALE_READ] = len(stales)
     return Relaxed(counts, True, tuple(stales))
 
 
 def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
-    """What was asked for before a cut; what was not answered by then may have come to anything."""
-    found = []
+    """Operations called before a cut; one that had not returned by then has an unknown outcome."""
+    operations_before = []
     for operation in operations:
         if operation.call > cut:
             continue
         if operation.return_time is None or operation.return_time < cut:
-            found.append(operation)
+            operations_before.append(operation)
         elif operation.input.steps:
-            found.append(replace(operation, output=UNKNOWN, return_time=None))
-    return found
+            operations_before.append(replace(operation, output=UNKNOWN, return_time=None))
+    return operations_before
 
 
 def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
     """An order in which looks with facts may miss later terms, and cuts (ids below 0) fall back."""
-    classes: dict[Fact, int] = {}
-    before = returned_before(operations)
-    for at, operation in enumerate(operations):
-        fact = facts.get(operation.id, _STRICT)
-        if operation.input.steps or fact.term is None:
-            fact = _STRICT
-        classes[fact] = classes.get(fact, 0) | 1 << at
-        if fact is not _STRICT:
-            before[at] &= ~_later(operations, facts, fact)
     hints = {at: (0, o.metadata) for at, o in enumerate(operations) if isinstance(o.metadata, int)}
-    backs = sum(1 << at for at, o in enumerate(operations) if o.id < 0)
-    return find_partial_order(
-        Rows(), operations, before, list(classes.values()), hints=hints, end_s=end_s, backs=backs
+    every = {o.id: facts.get(o.id, Fact(None, None)) for o in operations if o.id >= 0}
+    return find_relaxed_order(
+        Rows(), operations, every, lambda look: not look.input.steps, hints=hints, end_s=end_s
     )
-
-
-def _later(operations: Sequence[RowOperation], facts: Mapping[int, Fact], fact: Fact) -> int:
-    """Those that a look need not have seen: of later terms, by others."""
-    mask = 0
-    assert fact.term is not None, "asked for looks with terms only"
-    for at, operation in enumerate(operations):
-        other = facts.get(operation.id, _STRICT)
-        if other.term is not None and other.term > fact.term and other.node != fact.node:
-            mask |= 1 << at
-    return mask
 
 
 def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:
     """The ids of looks that an order puts before what had returned when they were called."""
     least_return = float("inf")
-    found = []
+    stale = []
     for at in reversed(order):
         operation = operations[at]
         if operation.id >= 0 and not operation.input.steps and least_return < operation.call:
-            found.append(operation.id)
+            stale.append(operation.id)
         if operation.return_time is not None:
             least_return = min(least_return, operation.return_time)
-    return sorted(found)
+    return sorted(stale)
 
 
 class PowerCuts:
@@ -168,7 +130,7 @@ class PowerCuts:
 
     def explain(self, operations: Iterable[int]) -> bool:
         """Whether a power cut came after the first of these was asked for, and before the last
-        answer: an answer may still come in when the power of whoever gave it is off.
+        answer: an answer may still arrive when the power of its node is off.
         """
         pairs = [self._pairs[index] for index in operations if index in self._pairs]
         ends = [pair.completion.index for pair in pairs if pair.completion is not None]
@@ -179,3 +141,33 @@ class PowerCuts:
         """Whether a power cut came while an operation was under way."""
         done = pair.completion
         return done is not None and any(pair.invoke.index < at < done.index for at in self.at)
+
+
+class RowFindings(Findings):
+    """Findings of which a power cut may explain some."""
+
+    def __init__(self, checker: str, history: History) -> None:
+        super().__init__(checker, permits_of(history))
+        self.cuts = PowerCuts(history)
+
+    def violate(
+        self, rule: str, sentence: str, *operations: int, permit: str | None = None
+    ) -> None:
+        """Add a violation, unless a power cut explains it."""
+        if self.cuts.explain(operations):
+            self.take_back(*operations)
+        else:
+            super().violate(rule, sentence, *operations, permit=permit)
+
+    def take_back(self, *operations: int) -> None:
+        """Count something that a power cut explains."""
+        self.permit(LOST_AFTER_POWER_CUT, *operations)
+
+    def conclude(self) -> CheckResult:
+        """The result; `unknown` if nothing was looked at."""
+        total = self.looked.total()
+        if not total and not self.permitted:
+            self.gap("there was nothing to judge", rule="nothing-observed")
+        rules = counted(len(self.looked), "rule")
+        details = {KEY: {invariant_of("rows").name: total}}
+        return self.result(f"{counted(total, 'check')} of {rules} hold", details)

@@ -1,12 +1,12 @@
-"""Where rows are: each in one tablet of one table, and answers are about what was asked for.
+"""Places of rows: each is in one tablet of one table, and answers are about the asked rows.
 
-| rule       | what must not be                                                              |
+| rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|
 | not-asked  | a scan shows a row that is outside of its bounds                              |
 | two-places | a row is in two tablets, or one name leads to two tables, though nothing      |
 |            | deleted or renamed the first                                                  |
-| no-table   | who asks for a table that was there is told that there is none, though nothing|
-|            | deleted or renamed it                                                         |
+| no-table   | a table is answered to be missing that was there, though nothing deleted or   |
+|            | renamed it                                                                    |
 
 The last is not judged where leaders may answer from the past (`harness.permits`).
 """
@@ -15,27 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from checkers.catalog.invariants.findings import fields_of, is_ok
-from checkers.rows.findings import Findings
+from checkers.rows.permits import RowFindings
 from checkers.rows.problem import end_of
 from checkers.rows.reading import Look, Part, RowsHistory
 from checkers.rows.words import looked, place_words, wrote
 from harness.ops import History, OpType, Pair
 from harness.permits import STALE_READ
+from harness.vocabularies import fields_of, is_ok
 from harness.vocabularies.ddl import Create, Delete, Rename
 from harness.vocabularies.rows import ROW_CALLS
 
 _ROWS = frozenset(call.f for call in ROW_CALLS)
 
 
-def check_places(history: History, read: RowsHistory, findings: Findings) -> None:
+def check_places(history: History, read: RowsHistory, findings: RowFindings) -> None:
     """All rules of the table above."""
     items: list[Part | Look] = [*(part for part in read.parts if part.is_known), *read.looks]
     items.sort(key=lambda item: end_of(item.pair))
     moved = _moved(history)
     _two_places(read, items, findings)
     _tables(read, items, moved, findings)
-    if STALE_READ not in findings.cuts.permits:
+    if STALE_READ not in findings.permits:
         _no_table(history, items, moved, findings)
 
 
@@ -48,20 +48,20 @@ def _moved(history: History) -> frozenset[str]:
     )
 
 
-def _two_places(read: RowsHistory, items: list[Part | Look], findings: Findings) -> None:
+def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindings) -> None:
     """not-asked, and rows in two tablets."""
     first: dict[tuple[str, str], Part | Look] = {}
     for item in items:
         for key in _held(item):
             if isinstance(item, Look):
-                findings.looked["not-asked"] += 1
+                findings.look("not-asked")
                 if not item.covers(key):
                     what = f"{_place(read, item, key)}, which it did not ask for"
                     text = f"{looked(read, item)} and was shown {what}."
                     findings.violate("not-asked", text, item.pair.invoke.index)
             if item.tablet is None:
                 continue
-            findings.looked["two-places"] += 1
+            findings.look("two-places")
             other = first.setdefault((item.table, key), item)
             if other.tablet != item.tablet:
                 findings.violate(
@@ -90,7 +90,7 @@ def _told(read: RowsHistory, item: Part | Look) -> str:
 
 
 def _tables(
-    read: RowsHistory, items: list[Part | Look], moved: frozenset[str], findings: Findings
+    read: RowsHistory, items: list[Part | Look], moved: frozenset[str], findings: RowFindings
 ) -> None:
     """Names that lead to two tables."""
     first: dict[str, Part | Look] = {}
@@ -109,7 +109,7 @@ def _tables(
 
 
 def _no_table(
-    history: History, items: list[Part | Look], moved: frozenset[str], findings: Findings
+    history: History, items: list[Part | Look], moved: frozenset[str], findings: RowFindings
 ) -> None:
     there: dict[str, Pair] = {}
     made = [pair for pair in history.pairs if pair.invoke.f == Create.f and is_ok(pair)]
@@ -123,10 +123,11 @@ def _no_table(
         proof = there.get(name)
         if proof is None or name in moved or end_of(proof) > pair.invoke.index:
             continue
-        findings.looked["no-table"] += 1
+        findings.look("no-table")
         findings.violate(
             "no-table",
-            f"Process {pair.invoke.process} was told by op {pair.invoke.index} that there is no "
+            f"Process {pair.invoke.process} was answered by op {pair.invoke.index} that there is "
+            "no "
             f"table {name!r}, which op {proof.invoke.index} had shown to be there; nothing "
             "deleted or renamed it.",
             proof.invoke.index,

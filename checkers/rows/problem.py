@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from checkers.linearizability import UNKNOWN, Operation, Unknown
+from checkers.linearizability.partial import Fact
 from checkers.rows.model import RowInput, RowOutput, RowStep
 from checkers.rows.orders import RowOperation
-from checkers.rows.permits import Fact
 from checkers.rows.reading import Look, Part, RowsHistory
 from harness.ops import Pair
 
@@ -44,8 +44,8 @@ class RowProblem:
 
     def of_row(self, place: tuple[str, str]) -> list[RowOperation]:
         """The operations on one row, in the order of their calls."""
-        found = [o for o in self.operations if o.input.place == place]
-        return sorted(found, key=lambda o: (o.call, o.id))
+        row = [o for o in self.operations if o.input.place == place]
+        return sorted(row, key=lambda o: (o.call, o.id))
 
     def without(self, place: tuple[str, str]) -> RowProblem:
         """The other rows."""
@@ -60,20 +60,20 @@ class RowProblem:
 
 
 def by_row(part: Part) -> Iterator[tuple[RowInput, RowOutput | Unknown]]:
-    """What a part did to each of its rows, and what was answered."""
+    """The steps of a part on each of its rows, and their results."""
     steps: dict[str, list[RowStep]] = {}
     results: dict[str, list[str]] = {}
     for row in part.rows:
         steps.setdefault(row.key, []).append(row.step)
         results.setdefault(row.key, []).append(row.result or "")
     for key, taken in steps.items():
-        given = RowInput((part.table, key), tuple(taken))
-        yield given, tuple(results[key]) if part.is_known else UNKNOWN
+        input_ = RowInput((part.table, key), tuple(taken))
+        yield input_, tuple(results[key]) if part.is_known else UNKNOWN
 
 
 def end_of(pair: Pair) -> int:
     """The index of the answer."""
-    assert pair.completion is not None, "what is known was answered"
+    assert pair.completion is not None, "a known part was answered"
     return pair.completion.index
 
 
@@ -88,14 +88,14 @@ def floors(history: RowsHistory) -> Mapping[int, int]:
         for item in items
         if item.timestamp is not None
     ]
-    known: dict[Any, int] = {}
-    found: dict[int, int] = {}
+    highest: dict[Any, int] = {}
+    floor_of: dict[int, int] = {}
     for index, _, process, timestamp in sorted(events, key=lambda event: event[:2]):
         if timestamp is None:
-            found[index] = known.get(process, 0)
+            floor_of[index] = highest.get(process, 0)
         else:
-            known[process] = max(known.get(process, 0), timestamp)
-    return found
+            highest[process] = max(highest.get(process, 0), timestamp)
+    return floor_of
 
 
 def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, Any]:
@@ -104,9 +104,9 @@ def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, 
     def named(number: int) -> int:
         return problem.pairs[number].invoke.index
 
-    found = dict(details)
-    if "failure" in found:
-        failure = dict(found["failure"])
+    renumbered = dict(details)
+    if "failure" in renumbered:
+        failure = dict(renumbered["failure"])
         for field in ("operation", "previous"):
             failure[field] = None if failure[field] is None else named(failure[field])
         failure["core"] = [named(number) for number in failure["core"]]
@@ -117,14 +117,14 @@ def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, 
             }
             for survivor in failure["survivors"]
         ]
-        found["failure"] = failure
-    if "proof" in found:
-        proof = dict(found["proof"])
+        renumbered["failure"] = failure
+    if "proof" in renumbered:
+        proof = dict(renumbered["proof"])
         if "core" in proof:
             proof["core"] = [named(number) for number in proof["core"]]
         if "orders" in proof:
             proof["orders"] = [[named(number) for number in order] for order in proof["orders"]]
         if "never" in proof:
             proof["never"] = [named(number) for number in proof["never"]]
-        found["proof"] = proof
-    return found
+        renumbered["proof"] = proof
+    return renumbered

@@ -1,8 +1,8 @@
-"""What a history in the vocabulary `rows` says: parts that were written, and looks at rows.
+"""A history in the vocabulary `rows`, as parts that were written and looks at rows.
 
-A *part* is what one operation wrote to one tablet: one RPC, which took effect under one timestamp
-or not at all, and of which all rows are known or none. What nobody knows the tablets of is taken
-for one part. A *look* is what a read, or a scan of one tablet, showed.
+A *part* is the rows that one operation wrote to one tablet: one RPC, which took effect under one
+timestamp or not at all, and of which all rows are known or none. Rows of unknown tablets are taken
+for one part. A *look* is the answer of a read, or of a scan of one tablet.
 
 * `fail` did nothing and is left out, and so are rows that were refused as "invalid" or "failed".
 * `info` writes may hold parts that are known; the others may take effect at any time after their
@@ -14,7 +14,7 @@ for one part. A *look* is what a read, or a scan of one tablet, showed.
 * Columns that an alter dropped or renamed are left out of all rows, since its moment is not known
   to a tablet's rows; what never had a cell, and what holds null, are the same.
 
-Operations with other names are none of these checkers' business: a run may do DDL besides.
+Operations with other names are left out: a run may do DDL as well.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DID_NOTHING: Final = frozenset({"invalid", "failed"})
 
 
 class Written(NamedTuple):
-    """One row of a part; `result` is `None` where nobody knows it."""
+    """One row of a part; `result` is `None` if it is unknown."""
 
     position: int
     key: str
@@ -67,10 +67,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What `ok` reads and scans showed of one tablet, exactly as of `timestamp` if there is one.
+    """The answer of an `ok` read or scan about one tablet, as of `timestamp` if there is one.
 
-    `tablet` may be unknown; `rows` are those that were there. `mode` and `replica` are a scan's; a
-    read is a latest one from the leader.
+    `tablet` may be unknown; `rows` are the rows that were there. `mode` and `replica` are a scan's;
+    a read is a latest one from the leader.
     """
 
     pair: Pair
@@ -119,7 +119,7 @@ class RowsHistory:
         return self.names.get(table, table)
 
     def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:
-        """Every row that a look says something about: what it showed, and what was not there."""
+        """Every row that a look says something about: shown rows, and absent ones."""
         yield from look.rows.items()
         for key in self.keys.get(look.table, ()):
             if key not in look.rows and look.covers(key):
@@ -164,7 +164,7 @@ def _term(holder: Mapping[str, Any]) -> int | None:
 
 
 class _Reader:
-    """One history, with what had to be known of all of it first."""
+    """One history; the columns, renames and ids of all of it are read first."""
 
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)
@@ -208,9 +208,9 @@ class _Reader:
         rows = [row._replace(result=results[row.position]) for row in written]
         tables = self._tables(call, value)
         left = set(range(len(rows)))
-        for told in value.get("parts", ()):
-            self._part(pair, tables, [rows[position] for position in told["rows"]], told)
-            left -= set(told["rows"])
+        for answer in value.get("parts", ()):
+            self._part(pair, tables, [rows[position] for position in answer["rows"]], answer)
+            left -= set(answer["rows"])
         if left:
             self._part(pair, tables, [rows[position] for position in sorted(left)], {})
 
@@ -218,15 +218,15 @@ class _Reader:
         rows = _object(call).get("rows")
         if not isinstance(rows, list | tuple) or not rows:
             raise _bad(call, "rows must be a list of [kind, key, cells]")
-        found = []
+        written = []
         for position, row in enumerate(rows):
             match row:
                 case [kind, str(key), cells] if kind in KINDS:
                     step = RowStep(kind, _cells(call, cells, self.unstable))
-                    found.append(Written(position, key, step, None))
+                    written.append(Written(position, key, step, None))
                 case _:
                     raise _bad(call, f"{row!r} is not [kind, key, cells]")
-        return found
+        return written
 
     def _tables(self, call: Op, value: Mapping[str, Any]) -> list[str]:
         """The table's id, or all that it may have been."""
@@ -234,27 +234,35 @@ class _Reader:
             return [value["table_id"]]
         name = call.value["table"]
         named = self.ids if name in self.renamed else {name: self.ids.get(name, {})}
-        found = dict.fromkeys(ident for ids in named.values() for ident in ids)
-        return list(found) or [f"the unseen table {name!r}"]
+        idents = dict.fromkeys(ident for ids in named.values() for ident in ids)
+        return list(idents) or [f"the unseen table {name!r}"]
 
     def _part(
-        self, pair: Pair, tables: list[str], rows: list[Written], told: Mapping[str, Any]
+        self, pair: Pair, tables: list[str], rows: list[Written], part: Mapping[str, Any]
     ) -> None:
         done = pair.completion or pair.invoke
-        known = [row.result for row in rows if row.result is not None]
-        if known and len(known) != len(rows):
+        results = [row.result for row in rows if row.result is not None]
+        if results and len(results) != len(rows):
             raise _bad(done, "of the rows of one part all are known or none")
         kept = tuple(row for row in rows if row.result not in _DID_NOTHING)
         again = tuple(
-            (stamp, tuple(results)) for stamp, results in told.get("again", ()) if results
+            (stamp, tuple(results)) for stamp, results in part.get("again", ()) if results
         )
         if not kept and not again:
             return
-        stamp = _timestamp(done, told)
-        tablet = told.get("tablet")
+        stamp = _timestamp(done, part)
+        tablet = part.get("tablet")
         self.parts += [
             Part(
-                pair, table, tablet, stamp, kept, tuple(known), told.get("node"), _term(told), again
+                pair,
+                table,
+                tablet,
+                stamp,
+                kept,
+                tuple(results),
+                part.get("node"),
+                _term(part),
+                again,
             )
             for table in tables
         ]
@@ -307,70 +315,70 @@ class _Reader:
             )
 
     def _row(self, done: Op, cells: Any) -> Row:
-        found = _cells(done, cells, self.unstable)
-        return tuple((column, cell) for column, cell in found if cell is not None)
+        every = _cells(done, cells, self.unstable)
+        return tuple((column, cell) for column, cell in every if cell is not None)
 
 
 def _renamed(history: History) -> frozenset[str]:
     """Names that some table may have got, or lost, by a rename."""
     renames = (_object(p.invoke) for p in history.pairs if p.invoke.f == "rename")
-    return frozenset(str(given.get(field)) for given in renames for field in ("name", "new_name"))
+    return frozenset(str(fields.get(field)) for fields in renames for field in ("name", "new_name"))
 
 
 def _unstable_columns(history: History) -> frozenset[str]:
     """Columns that some alter dropped or renamed, or may have."""
-    found: set[str] = set()
+    columns: set[str] = set()
     for pair in history.pairs:
         if pair.invoke.f != "alter" or pair.type is OpType.FAIL:
             continue
         steps = _object(pair.invoke).get("steps")
         for step in steps if isinstance(steps, list | tuple) else ():
             if step and step[0] in {"drop", "rename"}:
-                found.update(str(name) for name in step[1:])
-    return frozenset(found)
+                columns.update(str(name) for name in step[1:])
+    return frozenset(columns)
 
 
-def _left_out(found: _Reader) -> Iterator[Look]:
-    """What scans showed of tablets that they left out, of which other answers tell."""
-    known: dict[str, dict[str, None]] = {}
-    items: list[Part | Look] = [*found.parts, *found.looks]
+def _left_out(reader: _Reader) -> Iterator[Look]:
+    """Looks of scans at tablets that they left out, and that other answers name."""
+    tablets: dict[str, dict[str, None]] = {}
+    items: list[Part | Look] = [*reader.parts, *reader.looks]
     for item in items:
         if item.tablet is not None:
-            known.setdefault(item.table, {})[item.tablet] = None
-    for whole, told in found.scans:
-        if None not in told:
-            for tablet in known.get(whole.table, ()):
-                if tablet not in told:
+            tablets.setdefault(item.table, {})[item.tablet] = None
+    for whole, named in reader.scans:
+        if None not in named:
+            for tablet in tablets.get(whole.table, ()):
+                if tablet not in named:
                     yield replace(whole, tablet=tablet)
 
 
 def rows_history(history: History) -> RowsHistory:
     """Convert; raises `HistoryError` for values that are not in the vocabulary `rows`."""
     try:
-        found = _Reader(history)
+        reader = _Reader(history)
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise HistoryError(
-            f"an answer is not as the vocabulary 'rows' has it: {type(error).__name__}: {error}"
+            f"an answer does not match the vocabulary 'rows': {type(error).__name__}: {error}"
         ) from error
-    found.looks.extend(list(_left_out(found)))
-    found.looks.sort(key=lambda look: look.pair.invoke.index)
+    reader.looks.extend(list(_left_out(reader)))
+    reader.looks.sort(key=lambda look: look.pair.invoke.index)
     tablets: dict[tuple[str, str], str] = {}
     keys: dict[str, dict[str, None]] = {}
-    for part in found.parts:
+    for part in reader.parts:
         for row in part.rows:
             keys.setdefault(part.table, {})[row.key] = None
             if part.tablet is not None:
                 tablets[part.table, row.key] = part.tablet
-    for look in found.looks:
+    for look in reader.looks:
         for key in look.rows:
             keys.setdefault(look.table, {})[key] = None
             if look.tablet is not None:
                 tablets.setdefault((look.table, key), look.tablet)
     return RowsHistory(
-        tuple(found.parts),
-        tuple(found.looks),
+        tuple(reader.parts),
+        tuple(reader.looks),
         tablets,
         {table: tuple(sorted(of_table)) for table, of_table in keys.items()},
-        {name: tuple(ids) for name, ids in found.ids.items()},
-        {ident: name for name, ids in found.ids.items() for ident in ids},
+        {name: tuple(ids) for name, ids in reader.ids.items()},
+        {ident: name for name, ids in reader.ids.items() for ident in ids},
     )

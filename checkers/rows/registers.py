@@ -7,12 +7,12 @@ them under the same model, `linearizability.models.rows`:
   scans of the mode `latest` saw at the leaders, absent rows included;
 * `snapshot-scans`, in the **time of timestamps**: a write takes effect at its timestamp, and a look
   with a timestamp sees just what was written at or before it. So all scans at one timestamp agree,
-  those at later ones do not go back, nothing acknowledged is missing, and nothing is there that was
-  not written. All is in order here but the writes whose answers were lost: these have any timestamp
-  above what their process knew when it asked (see the vocabulary).
+  later scans do not go back, nothing acknowledged is missing, and every row shown was written. All
+  is in order here but the writes whose answers were lost: these have any timestamp above what their
+  process knew when it asked (see the vocabulary).
 
 Most rows are settled by the order that timestamps show (`orders`), the others by a search. A core
-that a search finds is told in terms of the operations of the history.
+that a search finds is shown in terms of the operations of the history.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from typing import Final
 
 import msgspec
 
-from checkers.catalog.sentences import ops
 from checkers.linearizability import (
     UNKNOWN,
     CheckOutcome,
@@ -36,22 +35,26 @@ from checkers.linearizability import (
     check_operations,
 )
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED, Told, convicted, judged
+from checkers.linearizability.judged import OPERATIONS_MAX, Told, convicted, judged
+from checkers.linearizability.partial import Fact
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
-from checkers.rows.permits import Fact, PowerCuts, Relaxed, relaxed
+from checkers.rows.permits import PowerCuts, relaxed
 from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
+from checkers.verdict.search import Relaxed, undecided
+from checkers.verdict.sentences import ops
 from harness.ops import CheckResult, History, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
+from harness.plugins import Checker
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
 """Looks, with every row that they say something about."""
 LOOKS_MAX: Final = 2_000_000
-"""Rows in looks; a history with more is judged without those that were not there."""
+"""Rows in looks; a history with more is judged without absent rows."""
 CORE_TOLD_MAX: Final = 8
 
 
@@ -60,23 +63,23 @@ Place = tuple[str, str]
 
 
 def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
-    """These operations, and those that wrote what they showed of a row.
+    """These operations, and the writers of the values that they showed of a row.
 
-    What a power cut took from some replicas, others may show until they hear of it: two looks of
-    long after the cut contradict each other, and it is the write that came before it.
+    Other replicas may show a write that a power cut took from some, until they hear of the cut:
+    then two looks of long after the cut contradict each other, and only the write came before it.
     """
     table, key = place
-    writers, found = Writers(read), list(operations)
+    writers, blamed = Writers(read), list(operations)
     for look in read.looks:
         if look.table == table and look.pair.invoke.index in operations:
             for column, value in look.rows.get(key) or ():
                 wrote = writers.of((table, key, column), value)
-                found += [part.pair.invoke.index for part, _ in wrote]
-    return found
+                blamed += [part.pair.invoke.index for part, _ in wrote]
+    return blamed
 
 
-class _RowsChecker(abc.ABC):
-    """What both have: a search with limits, and how they tell what it found."""
+class _RowsChecker(Checker):
+    """The common course: a search with limits, and the explanation of its result."""
 
     api_version = 1
     name = ""
@@ -100,10 +103,10 @@ class _RowsChecker(abc.ABC):
             ]
         cuts, permits = PowerCuts(history), permits_of(history)
         excused: list[int] = []
-        for place, found in self._at_once(read, looks):
-            if not cuts.explain(_with_writers(read, place, found.operations)):
-                return convicted(self.name, found, {"looked": {"answers": len(looks)}})
-            excused += found.operations
+        for place, contradiction in self._at_once(read, looks):
+            if not cuts.explain(_with_writers(read, place, contradiction.operations)):
+                return convicted(self.name, contradiction, {"looked": {"answers": len(looks)}})
+            excused += contradiction.operations
         problem = self._problem(read, looks)
         result = self._judged(read, problem, end_s)
         if permits:
@@ -128,20 +131,16 @@ class _RowsChecker(abc.ABC):
         while result.verdict is Verdict.INVALID:
             table, key = result.details["failure"]["row"]
             place = (table, key)
-            found = self._relaxed(problem, place, cuts, end_s)
-            if found is None and cuts.explain(_with_writers(read, place, result.operations)):
-                found = Relaxed({LOST_AFTER_POWER_CUT: 1}, exhausted=True)
-            if found is None or (found.counts is None and found.exhausted):
+            relaxed = self._relaxed(problem, place, cuts, end_s)
+            if relaxed is None and cuts.explain(_with_writers(read, place, result.operations)):
+                relaxed = Relaxed({LOST_AFTER_POWER_CUT: 1}, exhausted=True)
+            if relaxed is None or (relaxed.counts is None and relaxed.exhausted):
                 return result
-            if found.counts is None:
-                reason = f"{result.reason}; whether the profile permits that could not be decided"
-                details = {**result.details, "rule": UNDECIDED, "limited": True}
-                return msgspec.structs.replace(
-                    result, verdict=Verdict.UNKNOWN, reason=reason, details=details
-                )
-            counts.update(found.counts)
-            blamed += result.operations if LOST_AFTER_POWER_CUT in found.counts else ()
-            blamed += [problem.pairs[number].invoke.index for number in found.operations]
+            if relaxed.counts is None:
+                return undecided(result)
+            counts.update(relaxed.counts)
+            blamed += result.operations if LOST_AFTER_POWER_CUT in relaxed.counts else ()
+            blamed += [problem.pairs[number].invoke.index for number in relaxed.operations]
             problem = problem.without(place)
             result = self._judged(read, problem, end_s)
         if result.verdict is not Verdict.VALID or not counts:
@@ -153,7 +152,7 @@ class _RowsChecker(abc.ABC):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """What permits leave of a row; `None` where this checker knows only of contradictions."""
+        """An order of a row under permits; `None` if this checker knows only of contradictions."""
         del problem, place, cuts, end_s
         return None
 
@@ -191,7 +190,7 @@ class _RowsChecker(abc.ABC):
             timeout_s = max(0.0, end_s - time.monotonic())
             outcome = check_operations(model, left, timeout_s=timeout_s, limits=self._limits)
         if outcome.result is Result.OK:
-            assert outcome.witness is not None, "what is linearizable has an order"
+            assert outcome.witness is not None, "a linearizable history has an order"
             searched = iter(outcome.witness)
             outcome = replace(
                 outcome,
@@ -224,7 +223,7 @@ class _RowsChecker(abc.ABC):
         core = [number for number in failure.core if number != failure.operation]
         if core:
             small = "" if failure.core_minimal else " (not proven minimal)"
-            text.append(f"With these it is a contradiction, whatever became of all others{small}:")
+            text.append(f"With these it is a contradiction, with any outcome of the others{small}:")
             text += [f"{said(number)}." for number in core[-CORE_TOLD_MAX:]]
         if len(core) > CORE_TOLD_MAX:
             text.append(f"{len(core) - CORE_TOLD_MAX} earlier ones are not shown.")
@@ -261,19 +260,19 @@ class LinearizableRows(_RowsChecker):
         for part in read.parts:
             call = part.pair.invoke.index
             times = (call, end_of(part.pair) if part.is_known else None)
-            for given, output in by_row(part):
+            for input_, output in by_row(part):
                 fact = Fact(part.term, part.node)
-                problem.add(part.pair, given, output, times, part.timestamp, fact)
+                problem.add(part.pair, input_, output, times, part.timestamp, fact)
         for look, seen in looks:
             times = (look.pair.invoke.index, end_of(look.pair))
             for key, row in seen:
-                given, fact = RowInput((look.table, key)), Fact(look.term, look.node)
-                problem.add(look.pair, given, Seen(row), times, None, fact)
+                input_, fact = RowInput((look.table, key)), Fact(look.term, look.node)
+                problem.add(look.pair, input_, Seen(row), times, None, fact)
         return problem
 
 
 class SnapshotScans(_RowsChecker):
-    """Whatever is read at a timestamp is what was written at or before it."""
+    """A look at a timestamp shows the writes at or before it."""
 
     name = "snapshot-scans"
     doc = "scans show one instant: all that was written by their timestamp, and nothing else"
@@ -306,24 +305,24 @@ class SnapshotScans(_RowsChecker):
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
         # Hybrid timestamps have more bits than a search, or a float, has room for.
-        # At each: first what was written, then what was seen, then what others knew of it wrote.
+        # At each: first its writes, then looks, then writes of processes that knew of it.
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
             after = rank[floor[part.pair.invoke.index]] + 2
-            for given, output in by_row(part):
+            for input_, output in by_row(part):
                 if part.timestamp is not None:
                     times = (rank[part.timestamp], rank[part.timestamp])
-                    problem.add(part.pair, given, output, times, part.timestamp)
+                    problem.add(part.pair, input_, output, times, part.timestamp)
                 elif output is UNKNOWN or "ok" in output:
-                    problem.add(part.pair, given, UNKNOWN, (after, None), None)
-        shown: set[tuple[str, str, int | None]] = set()
+                    problem.add(part.pair, input_, UNKNOWN, (after, None), None)
+        looked_at: set[tuple[str, str, int | None]] = set()
         for look, seen in looks:
             assert look.timestamp is not None, "these are judged by their timestamps"
             at = rank[look.timestamp] + 1
             for key, row in seen:
-                # One of those that agree is enough, and no lost write has room between them.
-                if (look.table, key, look.timestamp) in shown:
+                # One of several equal looks is enough, and no lost write has room between them.
+                if (look.table, key, look.timestamp) in looked_at:
                     continue
-                shown.add((look.table, key, look.timestamp))
+                looked_at.add((look.table, key, look.timestamp))
                 problem.add(look.pair, RowInput((look.table, key)), Seen(row), (at, at), None)
         return problem

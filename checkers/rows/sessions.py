@@ -1,4 +1,4 @@
-"""What a client may rely on of its own: it reads its writes, and timestamps rise for it.
+"""The guarantees of one client: it reads its own writes, and its timestamps rise.
 
 A session is one process. It passes on the highest timestamp it was answered (see the vocabulary),
 and so
@@ -8,8 +8,8 @@ and so
 * **own-time**: a scan in the mode `snapshot` that named no timestamp is not below it either;
 * **asked-time**: a scan in either mode is at one timestamp in all its tablets, and at that which it
   named;
-* **causality**: whatever the process writes then has a higher timestamp, on any tablet. That is
-  what makes scans at a timestamp causally consistent across tablets.
+* **causality**: a later write of the process has a higher timestamp, on any tablet. That makes
+  scans at a timestamp causally consistent across tablets.
 
 Processes that ended in `info` are new clients afterwards, and know nothing.
 """
@@ -18,29 +18,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.rows.findings import Findings
 from checkers.rows.model import Row
-from checkers.rows.permits import PowerCuts
+from checkers.rows.permits import RowFindings
 from checkers.rows.problem import floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
 from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History
+from harness.plugins import Checker
 
 _MISSED = {"read-your-writes": "read-your-writes", "snapshot": "own-time"}
 
 
 def _end(item: Part | Look) -> int:
-    assert item.pair.completion is not None, "what is known was answered"
+    assert item.pair.completion is not None, "a known part was answered"
     return item.pair.completion.index
 
 
-def _causality(read: RowsHistory, findings: Findings) -> None:
+def _causality(read: RowsHistory, findings: RowFindings) -> None:
     floor = floors(read)
     for part in read.parts:
         if part.timestamp is None:
             continue
-        findings.looked["causality"] += 1
+        findings.look("causality")
         known = floor[part.pair.invoke.index]
         if part.timestamp <= known:
             findings.violate(
@@ -51,15 +51,15 @@ def _causality(read: RowsHistory, findings: Findings) -> None:
             )
 
 
-def _asked_time(read: RowsHistory, findings: Findings) -> None:
+def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
     first: dict[int, Look] = {}
     for look in read.looks:
         if look.mode not in _MISSED:
             continue
         if look.timestamp is None:
-            findings.exempt["asked-time"] += 1
+            findings.exempt("asked-time")
             continue
-        findings.looked["asked-time"] += 1
+        findings.look("asked-time")
         at = look.pair.invoke.index
         other = first.setdefault(at, look)
         wanted = other.timestamp if look.asked_at is None else look.asked_at
@@ -73,7 +73,7 @@ def _asked_time(read: RowsHistory, findings: Findings) -> None:
 
 
 class _Session:
-    """What one process knows: the highest timestamp, and its last write of each row."""
+    """The knowledge of one process: the highest timestamp, and its last write of each row."""
 
     def __init__(self) -> None:
         self.timestamp = 0
@@ -88,8 +88,8 @@ class _Session:
                     self.wrote[item.table, row.key] = (item, row)
 
 
-def _looks(read: RowsHistory, findings: Findings) -> None:
-    """Go through parts and looks in the order of indices, a session a process."""
+def _looks(read: RowsHistory, findings: RowFindings) -> None:
+    """Go through parts and looks in the order of indices, one session per process."""
     writers = Writers(read)
     deleters: dict[tuple[str, str], list[Part]] = {}
     for part in read.parts:
@@ -118,13 +118,13 @@ def _look(
     session: _Session,
     writers: Writers,
     deleters: dict[tuple[str, str], list[Part]],
-    findings: Findings,
+    findings: RowFindings,
 ) -> None:
     rule = _MISSED.get(look.mode)
     if rule is None or look.asked_at is not None:
         return
     if look.timestamp is not None:
-        findings.looked[rule] += 1
+        findings.look(rule)
         if look.timestamp < session.timestamp:
             findings.violate(
                 rule,
@@ -138,7 +138,7 @@ def _look(
         own = session.wrote.get((look.table, key))
         if own is None:
             continue
-        findings.looked[rule] += 1
+        findings.look(rule)
         if _is_older(look.table, key, row, own, writers, deleters):
             seen = "it absent" if row is None else f"it with {cells_words(row)}"
             place = place_words(read.name_of(look.table), key)
@@ -167,7 +167,7 @@ def _is_older(
         )
     cells = dict(row)
     if written.step.kind == "delete":
-        # Whatever the row shows has to have been written after it.
+        # The shown row has to have been written after it.
         return any(
             not any(
                 _may_be_later(other, part) or other is part
@@ -189,7 +189,7 @@ def _may_be_later(other: Part, part: Part) -> bool:
     return other.timestamp is None or other.timestamp > part.timestamp
 
 
-class ReadYourWrites:
+class ReadYourWrites(Checker):
     """Each process reads its own writes, and its timestamps rise."""
 
     api_version = 1
@@ -200,8 +200,8 @@ class ReadYourWrites:
         """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
-        findings = Findings(PowerCuts(history))
+        findings = RowFindings(self.name, history)
         _causality(read, findings)
         _asked_time(read, findings)
         _looks(read, findings)
-        return findings.result(self.name)
+        return findings.conclude()

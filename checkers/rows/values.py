@@ -1,4 +1,4 @@
-"""Who wrote a cell: values that one write alone put into a row are known by it."""
+"""The writer of a cell: a value that only one write put into a row identifies it."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from checkers.catalog.sentences import where
 from checkers.rows.model import Row
 from checkers.rows.reading import Look, Part, RowsHistory
+from checkers.verdict.sentences import where
 from harness.errors import listed
 from harness.ops import Pair
 
@@ -18,9 +18,9 @@ _DONE: Final = {
     "delete": "deleted",
 }
 _REFUSED: Final = {
-    "already-present": "was told that it is already present",
-    "not-found": "was told that it is not there",
-    "invalid": "was told that it does not fit the table",
+    "already-present": "was answered that it is already present",
+    "not-found": "was answered that it is not there",
+    "invalid": "was answered that it does not fit the table",
 }
 _KEYS_MAX: Final = 6
 
@@ -31,7 +31,7 @@ def cells_words(cells: Iterable[tuple[str, Any]]) -> str:
 
 
 def _row_words(row: Row) -> str:
-    """What a row was seen to be."""
+    """A row as a look showed it."""
     return "it absent" if row is None else f"it with {cells_words(row)}"
 
 
@@ -51,7 +51,7 @@ def _fields(pair: Pair) -> Mapping[str, Any]:
 
 
 def sentence(pair: Pair, name: str, key: str, seen: Row = None) -> str:
-    """What an operation did to one row, or saw of it; without a full stop."""
+    """The effect of an operation on one row, or its view of it; without a full stop."""
     call = pair.invoke
     who, place = f"Process {call.process}", place_words(name, key)
     if call.f == "read":
@@ -63,17 +63,17 @@ def sentence(pair: Pair, name: str, key: str, seen: Row = None) -> str:
             f"{who} scanned table {name!r}{at} {where(pair)} and found {_row_words(seen)} ({key})"
         )
     results = _fields(pair).get("rows") or [None] * len(call.value["rows"])
-    told = []
+    acts = []
     for (kind, row_key, cells), result in zip(call.value["rows"], results, strict=True):
         if row_key != key:
             continue
-        given = f" with {cells_words(sorted(cells.items()))}" if cells else ""
+        values = f" with {cells_words(sorted(cells.items()))}" if cells else ""
         if result == "ok":
-            told.append(f"{_DONE[kind]} {place}{given}")
+            acts.append(f"{_DONE[kind]} {place}{values}")
         else:
             came = f" and {_REFUSED[result]}" if result in _REFUSED else ""
-            told.append(f"tried to {kind} {place}{given}{came}")
-    return f"{who} {' and '.join(told)} {where(pair)}{_stamped(pair, key)}"
+            acts.append(f"tried to {kind} {place}{values}{came}")
+    return f"{who} {' and '.join(acts)} {where(pair)}{_stamped(pair, key)}"
 
 
 def _stamped(pair: Pair, key: str) -> str:
@@ -85,13 +85,13 @@ def _stamped(pair: Pair, key: str) -> str:
 
 
 def wrote(history: RowsHistory, part: Part) -> str:
-    """One part: what was written to which rows, without a full stop."""
+    """One part: the rows that it wrote, without a full stop."""
     name = history.name_of(part.table)
-    shown = list(dict.fromkeys(row.key for row in part.rows))
-    keys = listed([repr(key) for key in shown], limit=_KEYS_MAX)
+    written = list(dict.fromkeys(row.key for row in part.rows))
+    keys = listed([repr(key) for key in written], limit=_KEYS_MAX)
     verb = "wrote" if part.is_known else "tried to write"
     at = f" at timestamp {part.timestamp}" if part.timestamp is not None else ""
-    many = "rows" if len(shown) > 1 else "row"
+    many = "rows" if len(written) > 1 else "row"
     who = f"Process {part.pair.invoke.process}"
     return f"{who} {verb} {many} {keys} of table {name!r}{at} {where(part.pair)}"
 

@@ -1,1 +1,1 @@
-"""What all checkers of runs share: permits, disturbances, named invariants."""
+"""The common parts of checkers of runs: findings, permits, disturbances, named invariants."""

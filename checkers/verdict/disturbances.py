@@ -1,9 +1,9 @@
-"""What a judgement about time may rest on: the one rule for liveness and for bounds.
+"""Disturbances of a run, and the one rule by which liveness and bounds are judged under them.
 
 A bound is a promise of the target. While the harness itself did not run, or its engine or its host
-failed, nobody can say what the target would have done in that time. So:
+failed, it is unknown what the target would have done in that time. So:
 
-* done within its bound: `valid`, whatever went on beside it, since a disturbance delays and never
+* done within its bound: `valid` under any disturbance, since a disturbance delays and never
   hastens;
 * not done, or done after its bound, in a window that no disturbance overlaps: the caller convicts
   if it is sure that the bound was passed (it looked again after the bound), else it says `unknown`;
@@ -11,7 +11,7 @@ failed, nobody can say what the target would have done in that time. So:
   cited.
 
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
-`infrastructure`, and `node-exit` by the host or by nobody knows whom.
+`infrastructure`, and `node-exit` by the host or by an unknown sender.
 
 Two of them say from when to when they were, and explain only what they can (`excuses`): the target
 had its bound again where as much time went by undisturbed, and bounds are wide enough for nodes
@@ -25,25 +25,24 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from checkers.catalog.sentences import seconds
+from checkers.verdict.sentences import seconds
 from harness.errors import listed
-from harness.ops import History, Op
+from harness.ops import NS_PER_S, History, Op
 from harness.timeline import how_ended
 
 CITED_MAX = 5
-NS_PER_S = 1_000_000_000
 BREAK_NS_MIN = NS_PER_S // 10
 """Two looks at the processors lie this close, one after the other."""
 FOREIGN_EXITS = frozenset({"host", "unknown"})
 """Who may have ended a node so that neither the nemesis nor the target has to answer for it."""
 
 TIMED = frozenset({"heartbeat-gap", "starvation"})
-"""Those that say when they were. Of a failure only its discovery is known."""
+"""Kinds with a known time. Of a failure only its discovery is known."""
 STARVED_SHARE_MIN = 0.1
 """Of a bound, which is wide: nodes that starve for less of it did not pass it for that."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
-"""The phases that start nodes which are down: those of the core, and all."""
+"""The phases that start the core's nodes that are down, and all of them."""
 
 
 class Disturbance(msgspec.Struct, frozen=True):
@@ -150,7 +149,7 @@ def _gap(op: Op) -> Disturbance:
 
 
 def _starvations(history: History) -> Iterator[Disturbance]:
-    """One for each time without a break, whoever starved in it."""
+    """One for each time without a break, for all nodes that starved in it."""
     told = [
         (_time_ns(op, "from_s"), _time_ns(op, "to_s"), op) for op in history.facts("starvation")
     ]

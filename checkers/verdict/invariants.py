@@ -1,9 +1,10 @@
 """The named invariants I1 to I9 of a replicated catalog with rows, in one table.
 
 Checks are small and many; an invariant is what people ask for. So a violation names its invariant
-and then the check, and results say how often each invariant was looked at (`counted`): what was
-looked at nowhere is never called held. I4 is judged by `linearizable-catalog`, too, I8 by the
-checkers of rows, and I9 by `crash`; the certificate of a run adds up what all of them looked at.
+and then the check, and results count the looks at each invariant (`counted_by_name`): an
+invariant without a look is never called held. I4 is judged by `linearizable-catalog`, too, I8 by
+the checkers of rows, and I9 by `crash`; the certificate of a run adds up what all of them looked
+at.
 
 A mutated history for each, which nothing but its invariant complains about, is in
 `tests/checkers/test_named_invariants.py`.
@@ -19,7 +20,7 @@ KEY: Final = "invariants"
 
 
 class Invariant(NamedTuple):
-    """`says` is the promise; `sources` are what it is held against; `checks` are ours."""
+    """`says` is the promise, which our `checks` hold against the `sources`."""
 
     id: str
     title: str
@@ -29,7 +30,7 @@ class Invariant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As violations and results call it."""
+        """Its name in violations and results."""
         return f"{self.id} {self.title}"
 
 
@@ -51,14 +52,14 @@ INVARIANTS: Final = (
     Invariant(
         "I3",
         "leader-completeness",
-        "what was acknowledged is there on every later ready leader",
+        "every later ready leader has all acknowledged changes",
         "answers against the final rows; revisions and terms of answers",
         ("acknowledged", "revisions", "terms"),
     ),
     Invariant(
         "I4",
         "ddl-linearizable",
-        "answers are those of one catalog, refusals too; what is done stays done",
+        "answers are those of one catalog, refusals too; a change that is done stays done",
         "all answers; in weaker profiles as far as their permits leave it",
         (
             "answers",
@@ -128,8 +129,8 @@ INVARIANTS: Final = (
     ),
 )
 
-CATALOG: Final = tuple(one for one in INVARIANTS if one.id != "I9")
-"""Those that `catalog-invariants` looks at."""
+CATALOG: Final = tuple(each for each in INVARIANTS if each.id != "I9")
+"""The invariants of `catalog-invariants`."""
 _OF_CHECK: Final[Mapping[str, Invariant]] = {
     check: invariant for invariant in INVARIANTS for check in invariant.checks
 }
@@ -140,8 +141,8 @@ def invariant_of(check: str) -> Invariant:
     return _OF_CHECK[check]
 
 
-def counted(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
-    """How often each invariant was looked at, from the counts of checks; 0 says nowhere."""
+def counted_by_name(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
+    """The looks at each invariant, from the counts of checks; 0 if there was none."""
     return {
         invariant.name: sum(looked.get(check, 0) for check in invariant.checks)
         for invariant in among

@@ -12,22 +12,20 @@ from harness.permits import PERMITTED, Permit, since
 
 
 def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int, str]:
-    """Which ends of nodes are permitted, by the indices of the ops that tell of them."""
+    """The permits of ends of nodes, by the indices of the ops that report them."""
     begin = {name: since(history, permit.after) for name, permit in permits.items()}
-    found = {}
+    exits = {}
     for op in history.facts("node-exit"):
         able = {name: permit for name, permit in permits.items() if begin[name] < op.index}
         if (name := _sign_of(op, able)) is not None:
-            found[op.index] = name
-    return found
+            exits[op.index] = name
+    return exits
 
 
 def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
-    """The nodes that ended as permitted, and that nobody had started when the op `before` came:
-    permit and end of each.
-    """
+    """The permit and end of each node that ended as permitted and was still down at op `before`."""
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():
@@ -60,48 +58,46 @@ def shown_counts(counts: Mapping[str, int]) -> str:
 
 
 def permitted_result(
-    found: CheckResult,
+    broken: CheckResult,
     permits: Mapping[str, Permit],
     counts: Mapping[str, int],
     operations: Sequence[int],
     details: Mapping[str, Any],
 ) -> CheckResult:
-    """What was `found` to be broken is permitted, so often by each permit."""
+    """The invalid result `broken`, permitted: `counts` has the uses of each permit."""
     why = tuple(f"{name}: {permits[name].why}." for name in sorted(counts) if name in permits)
     return CheckResult(
-        found.checker,
+        broken.checker,
         Verdict.PERMITTED,
-        f"the profile permits what is not strict here: {shown_counts(counts)}",
-        (*why, *found.explanation),
-        tuple(dict.fromkeys(operations)) or found.operations,
+        f"the profile permits this: {shown_counts(counts)}",
+        (*why, *broken.explanation),
+        tuple(dict.fromkeys(operations)) or broken.operations,
         {**details, PERMITTED: dict(counts), "rule": "+".join(sorted(counts))},
     )
 
 
 def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
-    """The permit that gives up a rule of a checker as a whole: of several, one that has a power cut
-    to show for it.
-    """
+    """The permit that gives up a rule of a checker; of several, one after a power cut."""
     able = [permit for permit in permits.values() if rule in permit.rules.get(checker, ())]
     return min(able, key=lambda permit: permit.after != "power-cut").name if able else None
 
 
-def permit_rules(found: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
-    """`found`, permitted if each rule that is broken is one that a permit gives up as a whole.
+def permit_rules(broken: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
+    """`broken`, permitted if a permit gives up each broken rule as a whole.
 
     The rules are `details["by_invariant"]` with their counts, else the one of `details["rule"]`.
     """
-    if found.verdict is not Verdict.INVALID or not permits:
-        return found
-    rule = found.details.get("rule")
-    details = found.details
-    broken = details.get("by_invariant") or ({rule: 1} if rule else {})
+    if broken.verdict is not Verdict.INVALID or not permits:
+        return broken
+    rule = broken.details.get("rule")
+    details = broken.details
+    counted = details.get("by_invariant") or ({rule: 1} if rule else {})
     counts: dict[str, int] = dict(details.get(PERMITTED) or {})
-    for name, times in broken.items():
-        permit = permit_of_rule(found.checker, name, permits)
+    for name, times in counted.items():
+        permit = permit_of_rule(broken.checker, name, permits)
         if permit is None:
-            return found
+            return broken
         counts[permit] = counts.get(permit, 0) + times
     if not counts:
-        return found
-    return permitted_result(found, permits, counts, found.operations, found.details)
+        return broken
+    return permitted_result(broken, permits, counts, broken.operations, broken.details)

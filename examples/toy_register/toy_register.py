@@ -14,8 +14,8 @@ import msgspec
 
 from harness.cluster import NodeSpec
 from harness.env import Address, ClientEnv, Conn, Env
-from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, Deployment, NodeRole, Option, Request, Roles
+from harness.ops import Attempt, Completion, OpType, Request
+from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
 from harness.plugins import TargetSettings as Settings
 
 PORT = 7000
@@ -90,7 +90,7 @@ class ToyClient:
             self.conn = None
 
 
-class ToyRegister:
+class ToyRegister(Target):
     """The target plug-in."""
 
     api_version = 2
@@ -108,8 +108,8 @@ class ToyRegister:
         return ToySystem(deployment.env)
 
 
-class ToySystem:
-    """The deployed node, as the harness looks at it."""
+class ToySystem(System):
+    """The deployed node, as the harness sees it."""
 
     def __init__(self, env: ClientEnv) -> None:
         self.env = env
@@ -131,6 +131,3 @@ class ToySystem:
         return Convergence(reply.type is OpType.OK, (reply.error,) if reply.error else ())
 
     converged = ready
-
-    async def snapshot(self) -> dict[str, Any]:
-        return {}

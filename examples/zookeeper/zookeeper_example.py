@@ -12,8 +12,8 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from harness.cluster import NodeSpec, ReadyPort
 from harness.env import Address, ClientEnv
-from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, Deployment, NodeRole, Option, Request, Roles
+from harness.ops import Attempt, Completion, OpType, Request
+from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
 from harness.vocabularies.transactions import play
 
 NAMES, CLIENTS, PEERS, ELECTIONS = ("z1", "z2", "z3"), 2181, 2888, 3888
@@ -157,7 +157,7 @@ class Client:
             await session.close()
 
 
-class ZooKeeperSystem:
+class ZooKeeperSystem(System):
     def __init__(self, deployment: Deployment) -> None:
         self.env, self.options = deployment.env, deployment.settings.options
 
@@ -167,8 +167,8 @@ class ZooKeeperSystem:
     def core(self, rng: Any) -> list[str]:
         return sorted(rng.sample(NAMES, 2))
 
-    async def srvr(self, node: str) -> dict[str, str] | None:
-        """What a server says of itself, if it says that it serves."""
+    async def srvr(self, node: str) -> dict[str, Any] | None:
+        """The state that a server reports, if it serves."""
         try:
             async with asyncio.timeout(1):
                 reader, writer = await asyncio.open_connection(
@@ -181,30 +181,30 @@ class ZooKeeperSystem:
                     writer.transport.abort()
         except FAILURES:
             return None
-        said = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-        if "Mode" not in said or "Zxid" not in said:
+        state = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+        if "Mode" not in state or "Zxid" not in state:
             return None
-        return {"mode": said["Mode"], "epoch": int(said["Zxid"], 16) >> 32, "zxid": said["Zxid"]}
+        return {"mode": state["Mode"], "epoch": int(state["Zxid"], 16) >> 32, "zxid": state["Zxid"]}
 
     async def snapshot(self) -> dict[str, Any]:
-        found = await asyncio.gather(*map(self.srvr, NAMES))
-        return {name: said for name, said in zip(NAMES, found, strict=True) if said is not None}
+        states = await asyncio.gather(*map(self.srvr, NAMES))
+        return {name: state for name, state in zip(NAMES, states, strict=True) if state is not None}
 
     async def groups(self) -> dict[str, Roles]:
-        said = (await self.snapshot()).items()
-        roles = {name: NodeRole(each["mode"], each["epoch"]) for name, each in said}
+        states = (await self.snapshot()).items()
+        roles = {name: NodeRole(state["mode"], state["epoch"]) for name, state in states}
         return {"ensemble": Roles(roles, NAMES)}
 
     async def converged(self) -> Convergence:
-        said = await self.snapshot()
-        modes = [said[name]["mode"] if name in said else "silent" for name in NAMES]
+        states = await self.snapshot()
+        modes = [states[name]["mode"] if name in states else "silent" for name in NAMES]
         good = sorted(modes) == ["follower", "follower", "leader"]
         return Convergence(good, () if good else (f"{', '.join(NAMES)} are {', '.join(modes)}",))
 
     async def ready(self) -> Convergence:
-        """Every server serves, and what clients read and write is there."""
-        found = await self.converged()
-        return await self.make_znodes() if found.ok else found
+        """Every server serves, and the znodes of clients exist."""
+        ensemble = await self.converged()
+        return await self.make_znodes() if ensemble.ok else ensemble
 
     async def make_znodes(self) -> Convergence:
         try:
@@ -221,7 +221,7 @@ class ZooKeeperSystem:
         return Convergence(True)
 
 
-class ZooKeeper:
+class ZooKeeper(Target):
     api_version, name, doc = 2, "zookeeper", "an example: three servers of real ZooKeeper"
     vocabularies, profiles = frozenset({"register", "list-append"}), ("strict",)
     open, bugs = ZooKeeperSystem, {}

@@ -14,6 +14,7 @@ from harness.cli.output import say
 from harness.cli.parser import Parser, captured_parser, known_verbs
 from harness.errors import UsageError
 from harness.registry import load_all, plugin_names
+from harness.verdict.judge import model_names
 
 SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _EPILOG: Final = """examples:
@@ -71,7 +72,8 @@ _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
     "workload": lambda: plugin_names("workloads"),
     "env": lambda: ["auto", *plugin_names("environments")],
     "reporters": lambda: ["all", "default", "none", *plugin_names("reporters")],
-    "model": lambda: plugin_names("models"),
+    "model": lambda: model_names("model"),
+    "elle": lambda: model_names("elle"),
     "bug": _bugs,
 }
 """What completes the value of an option, by its destination."""

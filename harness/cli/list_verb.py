@@ -15,8 +15,7 @@ from harness.environments.fuse.available import why_missing
 from harness.errors import UsageError
 from harness.faults.parser import EXAMPLES, parse
 from harness.nodes.deployment import refuse_in_simulation
-from harness.plan.planning import reaches_foreign
-from harness.plugins import Environment, Target, TargetSettings
+from harness.plugins import Environment, HistoryModel, Target, TargetSettings
 from harness.plugins.options import with_defaults
 from harness.registry import GROUPS, load_all, load_plugin, plugin_names
 
@@ -160,6 +159,8 @@ def _print_group(group: str) -> None:
     say(f"{group.replace('_', '-')}:")
     for entry in _entries(group):
         say(f"  {entry['name']:24} {entry['doc']}")
+        if entry.get("imports"):
+            say(f"  {'':24} imported histories: harness check {entry['imports']}")
         if entry.get("profiles"):
             say(f"  {'':24} profiles: {', '.join(entry['profiles'])}")
         if entry.get("bugs"):
@@ -178,8 +179,10 @@ def _entries(group: str) -> list[dict[str, Any]]:
         if group == "environments":
             able = plugin.capabilities
             entry["capabilities"] = _fidelities(able)
-            if hasattr(plugin, "reaches_foreign"):
+            if plugin.reaches_foreign is not None:
                 entry["capabilities_foreign"] = _fidelities(_of_foreign(plugin))
+        if isinstance(plugin, HistoryModel):
+            entry["imports"] = f"--{plugin.kind} {name}"
         if group == "targets":
             entry["profiles"] = list(plugin.profiles)
             entry["bugs"] = dict(plugin.bugs)
@@ -189,11 +192,9 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
     """What it can do to foreign programs; to disks, of those that have one of ours."""
-    beyond = ENV_NODES_ONLY
-    if hasattr(environment, "why_no_faulty_disks"):
-        beyond -= FAULTY_DISK
+    beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
-    return able | dict(reaches_foreign(environment))
+    return able | dict(environment.reaches_foreign or {})
 
 
 def _fidelities(able: Mapping[Capability, Fidelity]) -> dict[str, str]:
@@ -209,7 +210,7 @@ def _print_faults() -> None:
     for name, environment in load_all("environments"):
         if not isinstance(environment, UsageError):  # said above
             able[name] = environment.capabilities
-            if hasattr(environment, "reaches_foreign"):
+            if environment.reaches_foreign is not None:
                 able[f"{name}{_FOREIGN}"] = _of_foreign(environment)
     say("faults (--fault), and where they work:")
     say(f"  {'':40} {' '.join(f'{name:16}' for name in able)}".rstrip())

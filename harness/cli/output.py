@@ -13,25 +13,12 @@ import contextlib
 import os
 import select
 import sys
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, TextIO
+
+from harness.cli.styles import drawn, harmless
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-# What a terminal obeys: C0 except line ends and tabs, DEL, C1, and what ends a line elsewhere.
-_CONTROLS: Final = {
-    code: f"\\u{code:04x}"
-    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
-    if chr(code) not in "\n\t"
-}
-
-
-def harmless(text: str) -> str:
-    """`text` without control characters, which come from file names, values and errors of others.
-
-    Half surrogate pairs are bytes of file names that are no text.
-    """
-    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 def say(*parts: RenderableType) -> None:
@@ -41,18 +28,12 @@ def say(*parts: RenderableType) -> None:
     """
     try:
         for part in parts:
-            print(harmless(part) if isinstance(part, str) else _drawn(part), flush=True)
+            print(harmless(part) if isinstance(part, str) else drawn(part, sys.stdout), flush=True)
     except BrokenPipeError:
         _mute(sys.stdout)  # the reader has what it wanted
     except OSError as error:
         _mute(sys.stdout)
         note(f"harness: the results cannot be printed: {error.strerror}")
-
-
-def _drawn(part: RenderableType) -> str:
-    from harness.cli.styles import drawn
-
-    return drawn(part, sys.stdout)
 
 
 def note(text: str) -> None:

@@ -13,8 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
-from harness.cli.output import harmless
-from harness.cli.styles import console_on, is_terminal, styled, width_of
+from harness.cli.styles import console_on, harmless, is_terminal, styled, width_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,7 +1,7 @@
 """Colours and tables by rich: as wide as a terminal, plain and as wide as they are elsewhere.
 
 `NO_COLOR` and `TERM=dumb` switch colours off, `FORCE_COLOR` on where there is no terminal. Text
-from elsewhere is escaped (`output.harmless`) and never parsed as rich's markup. Nothing here is
+from elsewhere is escaped (`harmless`) and never parsed as rich's markup. Nothing here is
 imported before something is drawn.
 """
 
@@ -11,8 +11,6 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
-
-from harness.cli.output import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -35,6 +33,20 @@ BAR_WIDTH: Final = 24
 WIDTH_DEFAULT: Final = 80
 WIDTH_PIPED: Final = 1_000_000
 """Elsewhere than on a terminal nothing is wrapped."""
+# What a terminal obeys: C0 except line ends and tabs, DEL, C1, and what ends a line elsewhere.
+_CONTROLS: Final = {
+    code: f"\\u{code:04x}"
+    for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+    if chr(code) not in "\n\t"
+}
+
+
+def harmless(text: str) -> str:
+    """`text` without control characters, which come from file names, values and errors of others.
+
+    Half surrogate pairs are bytes of file names that are no text.
+    """
+    return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
 
 def is_terminal(stream: TextIO | None) -> bool:

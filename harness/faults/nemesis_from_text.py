@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import Fault
+from harness.case import Fault, Trigger
 from harness.cluster import CLIENT, Capability, Link, NodeSpec, is_client
 from harness.errors import UsageError, choices_near, listed
 from harness.faults.parser import Sentence, are_words, parse
-from harness.faults.schedules import Schedule, Trigger
+from harness.faults.schedules import Schedule
 from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
 from harness.nodes.faults import Aim, Cut, Operate, Reset, Shape, Stream
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
@@ -27,7 +27,7 @@ DRAW: Final = "draw"
 DRAW_MAX: Final = 2**31
 
 
-class AimedNemesis:
+class AimedNemesis(Nemesis):
     """Breaks what its sentences say; each fault is one of them, drawn where there are several."""
 
     def __init__(
@@ -100,7 +100,7 @@ class AimedNemesis:
         """Raise `UsageError` where it names what this target has not: a node, a group, ..."""
         for sentence in self.sentences:
             try:
-                check_names(sentence.whom, specs, getattr(target, "groups", ()))
+                check_names(sentence.whom, specs, target.groups)
                 if isinstance(sentence.kind, Operate):
                     _check_operation(sentence.kind, specs, target)
             except UsageError as error:
@@ -116,7 +116,7 @@ class AimedNemesis:
         ]
         return list(dict.fromkeys(hit))
 
-    def needs_leader_for(self, fault: Fault) -> bool | str:
+    def needs_leader(self, fault: Fault) -> bool | str:
         """Whether this fault aims by who leads, so that it is worth waiting for; or in which group.
 
         A group is named only if the fault names one.
@@ -166,13 +166,13 @@ def load_nemesis(name: str) -> Nemesis:
 
 
 def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Target) -> None:
-    known = [ROLLING_RESTART, *getattr(target, "operations", ())]
+    known = [ROLLING_RESTART, *target.operations]
     if what.name not in known:
         raise UsageError(
             f"the target {target.name!r} has no operation {what.name!r}; "
             f"{choices_near(what.name, known)}"
         )
-    needed = getattr(target, "variant_of", {}).get(what.name)
+    needed = target.variant_of.get(what.name)
     if needed is not None and not any(needed in spec.variants for spec in specs.values()):
         raise UsageError(
             f"{what.name} has nodes run as {needed!r}, which none of this deployment can; the "

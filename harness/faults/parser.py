@@ -25,11 +25,11 @@ from typing import Final
 
 import msgspec
 
-from harness.case import FAULT_S_MIN, NS_PER_S
+from harness.case import FAULT_S_MIN, Trigger
 from harness.cluster import CLIENT, Capability
 from harness.errors import choices_near
 from harness.faults.parameters import CONDITIONS, condition, duration_s, examples, shape, wrong
-from harness.faults.schedules import Schedule, Trigger
+from harness.faults.schedules import Schedule
 from harness.faults.selectors import (
     CLIENTS,
     LINK_SHAPES,
@@ -40,6 +40,7 @@ from harness.faults.selectors import (
     Nodes,
 )
 from harness.nodes.faults import Cut, FaultKind, Kill, Operate, Pause, Reset, Restart
+from harness.ops import NS_PER_S
 
 EXAMPLES: Final = (
     "kill leader",

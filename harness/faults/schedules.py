@@ -8,35 +8,17 @@ alone, as in TigerBeetle's liveness mode (`src/vopr.zig`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from harness.case import NS_PER_S, Fault
+from harness.case import Fault
 from harness.errors import UsageError
+from harness.ops import NS_PER_S
 
 FAULTS_MAX: Final = 10_000
 Draw = Callable[[random.Random], dict[str, Any]]
-
-
-class Trigger(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a node (`Env.event`) at which a fault strikes, instead of when its time begins.
-
-    It is the `nth` event of this kind since then whose fields read as `where` says, in JSON or, for
-    texts, as they are.
-    """
-
-    event: str
-    where: dict[str, str] = msgspec.field(default_factory=dict)
-    nth: int = 1
-
-    def matches(self, kind: str, data: Mapping[str, Any]) -> bool:
-        """Whether it is such an event."""
-        return kind == self.event and all(
-            name in data and value in (data[name], msgspec.json.encode(data[name]).decode())
-            for name, value in self.where.items()
-        )
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,17 +29,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from harness.case import NS_PER_S
 from harness.errors import UsageError
-from harness.ops import Op, OpType, Process
-
-if TYPE_CHECKING:
-    from harness.plugins import Request
+from harness.ops import NS_PER_S, Op, OpType, Process, Request
 
 __all__ = [
     "NS_PER_S",

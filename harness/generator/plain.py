@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from harness.errors import InternalError, UsageError
 from harness.generator.core import (
@@ -25,10 +25,7 @@ from harness.generator.core import (
     complete,
     sooner,
 )
-from harness.ops import Op
-
-if TYPE_CHECKING:
-    from harness.plugins import Request
+from harness.ops import Op, Request
 
 EMPTY_MAX: Final = 1000
 """How often in a row a function may return an empty generator before that is called a mistake."""

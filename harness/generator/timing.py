@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.case import ScheduledOp
 from harness.errors import UsageError
 from harness.generator.core import (
     SLEEP,
@@ -32,7 +31,7 @@ from harness.generator.core import (
     nanoseconds,
 )
 from harness.generator.plain import NOTHING, lift
-from harness.ops import OpType
+from harness.ops import OpType, ScheduledOp
 
 
 class _TimeLimit(Around, frozen=True):

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from harness.case import NS_PER_S, Case, Fault, stream
+from harness.case import Case, Fault, stream
 from harness.errors import TargetError, UsageError, shown
+from harness.ops import NS_PER_S
 from harness.plugins import Nemesis
 from harness.support.interrupts import blaming
 

@@ -21,22 +21,14 @@ class _Fits(Protocol):
         """Raise `HarnessError` where a target with these options does not fit."""
 
 
-def usual_target(workload: Workload, default: str) -> str:
-    """The target of a workload where the user names none."""
-    return str(getattr(workload, "target", default))
-
-
 def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options of the target that a workload with these options needs, unless given."""
-    needs = getattr(workload, "needs", None)
-    if needs is None:
-        return {}
     known = {option.name.replace("-", "_") for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
-    found: Mapping[str, Any] = needs(options, of_target)
+    found = workload.needs(options, of_target)
     return {
         name: value for name, value in found.items() if name in known and name not in given_target
     }
@@ -93,7 +85,7 @@ def fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
 
 
 def _that_fit(target: Target, fits: _Fits) -> Iterator[str]:
-    for options in ({}, *getattr(target, "larger", ())):
+    for options in ({}, *target.larger):
         try:
             fits(target, options)
         except HarnessError:

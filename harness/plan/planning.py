@@ -5,45 +5,33 @@ Everything that can be refused is refused here, before the first node starts.
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from harness.case import NS_PER_S, Case, Fault
+from harness.case import Case, Fault
 from harness.cluster import (
-    CLIENT,
-    CLOCKS,
-    ENV_NODES_ONLY,
-    FAULTY_DISK,
-    Capability,
-    Fidelity,
     NodeSpec,
-    client_end,
-    env_nodes_only,
-    unsupported,
 )
 from harness.errors import UsageError, choices_near, shown
 from harness.faults.nemesis_from_text import load_nemesis
 from harness.faults.parser import are_words
 from harness.nodes.deployment import check_nodes, refuse_in_simulation
+from harness.ops import NS_PER_S
 from harness.permits import Permit
 from harness.plan.fault_plans import check_faults, plan_beside, with_own_id
 from harness.plan.needs import fitting_options, no_such_bug, no_vocabulary
-from harness.plan.random_case import (
-    can,
-    draw_case,
-    expand_any,
-    may_hit,
-    needs_faulty_disk,
-    out_of_reach,
-    why_no_faulty_disks,
+from harness.plan.random_case import draw_case, expand_any
+from harness.plan.reach import (
+    refuse_clients,
+    refuse_nodes,
+    refuse_unable,
 )
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
-from harness.registry import load_all, load_plugin
+from harness.registry import load_plugin
 from harness.support.interrupts import blaming
 from harness.verdict.judge import checkers_of
 
@@ -112,7 +100,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         ),
     )
     case = _with_faults(case, nemeses)
-    own = dict.fromkeys([*getattr(target, "checkers", ()), *case.checkers])
+    own = dict.fromkeys([*target.checkers, *case.checkers])
     case = msgspec.structs.replace(case, checkers=tuple(own))
     settings, nodes = _declared(case, target, environment)
     _refuse_lacking(case, workload.vocabulary, permits_of_target(target, settings))
@@ -121,7 +109,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
             refuse_nodes(nemesis, {node.name: node for node in nodes}, target, environment)
         except UsageError as error:
             raise _with_fix(error, name, nemesis, target, environment) from error
-        _refuse_clients(nemesis, case.concurrency)
+        refuse_clients(nemesis, case.concurrency)
     with blaming(f"the workload {case.workload!r}: generator()"):
         workload.generator(case)  # refuses bad workload options now, not in the middle of a run
     return Plan(
@@ -169,12 +157,9 @@ def _check_behaviour(case: Case, target: Target) -> None:
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
-    """What the target does not promise as it is set up; a target need not say."""
-    permits = getattr(target, "permits", None)
-    if permits is None:
-        return ()
+    """What the target does not promise as it is set up."""
     with blaming(f"the target {target.name!r}: permits()"):
-        found = list(permits(settings))
+        found = list(target.permits(settings))
         for permit in found:
             if not isinstance(permit, Permit):
                 raise TypeError(f"{shown(permit)} is not a Permit")
@@ -214,16 +199,10 @@ def _declared(
 
 
 def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
-    """Raise `UsageError` for arguments that the nemesis would stumble over in the middle of a run.
-
-    A nemesis that can tell has `check_args(args)`, which raises `UsageError`; others are trusted.
-    """
-    check = getattr(nemesis, "check_args", None)
-    if check is None:
-        return
+    """Raise `UsageError` for arguments that the nemesis would fail on during a run."""
     try:
         with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
-            check(fault.args)
+            nemesis.check_args(fault.args)
     except UsageError as error:
         raise UsageError(f"the fault {fault.id!r}: {error}") from error
 
@@ -234,121 +213,10 @@ def _nemesis_names(case: Case) -> list[str]:
     return list(dict.fromkeys([*case.nemeses, *planned]))
 
 
-def refuse_unable(
-    nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
-) -> None:
-    """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
-    for name, nemesis in nemeses.items():
-        for capability in sorted(nemesis.requires, key=lambda item: item.value):
-            if not can(capabilities, capability):
-                others = [name for name in _able(capability) if name != environment]
-                error = unsupported(environment, capability, others)
-                raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
-
-
-def reaches_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """What of `ENV_NODES_ONLY` it can do to foreign programs as well."""
-    found: Mapping[Capability, Fidelity] = getattr(environment, "reaches_foreign", {})
-    return found
-
-
-def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
-    """The foreign programs whose clocks these nemeses may make wrong."""
-    hit = (may_hit(nemesis, nodes, CLOCKS) for nemesis in nemeses.values())
-    return frozenset(itertools.chain.from_iterable(hit))
-
-
-def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
-    """The harness's own ends of links; one a client only where one of these tells them apart.
-
-    As many as there are at once: they are ports to listen on, and containers wait for them.
-    """
-    told_apart = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
-    return (CLIENT, *(map(client_end, range(concurrency)) if told_apart else ()))
-
-
-def refuse_nodes(
-    nemesis: Nemesis,
-    specs: Mapping[str, NodeSpec],
-    target: Target,
-    environment: Environment | None,
-) -> None:
-    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
-
-    Or where foreign programs cannot have the disks that they declare.
-    """
-    reach = ENV_NODES_ONLY if environment is None else reaches_foreign(environment).keys()
-    beyond = out_of_reach(nemesis, specs.values(), reach)
-    if beyond:
-        raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
-    check_target = getattr(nemesis, "check_target", None)
-    if check_target is not None:
-        with blaming(f"the nemesis {nemesis.name!r}: check_target()"):
-            check_target(specs, target)
-    hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
-    why = why_no_faulty_disks(environment) if hit else None
-    if why is not None:
-        raise UsageError(
-            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
-            f"for a foreign program is a FUSE file system, and {why}"
-        )
-
-
-def refuse_by_hand(
-    nemesis: Nemesis,
-    specs: Mapping[str, NodeSpec],
-    target: Target,
-    environment: Environment,
-    *,
-    clocks: Collection[str],
-    fix: str,
-) -> None:
-    """Raise `UsageError` for what a system that is there already does not feel.
-
-    `clocks` are the foreign programs whose clocks it was started to have made wrong; `fix` says how
-    it would have been.
-    """
-    refuse_nodes(nemesis, specs, target, environment)
-    bare = [node for node in may_hit(nemesis, specs.values(), CLOCKS) if node not in clocks]
-    if bare:
-        raise UsageError(
-            f"the nemesis {nemesis.name!r} may change the clock of {', '.join(bare)}: a foreign "
-            f"program, which is started with libfaketime only where this is known before; {fix}"
-        )
-
-
 def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
     """What a nemesis draws for one fault that nobody planned."""
     planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
     return dict(planned[0].args) if planned else {}
-
-
-def _refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
-    """Raise `UsageError` for a client that there is not."""
-    needed: int = getattr(nemesis, "clients_min", 0)
-    if needed > concurrency:
-        raise UsageError(
-            f"the nemesis {nemesis.name!r} aims at {client_end(needed - 1)!r}, and --concurrency "
-            f"{concurrency} makes {client_end(0)} to {client_end(concurrency - 1)}; name one of "
-            f"these, or raise --concurrency to {needed}"
-        )
-
-
-def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
-    """The nodes to deploy: where no nemesis does something to disks, all have the machine's own."""
-    if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
-        return tuple(nodes)
-    return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
-
-
-def _able(capability: Capability) -> list[str]:
-    """The installed environments that can do it."""
-    return [
-        name
-        for name, other in load_all("environments")
-        # One that does not load can do nothing; `harness doctor` says why.
-        if not isinstance(other, UsageError) and can(other.capabilities, capability)
-    ]
 
 
 def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:

@@ -9,15 +9,14 @@ case, so a run replays and shrinks like any other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from harness.case import Case, stream
-from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity, NodeSpec
 from harness.errors import UsageError, shown
-from harness.plugins import Environment, Nemesis, Target, TargetSettings, Workload
+from harness.plan.reach import can_hit_all
+from harness.plugins import Environment, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
 from harness.registry import load_all, load_plugin
 from harness.support.interrupts import blaming
@@ -69,16 +68,14 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
             "draw from the others, with --draw"
         )
     target: Target = load_plugin("targets", case.target)
-    names = getattr(target, "nemeses", None)
+    names = target.nemeses
     if names is None:
         # One that does not load breaks nothing; `harness doctor` says why.
-        names = [
+        names = tuple(
             name
             for name, nemesis in load_all("nemeses")
-            if name != NONE
-            and not isinstance(nemesis, UsageError)
-            and getattr(nemesis, "suits_all", True)
-        ]
+            if name != NONE and not isinstance(nemesis, UsageError) and nemesis.suits_all
+        )
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(
         profile=case.profile,
@@ -89,7 +86,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     with blaming(f"the target {case.target!r}: nodes()"):
         nodes = target.nodes(settings)
     able = tuple(
-        name for name in names if _can_hit_all(load_plugin("nemeses", name), nodes, environment)
+        name for name in names if can_hit_all(load_plugin("nemeses", name), nodes, environment)
     )
     if not able:
         raise UsageError(
@@ -105,24 +102,25 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
     rng = stream(case.seed, "draw/nemeses")
     count = 1 + rng.randrange(min(case.draw, len(case.nemeses)))
     fields: Fields = {"nemeses": tuple(rng.sample(case.nemeses, count)), "draw": 0}
-    draw_knobs = getattr(environment, "draw_knobs", None)
-    if draw_knobs is not None:
-        fields["knobs"] = {**draw_knobs(stream(case.seed, "draw/knobs")), **case.knobs}
+    knobs = None
+    if environment is not None:
+        knobs = environment.draw_knobs(stream(case.seed, "draw/knobs"))
+    if knobs is not None:
+        fields["knobs"] = {**knobs, **case.knobs}
     for label, choices in DRAWN_TOGETHER:
-        able = label != PACE or draw_knobs is not None
+        able = label != PACE or knobs is not None
         if able and not any(_is_given(case, name) for name in choices[0]):
             fields |= choices[stream(case.seed, f"draw/{label}").randrange(len(choices))]
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     for plugin, field in ((target, "target_options"), (workload, "workload_options")):
-        draw_options = getattr(plugin, "draw_options", None)
-        if draw_options is not None:
-            given = getattr(case, field)
-            with blaming(f"the {field.partition('_')[0]} {plugin.name!r}: draw_options()"):
-                drawn = draw_options(stream(case.seed, f"draw/{field}"), dict(given))
-                if not isinstance(drawn, dict):
-                    raise TypeError(f"{shown(drawn)} is not a dict")
-            fields[field] = drawn
+        with blaming(f"the {field.partition('_')[0]} {plugin.name!r}: draw_options()"):
+            drawn = plugin.draw_options(
+                stream(case.seed, f"draw/{field}"), dict(getattr(case, field))
+            )
+            if not isinstance(drawn, dict):
+                raise TypeError(f"{shown(drawn)} is not a dict")
+        fields[field] = drawn
     asked = {name: getattr(case, name) for name in fields}
     return msgspec.structs.replace(case, **fields, drawn={**asked, "nemeses": list(case.nemeses)})
 
@@ -137,55 +135,3 @@ def undrawn(case: Case) -> Case:
 
 def _is_given(case: Case, name: str) -> bool:
     return name in case.given or getattr(case, name) != getattr(_DEFAULTS, name)
-
-
-def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:
-    """Whether an environment that is able to do this can do that."""
-    return able.get(capability, Fidelity.NONE) is not Fidelity.NONE
-
-
-def needs_faulty_disk(nemesis: Nemesis) -> bool:
-    """Whether it does something to disks."""
-    return not nemesis.requires.isdisjoint(FAULTY_DISK)
-
-
-def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
-    """The foreign programs that it may do any of `what` to; one that cannot tell may hit all."""
-    if nemesis.requires.isdisjoint(what):
-        return []
-    foreign = {node.name: node for node in nodes if node.entry is None}
-    tells = getattr(nemesis, "may_hit", None)
-    return list(foreign) if tells is None else list(tells(foreign, what))
-
-
-def out_of_reach(
-    nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
-) -> list[str]:
-    """The foreign programs that it may hit and that lack what it does something to.
-
-    `reach`: what of `ENV_NODES_ONLY` can be done to all of them; a disk they may declare.
-    """
-    nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
-    bare = [node for node in nodes if not node.faulty_disk]
-    hit = {*may_hit(nemesis, bare, lacks), *may_hit(nemesis, nodes, lacks - FAULTY_DISK)}
-    return [node.name for node in nodes if node.name in hit]
-
-
-def why_no_faulty_disks(environment: Environment | None) -> str | None:
-    """What a disk of ours for foreign programs lacks; `None` where they can have one."""
-    if environment is None:
-        return None
-    why = getattr(environment, "why_no_faulty_disks", None)
-    return f"the environment {environment.name!r} has none" if why is None else why()
-
-
-def _can_hit_all(
-    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
-) -> bool:
-    able = None if environment is None else environment.capabilities
-    if able is not None and not all(can(able, needed) for needed in nemesis.requires):
-        return False
-    if out_of_reach(nemesis, nodes):
-        return False
-    on_disks = may_hit(nemesis, nodes, FAULTY_DISK)
-    return not (on_disks and why_no_faulty_disks(environment) is not None)

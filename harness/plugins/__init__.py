@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from harness.ops import Completion, Request
+from harness.plugins._base import Plugin, override
 from harness.plugins._runs import (
     Checker,
     Diagnosis,
@@ -19,12 +21,10 @@ from harness.plugins._runs import (
 )
 from harness.plugins._systems import (
     Client,
-    Completion,
     Convergence,
     Deployment,
     NodeRole,
     Operation,
-    Request,
     Restart,
     RestartingOperation,
     Roles,
@@ -33,7 +33,6 @@ from harness.plugins._systems import (
     System,
     Target,
     TargetSettings,
-    Tool,
     first_roles,
 )
 from harness.plugins._worlds import (
@@ -60,6 +59,7 @@ __all__ = [
     "NodeRole",
     "Operation",
     "Option",
+    "Plugin",
     "PreparedCheck",
     "Reporter",
     "Request",
@@ -75,10 +75,10 @@ __all__ = [
     "System",
     "Target",
     "TargetSettings",
-    "Tool",
     "Verb",
     "Workload",
     "first_roles",
+    "override",
 ]
 
 API_VERSION: Final = 1

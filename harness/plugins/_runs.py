@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypedDict, Unpack
 
-from harness.case import Case, Fault
-from harness.cluster import Capability
+from harness.case import Case, Fault, Trigger
+from harness.cluster import Capability, NodeSpec
+from harness.generator import Generator
 from harness.nodes.faults import Aim
 from harness.ops import (
     CheckResult,
@@ -16,92 +19,157 @@ from harness.ops import (
     History,
     ModelSettings,
     Op,
+    Request,
 )
-from harness.plugins._systems import Request, Scene
+from harness.plugins._base import Plugin, set_traits
+from harness.plugins._systems import Scene, Target
 from harness.plugins.options import Option
 
-if TYPE_CHECKING:
-    from harness.generator import Generator
+
+class WorkloadTraits(TypedDict, total=False):
+    """Optional data of a workload, for its class header."""
+
+    target: str
+    usual: Mapping[str, Any]
 
 
-class Workload(Protocol):
-    """What clients ask for, in one vocabulary that targets speak.
+class Workload(Plugin):
+    """Operations that clients ask for, in a vocabulary that targets speak."""
 
-    Optional: `usual`, values of fields of the case that are its defaults: {"rate": 120.0}.
-    """
-
-    api_version: int
-    name: str
-    doc: str
     vocabulary: str
     options: tuple[Option, ...]
     checkers: tuple[str, ...]  # names of checkers to run on its histories
 
-    def generator(self, case: Case) -> Generator:
-        """An endless generator of client operations; rate and time limit are added around it."""
-        ...
+    target: str | None = None
+    """The target that it takes if the user names none."""
+    usual: Mapping[str, Any] = MappingProxyType({})
+    """Its defaults for fields of the case, such as {"rate": 120.0}."""
 
+    def __init_subclass__(cls, **traits: Unpack[WorkloadTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, WorkloadTraits, traits)
+
+    @abstractmethod
+    def generator(self, case: Case) -> Generator:
+        """Return an endless generator of client operations.
+
+        The harness adds the rate and the time limit.
+        """
+
+    @abstractmethod
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """One operation of every kind, in an order in which all can succeed; run one by one.
+        """Return one operation of each kind, in an order in which all can succeed one by one.
 
         Another `attempt` works on other names. A `retry` repeats a request that definitely did
-        nothing: the same names, but whatever must be unique in a history (nonces) is new.
+        nothing: it has the same names, but new values where a history needs unique ones (nonces).
         """
-        ...
 
+    @abstractmethod
     def final(self, case: Case) -> Sequence[Request]:
-        """The reads that end a run."""
-        ...
+        """Return the reads that end a run."""
+
+    def needs(
+        self, options: Mapping[str, Any], target_options: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return the target's options that these options require; those of the user win."""
+        del options, target_options
+        return {}
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of one seed of a soak: all that are `given`, and drawn ones."""
+        del rng
+        return dict(given)
 
 
-class Nemesis(Protocol):
+class NemesisTraits(TypedDict, total=False):
+    """Optional data of a nemesis, for its class header."""
+
+    suits_all: bool
+    clients_min: int
+
+
+class Nemesis(Plugin):
     """One way to break a cluster, aimed by role at the moment of the fault.
 
-    Most are faults in words (`harness.faults.nemesis_from_text.AimedNemesis`). Some attributes are
-    optional. With methods `check_args(args)` and `check_target(specs, target)`, which raise
-    `UsageError`, faults that were written by hand are refused before anything starts.
-    `needs_leader` is false for a nemesis that does not aim at the leader (default: true);
-    `needs_leader_for(fault)` says it of one fault, by a bool or the name of the group.
-    `may_hit(specs, capabilities)` names those nodes to which it may do what needs any of these
-    (default: all). `suits_all` is false for one that only some targets name in `nemeses`.
-    `clients_min` says how many clients there must be at once (default: it names none).
+    Most are faults in words (`harness.faults.nemesis_from_text.AimedNemesis`).
     """
 
-    api_version: int
-    name: str
-    doc: str
     requires: frozenset[Capability]
 
+    suits_all: bool = True
+    """False for a nemesis that `--nemesis any` draws only if the target names it."""
+    clients_min: int = 0
+    """The least concurrency with which the clients that it aims at exist."""
+
+    def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, NemesisTraits, traits)
+
+    @abstractmethod
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """The schedule over a chaos phase of `horizon_ns`; pure."""
-        ...
+        """Return the schedule over a chaos phase of `horizon_ns`; pure."""
 
+    @abstractmethod
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """What to break now, and of whom; pure. `harness.faults.ledger` breaks and heals it.
+        """Choose what to break now, and where; pure. `harness.faults.ledger` breaks and heals it.
 
-        `scene.it` is the node whose event `trigger_of(fault)` asked to wait for, which is optional.
+        `scene.it` is the node whose event `trigger_of(fault)` waited for.
         """
-        ...
+
+    def check_args(self, args: Mapping[str, Any]) -> None:
+        """Raise `UsageError` for arguments that a user wrote into a case and `plan` never draws."""
+
+    def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
+        """Raise `UsageError` for nodes, groups or operations that this target does not have."""
+
+    def needs_leader(self, fault: Fault) -> bool | str:
+        """Whether the fault waits for a leader, for at least 5 s; a text names the group."""
+        del fault
+        return True
+
+    def may_hit(
+        self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
+    ) -> Sequence[str]:
+        """Return the nodes to which it may do something that needs any of these capabilities."""
+        del capabilities
+        return list(specs)
+
+    def trigger_of(self, fault: Fault) -> Trigger | None:
+        """Return the event of a node that the fault waits for, if it waits for one."""
+        del fault
+        return None
 
 
-class Checker(Protocol):
+class CheckerTraits(TypedDict, total=False):
+    """Optional data of a checker, for its class header."""
+
+    version: str
+
+
+class Checker(Plugin):
     """A pure function of a history.
 
-    Reports look for two more things, both optional: `CHECKER_VERSION`, whose change makes them
-    judge again (without it, any change of the checker's package, or of the bundled checkers, does);
-    and `bounded(steps=..., configurations=...)`, the same checker with other bounds of its search.
     A result that a larger budget could decide says so by a true `limited` in its details.
     """
 
-    api_version: int
-    name: str
-    doc: str
+    version: str | None = None
+    """Reports judge again when it changes. Without a version, they do after any change of the
+    checker's package or of the bundled checkers."""
 
+    def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, CheckerTraits, traits)
+
+    @abstractmethod
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
         """Judge; `unknown` with the reason where a bound is hit."""
-        ...
+
+    def bounded(self, *, steps: int, configurations: int) -> Checker:
+        """Return this checker with other bounds of its search, if it searches."""
+        del steps, configurations
+        return self
 
 
 # --- models ------------------------------------------------------------------------------------
@@ -127,80 +195,90 @@ class PreparedCheck(Protocol):
         ...
 
 
-class HistoryModel(Protocol):
-    """What a history is checked against, by the name that `--model` or `--elle` takes.
+class ModelTraits(CheckerTraits, total=False):
+    """Optional data of a model, for its class header."""
 
-    `kind` is "model" or "elle". The model reads ops in its own vocabulary of `f` and values.
-    """
-
-    api_version: int
-    name: str
-    doc: str
     kind: str
 
+
+class HistoryModel(Checker):
+    """A checker that judges the histories of others, too.
+
+    The model reads ops in its own vocabulary of `f` and values.
+    """
+
+    kind: str = "model"
+    """The option of `harness check` that takes its name: "model" or "elle"."""
+
+    def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
+        super(Checker, cls).__init_subclass__()
+        set_traits(cls, ModelTraits, traits)
+
+    @abstractmethod
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Understand all ops, executing nothing.
 
         Raises `HistoryError` whose text begins with `op N` for what is not in the vocabulary, and
         `UsageError` for settings that mean nothing to this model.
         """
-        ...
+
+    def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
+        """Judge a run; raises `HistoryError` like `prepare`."""
+        prepared = self.prepare(history, ModelSettings(independent=case.independent))
+        return prepared.check(time_limit_s=time_limit_s, draw=False)[0]
 
 
 # --- what comes after a run ------------------------------------------------------------------
 
 
-class Reporter(Protocol):
-    """Makes one artefact of a finished run, such as a page to look at.
+class ReporterTraits(TypedDict, total=False):
+    """Optional data of a reporter, for its class header."""
 
-    A class with `default = False` is used only where `--reporters` names it.
-    """
+    default: bool
 
-    api_version: int
-    name: str
-    doc: str
 
+class Reporter(Plugin):
+    """Makes one artefact of a finished run, such as a page to look at."""
+
+    default: bool = True
+    """False for a reporter that is used only if `--reporters` names it."""
+
+    def __init_subclass__(cls, **traits: Unpack[ReporterTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, ReporterTraits, traits)
+
+    @abstractmethod
     def write(self, folder: Path) -> Path:
-        """Make the artefact from the run in `folder` and return where it is, inside the folder.
+        """Make the artefact of the run in `folder` and return its path, inside the folder.
 
-        Called after `run.json` is in place: whatever this raises becomes a note to the user and
-        changes no verdict.
+        `run.json` is complete. An exception becomes a note to the user and changes no verdict.
         """
-        ...
 
 
-class SoakExecutor(Protocol):
-    """Runs the seeds of a soak somewhere else than in workers on this machine."""
+class SoakExecutor(Plugin):
+    """Runs the seeds of a soak elsewhere than in workers on this machine."""
 
-    api_version: int
-    name: str
-    doc: str
-
+    @abstractmethod
     def run(
         self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
     ) -> None:
         """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
 
-        Calls `take` with each `harness.soak.SeedResult` as JSON, as soon as it is known, and stops
-        where it returns false. A job that names a lake has its runs there before that. Raises
+        Calls `take` with each `harness.soak.SeedResult` as JSON as soon as it exists, and stops
+        when it returns false. If the job names a lake, its runs are there before that. Raises
         `UsageError` or `InfrastructureError`.
         """
-        ...
 
 
-class SoakSink(Protocol):
+class SoakSink(Plugin):
     """Keeps the runs of soaks elsewhere than in folders of a store."""
 
-    api_version: int
-    name: str
-    doc: str
-
+    @abstractmethod
     def open(self, uri: str, *, name: str, prefix: str) -> SunkRuns:
-        """The place at `uri`, for a soak whose runs are called `name/prefix...`.
+        """Open the place at `uri` for a soak whose runs are called `name/prefix...`.
 
-        Raises `UsageError` where no run can be kept there, before any is made.
+        Raises `UsageError` before any run is made if the place cannot keep runs.
         """
-        ...
 
 
 class SunkRuns(Protocol):
@@ -243,16 +321,12 @@ class SunkRuns(Protocol):
         ...
 
 
-class Diagnosis(Protocol):
-    """Looks for one thing that some of the harness can use and none of it needs (a Java, say)."""
+class Diagnosis(Plugin):
+    """Looks for something that parts of the harness use and none needs, such as Java."""
 
-    api_version: int
-    name: str
-    doc: str
-
+    @abstractmethod
     def look(self) -> tuple[bool, str]:
-        """Whether it is there, and which it is or how to get it; for `harness doctor`."""
-        ...
+        """Return whether it is there, and its version or how to get it, for `harness doctor`."""
 
 
 class Verb(Protocol):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol, TypedDict, Unpack
 
 import msgspec
 
 from harness.cluster import CLIENT, NodeSpec
 from harness.env import ClientEnv
-from harness.ops import (
-    Attempt,
-    OpType,
-)
+from harness.errors import UsageError
+from harness.ops import Completion, Request
+from harness.permits import Permit
+from harness.plugins._base import Plugin, set_traits
 from harness.plugins.options import Option
-from harness.vocabularies import Call
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,28 +85,6 @@ class Convergence(msgspec.Struct, frozen=True):
     at: dict[str, Any] | None = None
 
 
-class Completion(msgspec.Struct, frozen=True):
-    """How one operation ended, classified by the client; `value` is plain JSON."""
-
-    type: OpType
-    value: Any = None
-    error: str | None = None
-    node: str | None = None
-    attempts: tuple[Attempt, ...] = ()
-
-
-class Request(msgspec.Struct, frozen=True):
-    """One operation to invoke. `f` is in the workload's vocabulary."""
-
-    f: str
-    value: Any = None
-
-    @classmethod
-    def of(cls, call: Call) -> Request:
-        """What a vocabulary calls it."""
-        return cls(call.f, call.asked())
-
-
 class Client(Protocol):
     """One client process. It never retries a mutation silently and classifies every outcome."""
 
@@ -121,39 +100,66 @@ class Client(Protocol):
         ...
 
 
-class Target(Protocol):
-    """A system under test: its nodes, its client, and how to look into it.
+class TargetTraits(TypedDict, total=False):
+    """Optional data of a target, for its class header."""
 
-    An optional `nemeses`, names in order, says what `--nemesis any` draws from: those that make
-    sense here. Without it, any installed nemesis that `suits_all` is drawn.
+    workload: str | None
+    usual: Mapping[str, Any]
+    nemeses: tuple[str, ...] | None
+    checkers: tuple[str, ...]
+    groups: tuple[str, ...]
+    operations: tuple[str, ...]
+    variant_of: Mapping[str, str]
+    larger: tuple[Mapping[str, Any], ...]
 
-    An optional `workload` names what clients do where nobody says it; an optional `usual` has
-    values of other fields of the case that are its defaults: {"profile": "hive4"}.
 
-    Optional: `groups`, the names of its groups of replicas, which selectors of faults may choose
-    among; `operations`, the names of what an administrator can do (`System`), and `variant_of`, as
-    which variant some of them have nodes run, by their names; `checkers`, names of
-    checkers of what only this target promises (such as `bounds`), beside those of the workload;
-    `permits(settings) -> Sequence[Permit]`, what the profile does not promise (`harness.permits`);
-    and, also of workloads, `draw_options(rng, given) -> dict`, what one seed of a soak runs with:
-    the options in `given` as they are, and drawn ones beside them.
-    """
+class Target(Plugin):
+    """A system under test: its nodes, its clients, and how to inspect it."""
 
-    api_version: int
-    name: str
-    doc: str
     vocabularies: frozenset[str]
     profiles: tuple[str, ...]
     bugs: Mapping[str, str]  # switch -> one line
     options: tuple[Option, ...]
 
+    workload: str | None = None
+    """The workload that it runs if the user names none."""
+    usual: Mapping[str, Any] = MappingProxyType({})
+    """Its defaults for other fields of the case, such as {"profile": "hive4"}."""
+    nemeses: tuple[str, ...] | None = None
+    """The nemeses that `--nemesis any` draws from. By default, all installed ones that suit all
+    targets."""
+    checkers: tuple[str, ...] = ()
+    """Checkers of what only this target promises (such as `bounds`), added to the workload's."""
+    groups: tuple[str, ...] = ()
+    """The groups of replicas that selectors of faults may name."""
+    operations: tuple[str, ...] = ()
+    """The operations of an administrator (`System.operations` and `System.restarting`)."""
+    variant_of: Mapping[str, str] = MappingProxyType({})
+    """The variant that an operation restarts nodes as, by its name."""
+    larger: tuple[Mapping[str, Any], ...] = ()
+    """Options that add roles or spares, so that a refusal can name those that a nemesis needs."""
+
+    def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, TargetTraits, traits)
+
+    @abstractmethod
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
         """Declare the nodes; raises `UsageError` for impossible settings."""
-        ...
 
+    @abstractmethod
     def open(self, deployment: Deployment) -> System:
-        """The system that was just deployed, for as long as the run lasts."""
-        ...
+        """Return the system that was just deployed; it lives as long as the run."""
+
+    def permits(self, settings: TargetSettings) -> Sequence[Permit]:
+        """Return what the profile does not promise (`harness.permits`)."""
+        del settings
+        return ()
+
+    def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of one seed of a soak: all that are `given`, and drawn ones."""
+        del rng
+        return dict(given)
 
 
 class Deployment(msgspec.Struct, frozen=True):
@@ -162,44 +168,6 @@ class Deployment(msgspec.Struct, frozen=True):
     env: ClientEnv
     settings: TargetSettings
     nodes: Mapping[str, NodeSpec]
-
-
-class System(Protocol):
-    """One deployment of a target, as the harness looks at it; may keep connections open.
-
-    Optional: `operations`, what an administrator does to it, by name (see `Operation`);
-    `restarting`, those that have nodes run as another variant (see `RestartingOperation`), and
-    `restore(restart)`, which puts back what any of them changed, once all nodes are well; and
-    `tool`, the target's own command-line tool (see `Tool`).
-    """
-
-    def client(self, process: int) -> Client:
-        """A new client for one process."""
-        ...
-
-    def core(self, rng: random.Random) -> Sequence[str]:
-        """A smallest set of nodes that must serve on its own now, drawn at random."""
-        ...
-
-    async def ready(self) -> Convergence:
-        """Whether the target serves its clients now."""
-        ...
-
-    async def groups(self) -> Mapping[str, Roles]:
-        """Who has which role in each group of replicas; the first is meant where none is named.
-
-        Asks every node that can lead; silent nodes are left out. The damage budget counts by these
-        groups.
-        """
-        ...
-
-    async def converged(self) -> Convergence:
-        """Whether all nodes agree and nothing is under way."""
-        ...
-
-    async def snapshot(self) -> dict[str, Any]:
-        """Every node's state as plain JSON, for invariant checks."""
-        ...
 
 
 Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
@@ -226,8 +194,53 @@ class Said(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-Tool = Callable[[Sequence[str]], Coroutine[Any, Any, Said]]
-"""Does what the arguments of a command line ask for; raises `HarnessError`s as a verb would."""
+class System(ABC):
+    """One deployment of a target, as the harness sees it; may keep connections open."""
+
+    @abstractmethod
+    def client(self, process: int) -> Client:
+        """Return a new client for one process."""
+
+    @abstractmethod
+    def core(self, rng: random.Random) -> Sequence[str]:
+        """Draw a smallest set of nodes that must now serve on its own."""
+
+    @abstractmethod
+    async def ready(self) -> Convergence:
+        """Whether the target serves its clients now."""
+
+    @abstractmethod
+    async def groups(self) -> Mapping[str, Roles]:
+        """Return the roles in each group of replicas, the main group first.
+
+        Asks every node that can lead and leaves out silent ones. The damage budget counts by these
+        groups.
+        """
+
+    @abstractmethod
+    async def converged(self) -> Convergence:
+        """Whether all nodes agree and nothing is under way."""
+
+    async def snapshot(self) -> dict[str, Any]:
+        """Return the state of every node as plain JSON, for checks of invariants."""
+        return {}
+
+    def operations(self) -> Mapping[str, Operation]:
+        """Return the operations of an administrator by name, but for those that restart nodes."""
+        return {}
+
+    def restarting(self) -> Mapping[str, RestartingOperation]:
+        """Return the operations that restart nodes as another variant."""
+        return {}
+
+    async def restore(self, restart: Restart) -> None:
+        """Undo the changes of all operations; called when all nodes are healed."""
+        del restart
+
+    async def tool(self, arguments: Sequence[str]) -> Said:
+        """Run the target's own command-line tool; raises `HarnessError`s as a verb does."""
+        del arguments
+        raise UsageError("the target has no tool of its own")
 
 
 def first_roles(groups: Mapping[str, Roles]) -> Roles:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import msgspec
 
 from harness.cluster import CLIENT, Capability, Cluster, Fidelity, NodeSpec
 from harness.env import ClientEnv
+from harness.errors import UsageError
+from harness.plugins._base import Plugin, set_traits
 
 T = TypeVar("T")
 
@@ -30,63 +34,78 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     data: Path | None = None  # a folder a node, with which it starts (`Environment`)
 
 
-class Session(Protocol):
+class Session:
     """A deployment while it lasts, on its running event loop."""
 
-    @property
-    def cluster(self) -> Cluster:
-        """The nemesis's door."""
-        ...
+    cluster: Cluster  # faults go through it
+    env: ClientEnv  # for clients; also the clock and randomness of the run
+    interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
-    @property
-    def env(self) -> ClientEnv:
-        """The clients' door; also the driver's clock and randomness."""
-        ...
-
-    @property
-    def interrupted(self) -> asyncio.Event:
-        """Set by the first Ctrl-C; the second cancels the run."""
-        ...
+    def trace_digest(self) -> str | None:
+        """Return a digest of all that happened so far, equal for equal runs; only simulated."""
+        return None
 
 
-class Environment(Protocol):
-    """A world that deploys nodes and breaks them.
+class EnvironmentTraits(TypedDict, total=False):
+    """Optional data of an environment, for its class header."""
 
-    Optional: `draw_knobs(rng)`, the knobs of a seed that draws its own world (`Case.draw`), and
-    `prepare_nodes(nodes, progress)`, as `prepare`, of what these nodes need: their images, say;
-    `reaches_foreign`, what of `ENV_NODES_ONLY` it can do to foreign programs as well, and what else
-    it does to them less faithfully; `why_no_faulty_disks()`: what a disk of ours for foreign
-    programs lacks here (as `unavailable`; without it no environment has one); `restores_data`,
-    whether nodes of `Env` start on the data of `DeploymentPlan.data`.
-    """
+    reaches_foreign: Mapping[Capability, Fidelity]
+    restores_data: bool
 
-    api_version: int
-    name: str
-    doc: str
+
+class Environment(Plugin):
+    """A world that deploys nodes and breaks them."""
+
     capabilities: Mapping[Capability, Fidelity]
 
-    def unavailable(self) -> str | None:
-        """Why it cannot be used here, with the fix; `None` if it can."""
-        ...
+    reaches_foreign: Mapping[Capability, Fidelity] | None = None
+    """What of `ENV_NODES_ONLY` it can do to foreign programs, and what else less faithfully than to
+    nodes of `Env`. `None` if it runs no foreign programs."""
+    restores_data: bool = False
+    """Whether nodes of `Env` start on the data of `DeploymentPlan.data`."""
 
-    def prepare(self, progress: Callable[[str], None]) -> None:
-        """Make what can be made here and is missing, such as an image, if anything, and tell
-        `progress` of it. Raises `InfrastructureError`.
-        """
-        ...
+    def __init_subclass__(cls, **traits: Unpack[EnvironmentTraits]) -> None:
+        super().__init_subclass__()
+        set_traits(cls, EnvironmentTraits, traits)
 
-    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for knobs that mean nothing here; called before anything starts."""
-        ...
-
+    @abstractmethod
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy with all nodes started, run `main` on the world's loop, and tear down.
 
-        Whatever `main` returned survives a failing teardown, which is logged as a warning and
-        left to `clean`. Raises `InfrastructureError` when the nodes cannot be deployed.
+        The result of `main` survives a failing teardown, which is logged as a warning and left to
+        `clean`. Raises `InfrastructureError` if the nodes cannot be deployed.
         """
-        ...
+
+    def unavailable(self) -> str | None:
+        """Return why it cannot be used here, with the fix; `None` if it can."""
+        return None
+
+    def prepare(self, progress: Callable[[str], None]) -> None:
+        """Make what every deployment needs and is missing, such as an image; report `progress`.
+
+        Raises `InfrastructureError`.
+        """
+
+    def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
+        """Make what these nodes need and is missing, such as their images, as `prepare` does."""
+
+    def why_no_faulty_disks(self) -> str | None:
+        """Return what foreign programs lack here to have a faulty disk; `None` if they can."""
+        return f"the environment {self.name!r} has none"
+
+    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
+        """Raise `UsageError` for knobs without a meaning here; called before anything starts."""
+        if knobs:
+            raise UsageError(
+                f"the knobs {', '.join(sorted(knobs))} turn the simulation only; drop them from "
+                f"the case, or use --env sim instead of --env {self.name}"
+            )
+
+    def draw_knobs(self, rng: random.Random) -> dict[str, Any] | None:
+        """Return the knobs of a seed that draws its own world (`Case.draw`), if it has knobs."""
+        del rng
+        return None
 
     def clean(self) -> list[str]:
-        """Remove what dead runs left behind; returns a line for each thing removed."""
-        ...
+        """Remove what dead runs left behind; returns one line for each thing removed."""
+        return []

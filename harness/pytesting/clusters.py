@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from harness.errors import UsageError
-from harness.plan.planning import Plan, foreign_clocks, plan_case
+from harness.plan.planning import Plan, plan_case
+from harness.plan.reach import foreign_clocks
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.pytesting.cases import refuse_running_loop
 from harness.pytesting.live import LiveCluster

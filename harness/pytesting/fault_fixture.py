@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from harness.case import NS_PER_S, Fault, stream
+from harness.case import Fault, stream
 from harness.cluster import Bite, Capability
 from harness.errors import UsageError
 from harness.faults.nemesis_from_text import load_nemesis
-from harness.plan.planning import check_fault_args, drawn_by_hand, refuse_by_hand, refuse_unable
+from harness.ops import NS_PER_S
+from harness.plan.planning import check_fault_args, drawn_by_hand
+from harness.plan.reach import refuse_by_hand, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster
 from harness.pytesting.runs import Fixture, RunsOfTest

@@ -13,10 +13,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-from harness.case import NS_PER_S
 from harness.errors import TargetError, UsageError
 from harness.generator import stagger
-from harness.ops import OpType
+from harness.ops import NS_PER_S, OpType
 from harness.plan.planning import Plan
 from harness.plugins import Client, Completion, Convergence, Environment, Nemesis, Request, Session
 from harness.run.bounded_calls import close_quietly, invoke_safely

@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from harness.case import NS_PER_S
 from harness.errors import TargetError, shown
-from harness.ops import OpType
+from harness.ops import NS_PER_S, OpType
 from harness.plugins import Client, Completion, Convergence, NodeRole, Request, Roles
 from harness.run.interpreter import CLOSE_S_MAX, ERROR_CHARACTERS_MAX, GUARD_MARGIN_S, nonsense
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming

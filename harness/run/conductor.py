@@ -12,14 +12,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from harness.case import NS_PER_S, Damage, Fault
+from harness.case import Damage, Fault, Trigger
 from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent, Link, is_client
 from harness.env import ClientEnv
 from harness.errors import TargetError, listed, shown
 from harness.faults.ledger import Injection, Ledger
-from harness.faults.schedules import Trigger
 from harness.nodes.faults import Aim, FaultKind, LinkFault, Operate
-from harness.ops import NEMESIS, OpType
+from harness.ops import NEMESIS, NS_PER_S, OpType
 from harness.plugins import Nemesis, NodeRole, Roles, Scene, System
 from harness.run.operations import do_operation
 from harness.run.recorder import Recorder
@@ -105,7 +104,7 @@ class FaultConductor:
         chaos phase ended while it took aim.
         """
         nemesis = self._nemeses[fault.nemesis]
-        with blaming(f"the nemesis {fault.nemesis!r}: needs_leader_for()"):
+        with blaming(f"the nemesis {fault.nemesis!r}: needs_leader()"):
             needs, group = _needs_leader(nemesis, fault)
         scene = await self._look(aim_s if needs else 0.0, group)
         if self._over.is_set():
@@ -284,8 +283,7 @@ class FaultConductor:
 
 def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
     """The event of a node that the fault waits for, if it does."""
-    asks: Callable[[Fault], Trigger | None] | None = getattr(nemesis, "trigger_of", None)
-    trigger = None if asks is None else asks(fault)
+    trigger = nemesis.trigger_of(fault)
     if trigger is not None and not isinstance(trigger, Trigger):
         raise TypeError(f"{shown(trigger)} is not a Trigger")
     return trigger
@@ -310,6 +308,5 @@ def _told_by(event: ClusterEvent, scene: Scene) -> Scene:
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
     """Whether this fault aims by who leads, and in which group if not in the first."""
-    asks: Callable[[Fault], str | bool] | None = getattr(nemesis, "needs_leader_for", None)
-    answer = getattr(nemesis, "needs_leader", True) if asks is None else asks(fault)
+    answer = nemesis.needs_leader(fault)
     return bool(answer), answer if isinstance(answer, str) else ""

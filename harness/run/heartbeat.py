@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from harness.case import NS_PER_S
+from harness.ops import NS_PER_S
 from harness.run.interpreter import GUARD_MARGIN_S
 from harness.run.recorder import Recorder
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from harness.case import stream
-from harness.errors import TargetError
+from harness.errors import TargetError, shown
 from harness.generator import GeneratorLike
 from harness.permits import fact_of
 from harness.plan.planning import TargetPlan, permits_of_target
@@ -22,6 +22,7 @@ from harness.plugins import (
     Nemesis,
     Roles,
     Session,
+    System,
     first_roles,
 )
 from harness.run.bounded_calls import look_at_groups, poll
@@ -54,8 +55,10 @@ class OpenedTarget:
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
         with blaming(f"the target {plan.case.target!r}: open()"):
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
-            if self.system is None:
-                raise TypeError("it returned None, not a System")
+            if not isinstance(self.system, System):
+                raise TypeError(
+                    f"it returned {shown(self.system)}, of no subclass of harness.plugins.System"
+                )
         self.conductor = FaultConductor(
             cluster=session.cluster,
             env=session.env,

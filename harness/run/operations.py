@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from harness.cluster import Cluster
 from harness.nodes.faults import Operate
-from harness.plugins import Operation, RestartingOperation, System
+from harness.plugins import System
 
 ROLLING_RESTART: Final = "rolling-restart"
 OPERATION_BOUND_S: Final = 60.0
@@ -34,22 +34,19 @@ async def do_operation(
         async with asyncio.timeout(OPERATION_BOUND_S):
             if what.name == ROLLING_RESTART:
                 return await _rolling_restart(what, nodes, cluster, system)
-            restarting: Mapping[str, RestartingOperation] = getattr(system, "restarting", {})
+            restarting = system.restarting()
             if what.name in restarting:
                 return await restarting[what.name](nodes, partial(_restart, cluster))
-            operations: Mapping[str, Operation] = getattr(system, "operations", {})
-            return await operations[what.name](nodes)
+            return await system.operations()[what.name](nodes)
     except TimeoutError:
         return None
 
 
 async def restore(cluster: Cluster, system: System) -> None:
     """Have the system put back what its operations changed; what it cannot is left to converge."""
-    put_back = getattr(system, "restore", None)
-    if put_back is not None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(OPERATION_BOUND_S):
-                await put_back(partial(_restart, cluster))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(OPERATION_BOUND_S):
+            await system.restore(partial(_restart, cluster))
 
 
 async def _restart(cluster: Cluster, node: str, variant: str) -> bool:

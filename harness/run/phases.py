@@ -17,15 +17,16 @@ from typing import Final
 
 import msgspec
 
-from harness.case import NS_PER_S, stream
+from harness.case import stream
 from harness.cluster import Capability, Link, Usage
 from harness.errors import InfrastructureError, TargetError, listed, shown
 from harness.faults.ledger import Injection
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.nodes.deployment import start_bound_s, start_down
 from harness.nodes.faults import Aim, Cut
-from harness.ops import History, Op
-from harness.plan.planning import Plan, client_ends, foreign_clocks, nodes_for, refuse_unable
+from harness.ops import NS_PER_S, History, Op
+from harness.plan.planning import Plan
+from harness.plan.reach import client_ends, foreign_clocks, nodes_for, refuse_unable
 from harness.plugins import Client, Convergence, DeploymentPlan, Environment, Request, Session
 from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
@@ -110,13 +111,12 @@ def conduct(
             recorder.listen(listener)
         run = _Run(plan, session, recorder)
         interrupted = await run.phases()
-        digest = getattr(session, "trace_digest", None)
         return Outcome(
             history=recorder.history(),
             interrupted=interrupted,
             stop_asked=session.interrupted.is_set(),
             wall_ns=recorder.now_ns(),
-            trace_digest=digest() if callable(digest) else None,
+            trace_digest=session.trace_digest(),
         )
 
     try:

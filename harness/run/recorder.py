@@ -11,11 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import NS_PER_S
 from harness.cluster import CHECKPOINT, ClusterEvent, NodeSpec
 from harness.env import Clock
 from harness.errors import InfrastructureError, TargetError, shown
-from harness.ops import HARNESS, Attempt, History, Op, OpType, Process
+from harness.ops import HARNESS, NS_PER_S, Attempt, History, Op, OpType, Process
 from harness.plugins import Completion, Roles
 from harness.run.announcements import (
     CONFIG_FORCED,

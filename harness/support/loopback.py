@@ -1,11 +1,16 @@
-"""What a server answers to: the names in `Host` that no foreign page can have pointed here.
+"""The loopback device: names that lead to it, and connections that lead back to their caller.
 
-A page elsewhere whose name was made to lead to 127.0.0.1 (DNS rebinding) may read what a server of
-this machine says, unless the server looks at `Host`: the browser sends the name of the page there.
+A foreign page whose name was made to lead to 127.0.0.1 (DNS rebinding) can read the answers of a
+server on this machine, unless the server checks `Host`: the browser sends the page's name there.
+
+A socket that connects to a free port of its own machine in the ephemeral range may get this very
+port, and TCP then connects it to itself (simultaneous open, RFC 9293 section 3.5): the caller reads
+its own request as an answer. Ports that an engine publishes are in that range.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
 from typing import Final
@@ -34,7 +39,7 @@ def _named(header: str | None) -> str:
     bracketed, plain = match.groups()
     if bracketed is None:
         return str(plain)
-    # Only an IPv6 address stands in brackets (RFC 3986, 3.2.2).
+    # Only an IPv6 address may be in brackets (RFC 3986, 3.2.2).
     return str(bracketed) if ":" in bracketed else ""
 
 
@@ -50,3 +55,16 @@ def names_neighbour(header: str | None) -> bool:
     """
     host = _named(header)
     return bool(host) and (_address(host) is not None or "." not in host)
+
+
+async def dial(
+    host: str, port: int, *, limit: int = 65536
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """`asyncio.open_connection`; raises `ConnectionRefusedError` where only the caller answers."""
+    reader, writer = await asyncio.open_connection(host, port, limit=limit)
+    if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
+        writer.transport.abort()
+        raise ConnectionRefusedError(
+            f"{host}:{port} has no listener: the socket connected to itself"
+        )
+    return reader, writer

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from harness.case import NS_PER_S, Fault, stream
+from harness.case import Fault, stream
 from harness.cluster import Bite, Capability, NodeState
 from harness.errors import (
     HarnessError,
@@ -29,13 +29,9 @@ from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
 from harness.faults.schedules import Schedule
 from harness.nodes.deployment import start_down
 from harness.nodes.faults import Reset
-from harness.plan.planning import (
-    TargetPlan,
-    check_fault_args,
-    drawn_by_hand,
-    refuse_by_hand,
-    refuse_unable,
-)
+from harness.ops import NS_PER_S
+from harness.plan.planning import TargetPlan, check_fault_args, drawn_by_hand
+from harness.plan.reach import refuse_by_hand, refuse_unable
 from harness.plugins import Environment, Nemesis, Said, Session
 from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
@@ -311,11 +307,7 @@ class StandingCluster(OpenedTarget):
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
         """What the target's own tool says; raises `UsageError` where it has none."""
-        tool = getattr(self.system, "tool", None)
-        if tool is None:
-            raise UsageError(f"the target {self.plan.case.target!r} has no tool of its own")
-        said: Said = await tool(arguments)
-        return said
+        return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ from typing import Any, Final
 from harness.env import Address
 from harness.environments import procfs
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, HarnessError
-from harness.plan.planning import foreign_clocks, nodes_for, plan_target
+from harness.plan.planning import plan_target
+from harness.plan.reach import foreign_clocks, nodes_for
 from harness.plugins import DeploymentPlan, Environment, Session
 from harness.registry import load_plugin
 from harness.up.cluster import StandingCluster

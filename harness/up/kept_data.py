@@ -100,7 +100,7 @@ def refuse_other_nodes(
             f"{', '.join(foreign)} are foreign programs, whose data hold addresses that are gone, "
             "or have an image, a user or a set-up of their own"
         )
-    elif not getattr(environment, "restores_data", False):
+    elif not environment.restores_data:
         why = f"{environment.name!r} cannot bring data back"
     elif roles != kept.nodes:
         why = f"they are of {', '.join(kept.nodes)}, and asked for are {', '.join(roles)}"

@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.case import NS_PER_S
 from harness.errors import listed
-from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import NS_PER_S, CheckResult, History, Op, OpType, Pair, Verdict
 from harness.timeline import (
     CLOCK,
     CPU,

@@ -16,14 +16,19 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError
+from harness.errors import (
+    EXIT_INVALID,
+    EXIT_UNKNOWN,
+    EXIT_VALID,
+    CheckerLimitError,
+    UsageError,
+)
 from harness.ops import CheckResult, History, Verdict, worst
-from harness.plugins import Checker, Workload
-from harness.registry import load_plugin, plugin_names
+from harness.plugins import Checker, HistoryModel, Workload
+from harness.registry import load_all, load_plugin
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, telling_interrupts
 from harness.verdict.coverage import certified, weighed
 from harness.verdict.explain import explained
-from harness.verdict.imported import ModelChecker, model_of
 from harness.verdict.limits import CHECK_TIME_LIMIT_S, Limits, SpentError, cpu_limit
 from harness.verdict.signature import sign
 from harness.verdict.unsafe_change import temper
@@ -35,12 +40,13 @@ __all__ = [
     "Judgement",
     "bounded",
     "checked_result",
-    "checker_name",
     "checker_names",
     "checkers_of",
     "judge",
     "judge_one",
     "load_checker",
+    "load_model",
+    "model_names",
     "result_of_check",
     "traceback_of",
     "was_limited",
@@ -84,17 +90,29 @@ def checkers_of(case: Case) -> tuple[Checker, ...]:
 
 
 def load_checker(name: str) -> Checker:
-    """A checker, or the model of this name, which judges imported runs; raises `UsageError`."""
-    if name in plugin_names("models") and name not in plugin_names("checkers"):
-        return ModelChecker(load_plugin("models", name))
+    """The checker of this name; raises `UsageError`."""
     checker: Checker = load_plugin("checkers", name)
     return checker
 
 
+def load_model(name: str) -> HistoryModel:
+    """The checker of this name, if it judges imported histories; raises `UsageError`."""
+    checker = load_checker(name)
+    if not isinstance(checker, HistoryModel):
+        raise UsageError(f"the checker {name!r} judges runs only, and no imported histories")
+    return checker
+
+
+def model_names(kind: str) -> list[str]:
+    """The checkers of imported histories that this option of `harness check` names."""
+    models = ((name, plugin) for name, plugin in load_all("checkers"))
+    return [n for n, plugin in models if isinstance(plugin, HistoryModel) and plugin.kind == kind]
+
+
 def checker_names(case: Case) -> tuple[str, ...]:
-    """Those of its workload, and those that its target and the user put beside them."""
-    if (model := model_of(case)) is not None:
-        return (model,)
+    """The checkers of its workload, then those that its target and the user added."""
+    if case.model is not None:
+        return (case.model,)
     workload: Workload = load_plugin("workloads", case.workload)
     return tuple(dict.fromkeys([*workload.checkers, *case.checkers]))
 
@@ -123,7 +141,7 @@ def judge_one(
     `whole` is false for the history of one key, which may have nothing to judge. Raises only
     `UserInterrupt`.
     """
-    name = checker_name(checker)
+    name = checker.name
 
     def check(part: History) -> CheckResult:
         try:
@@ -156,18 +174,11 @@ def judge_one(
         return result
 
 
-def checker_name(checker: Checker) -> str:
-    """What the checker calls itself, or its class where it has no name."""
-    name = getattr(checker, "name", None)
-    return name if isinstance(name, str) else type(checker).__name__
-
-
 def bounded(checker: Checker, limits: Limits) -> Checker:
-    """The checker with the limits of a search, if there are any and it takes them."""
-    bound: Callable[..., Checker] | None = getattr(checker, "bounded", None)
-    if bound is None or limits.steps is None:
+    """The checker with the limits of a search, if there are any."""
+    if limits.steps is None or limits.configurations is None:
         return checker
-    return bound(steps=limits.steps, configurations=limits.configurations)
+    return checker.bounded(steps=limits.steps, configurations=limits.configurations)
 
 
 def result_of_check(

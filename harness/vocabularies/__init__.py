@@ -1,54 +1,95 @@
-"""What clients ask of targets: a module a vocabulary, a struct a kind of operation.
+"""The operations that clients ask of targets: one module per vocabulary, one struct per kind.
 
-Targets, workloads and checkers meet here and nowhere else. The fields of a struct are the value of
-the invocation, in the order in which histories have them; its class says under which name it stands
-there (`f`) and whether it changes anything. What an answer holds is in the struct's docstring.
-Histories hold plain values, since those of others have to be judged as well.
+Targets, workloads and checkers share these modules and nothing else. The fields of a struct are the
+value of the invocation, in the order that histories have; its class has the name of the operation
+there (`f`), says whether it changes anything, and describes it in words. A struct's docstring tells
+the fields of the answer. Histories hold plain values, since foreign ones are judged as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgspec
 
 from harness.errors import UsageError
+from harness.ops import Op, OpType, Pair
 
-__all__ = ["Call", "convert", "names_of"]
+__all__ = ["Call", "Vocabulary", "fields_of", "is_ok"]
+
+NAMES_SHOWN_MAX: Final = 8
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One operation as it is asked. Of its value, a target may ignore what it does not know."""
+    """One operation as a client asks it. A target may ignore fields that it does not support."""
 
     f: ClassVar[str]
     mutates: ClassVar[bool] = False
+    past: ClassVar[str] = ""
 
     def asked(self) -> Any:
         """The value of the invocation."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
+    @classmethod
+    def about(cls, call: Mapping[str, Any]) -> str:
+        """The object of the operation in words, from the value of its invocation."""
+        return f"table {call['name']!r}" if "name" in cls.__struct_fields__ else ""
+
+    @classmethod
+    def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+        """A definite answer in words: `and was refused: exists`; empty if it says nothing more."""
+        del call
+        result = answer.get("result", "ok")
+        return "" if result == "ok" else f"and was refused: {result}"
+
 
 C = TypeVar("C", bound=Call)
 
 
-def names_of(calls: Iterable[type[Call]], *, mutates: bool) -> frozenset[str]:
-    """The names of those kinds that change something, or of those that do not."""
-    return frozenset(call.f for call in calls if call.mutates == mutates)
+class Vocabulary(Generic[C]):
+    """The kinds of operations of one vocabulary."""
+
+    def __init__(self, name: str, calls: Iterable[type[C]]) -> None:
+        self.name = name
+        self.by_name: Mapping[str, type[C]] = {call.f: call for call in calls}
+        self.mutations = frozenset(call.f for call in self if call.mutates)
+        self.reads = frozenset(call.f for call in self if not call.mutates)
+
+    def __iter__(self) -> Iterator[type[C]]:
+        return iter(self.by_name.values())
+
+    def call_of(self, f: str, value: Any) -> C:
+        """An operation by its name and value; raises `UsageError` for any other."""
+        kind = self.by_name.get(f)
+        if kind is None:
+            raise UsageError(
+                f"the operation {f!r} is not in the vocabulary {self.name!r}: "
+                f"{', '.join(sorted(self.by_name))}"
+            )
+        try:
+            return msgspec.convert({} if value is None else value, kind)
+        except msgspec.ValidationError as error:
+            raise UsageError(
+                f"the value {value!r} does not fit the operation {f!r}: {error}; "
+                f"see the vocabulary {self.name!r}"
+            ) from error
 
 
-def convert(kinds: Mapping[str, type[C]], vocabulary: str, f: str, value: Any) -> C:
-    """An operation by its name and value; raises `UsageError` for what is not in the vocabulary."""
-    kind = kinds.get(f)
-    if kind is None:
-        raise UsageError(
-            f"the operation {f!r} is not in the vocabulary {vocabulary!r}: "
-            f"{', '.join(sorted(kinds))}"
-        )
-    try:
-        return msgspec.convert({} if value is None else value, kind)
-    except msgspec.ValidationError as error:
-        raise UsageError(
-            f"the value {value!r} does not fit the operation {f!r}: {error}; "
-            f"see the vocabulary {vocabulary!r}"
-        ) from error
+def fields_of(op: Op | None) -> Mapping[str, Any]:
+    """The value of an op as an object; empty for any other value, as foreign histories have."""
+    return op.value if op is not None and isinstance(op.value, Mapping) else {}
+
+
+def is_ok(pair: Pair) -> bool:
+    """Whether an operation succeeded; a refusal may be an `ok` answer with another `result`."""
+    return pair.type is OpType.OK and fields_of(pair.completion).get("result", "ok") == "ok"
+
+
+def names_in_words(names: Iterable[str]) -> str:
+    """Quoted names, cut where there are many."""
+    quoted = [repr(name) for name in names]
+    left = len(quoted) - NAMES_SHOWN_MAX
+    more = f" and {left} more" if left > 0 else ""
+    return ", ".join(quoted[:NAMES_SHOWN_MAX]) + more if quoted else "none"

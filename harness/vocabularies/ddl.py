@@ -1,26 +1,78 @@
-"""The vocabulary `ddl`: tables are created, altered, renamed and deleted, and looked at.
+"""The vocabulary `ddl`: create, alter, rename, delete and read tables.
 
-Every change carries a `nonce` of its own, by which reads tell it even where its answer was lost: a
-table's comment is the nonce of its create, and workloads name columns after those of alters.
+Every change carries a `nonce` of its own, by which reads identify it even if its answer was lost: a
+table's comment is the nonce of its create, and workloads name columns after the nonces of alters.
 
-Answers are objects. `result` is "ok", or what was seen instead: "exists", "not-found", or "invalid"
-for an alter of columns that are not as it takes them to be. With it come `revision` and `term` of
+Answers are objects. `result` is "ok", or the reason of a refusal: "exists", "not-found", or
+"invalid" for an alter whose steps do not fit the columns. With it come `revision` and `term` of
 the catalog that answered, and for one table `table_id` and `schema_version`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, get_args
 
-from harness.vocabularies import Call, convert, names_of
+from harness.vocabularies import Call, Vocabulary, names_in_words
 
 
-class Create(Call, frozen=True):
+class _Change(Call, frozen=True):
+    """A change of one table; the answer holds its new version."""
+
+    mutates: ClassVar[bool] = True
+
+    @classmethod
+    def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+        """A refusal, or the version of an altered or renamed table."""
+        result, version = answer.get("result", "ok"), answer.get("schema_version")
+        if result == "exists":
+            return f"and was refused: {call.get('new_name', call['name'])!r} exists"
+        if result != "ok":
+            return f"and was refused: {call['name']!r} does not exist"
+        is_shown = version is not None and cls.f in {"alter", "rename"}
+        return f"and was answered that its version is {version} now" if is_shown else ""
+
+
+class LookCall(Call, frozen=True):
+    """A look at one table."""
+
+    @classmethod
+    def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+        """The id, versions and columns of the table, as far as the answer has them."""
+        del call
+        if answer.get("result") == "not-found":
+            return "and found it missing"
+        text = f"and saw table {answer.get('table_id')}"
+        version, applied = answer.get("schema_version"), answer.get("applied_schema_version")
+        if version is not None:
+            text += f" at version {version}"
+        if applied not in (None, version):
+            text += f" (applied: {applied})"
+        if answer.get("columns") is not None:
+            text += f" with columns {', '.join(answer['columns']) or 'none'}"
+        return text
+
+
+class ListCall(Call, frozen=True):
+    """A list of all tables."""
+
+    @classmethod
+    def about(cls, call: Mapping[str, Any]) -> str:
+        """All tables."""
+        del call
+        return "the tables"
+
+    @classmethod
+    def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+        """The names of the tables."""
+        del call
+        return f"and saw {names_in_words(entry[0] for entry in answer.get('tables', ()))}"
+
+
+class Create(_Change, frozen=True):
     """A table of `partitions` tablets, each on `replicas` tablet servers."""
 
     f: ClassVar[str] = "create"
-    mutates: ClassVar[bool] = True
     past: ClassVar[str] = "created"
     name: str
     nonce: str
@@ -29,39 +81,41 @@ class Create(Call, frozen=True):
     replicas: int
 
 
-class Alter(Call, frozen=True):
+class Alter(_Change, frozen=True):
     """Steps that all take effect at once: ["add", c], ["drop", c], ["rename", old, new]."""
 
     f: ClassVar[str] = "alter"
-    mutates: ClassVar[bool] = True
     past: ClassVar[str] = "altered"
     name: str
     nonce: str
     steps: list[list[str]]
 
 
-class Rename(Call, frozen=True):
+class Rename(_Change, frozen=True):
     """A table keeps its id under a new name, which has to be free."""
 
     f: ClassVar[str] = "rename"
-    mutates: ClassVar[bool] = True
     past: ClassVar[str] = "renamed"
     name: str
     new_name: str
     nonce: str
 
+    @classmethod
+    def about(cls, call: Mapping[str, Any]) -> str:
+        """The table, and its new name."""
+        return f"table {call['name']!r} to {call['new_name']!r}"
 
-class Delete(Call, frozen=True):
+
+class Delete(_Change, frozen=True):
     """The name is free afterwards."""
 
     f: ClassVar[str] = "delete"
-    mutates: ClassVar[bool] = True
     past: ClassVar[str] = "deleted"
     name: str
     nonce: str
 
 
-class Get(Call, frozen=True):
+class Get(LookCall, frozen=True):
     """Answers `columns`, `column_ids`, `comment` and `applied_schema_version` as well."""
 
     f: ClassVar[str] = "get"
@@ -69,14 +123,14 @@ class Get(Call, frozen=True):
     name: str
 
 
-class List(Call, frozen=True):
+class List(ListCall, frozen=True):
     """Answers `tables`: [name, id, version] of each, by name."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed"
 
 
-class Locate(Call, frozen=True):
+class Locate(LookCall, frozen=True):
     """Answers `tablets`: id, range of the key, replicas and leader of each."""
 
     f: ClassVar[str] = "locate"
@@ -84,7 +138,7 @@ class Locate(Call, frozen=True):
     name: str
 
 
-class IsCreateDone(Call, frozen=True):
+class IsCreateDone(LookCall, frozen=True):
     """Answers `done`: whether all tablets of the table run."""
 
     f: ClassVar[str] = "is-create-done"
@@ -92,7 +146,7 @@ class IsCreateDone(Call, frozen=True):
     name: str
 
 
-class IsAlterDone(Call, frozen=True):
+class IsAlterDone(LookCall, frozen=True):
     """Answers `done`: whether all tablets have the table's last version."""
 
     f: ClassVar[str] = "is-alter-done"
@@ -101,14 +155,6 @@ class IsAlterDone(Call, frozen=True):
 
 
 DdlCall = Create | Alter | Rename | Delete | Get | List | Locate | IsCreateDone | IsAlterDone
-CALLS: Final[tuple[type[DdlCall], ...]] = (
-    Create, Alter, Rename, Delete, Get, List, Locate, IsCreateDone, IsAlterDone,
-)  # fmt: skip
-BY_NAME: Final[Mapping[str, type[DdlCall]]] = {call.f: call for call in CALLS}
-MUTATIONS: Final = names_of(CALLS, mutates=True)
-READS: Final = names_of(CALLS, mutates=False)
-
-
-def call_of(f: str, value: Any) -> DdlCall:
-    """An operation by its name and value; raises `UsageError` for what is not one of these."""
-    return convert(BY_NAME, "ddl", f, value)
+CALLS = Vocabulary[DdlCall]("ddl", get_args(DdlCall))
+BY_NAME, MUTATIONS, READS = CALLS.by_name, CALLS.mutations, CALLS.reads
+call_of = CALLS.call_of

@@ -145,10 +145,10 @@ def _is_ambiguous(key: str) -> bool:
 
 
 def _json_key(key: str) -> tuple[Any] | None:
-    """What is neither string nor keyword and has this JSON text, as a tuple of one."""
+    """The value with this JSON text, as a tuple of one, unless it is a string or a keyword."""
     try:
-        found = msgspec.json.decode(key)
-        return None if isinstance(found, str) or _encode(found).decode() != key else (found,)
+        value = msgspec.json.decode(key)
+        return None if isinstance(value, str) or _encode(value).decode() != key else (value,)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 
@@ -168,7 +168,7 @@ def _key(raw: str) -> str:
 
 
 def settled(value: Any) -> Any:
-    """What was read of a client's value, as it stands in an op; lists are changed in place.
+    """A client's value as read, in the form that it has in an op; lists are changed in place.
 
     Raises `HistoryError` for a set with an element twice.
     """
@@ -216,7 +216,7 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def loose(value: Any) -> Any:
-    """What was read, in plain strings and lists: for what is shown, and never compared."""
+    """A value as read, in plain strings and lists: for texts, never to compare."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):

@@ -2,20 +2,20 @@
 
 Such a read goes to any replica of the catalog, which answers with a state that it had all to
 itself: everything acknowledged `bound_ns` before the answer was made is in it, and `bound_ns` is no
-more than the read allows. Their answers hold `bound_ns` besides what `get` and `list` have; a
+more than the read allows. Their answers hold `bound_ns` and the fields of `get` and `list`; a
 replica that knows of no such state refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, get_args
 
-from harness.vocabularies import Call, convert, ddl
+from harness.vocabularies import Vocabulary, ddl
 
 
-class GetStale(Call, frozen=True):
-    """As `get`, of a state at most `max_staleness_ms` old."""
+class GetStale(ddl.LookCall, frozen=True):
+    """A `get` of a state at most `max_staleness_ms` old."""
 
     f: ClassVar[str] = "get-stale"
     past: ClassVar[str] = "read"
@@ -23,8 +23,8 @@ class GetStale(Call, frozen=True):
     max_staleness_ms: int
 
 
-class ListStale(Call, frozen=True):
-    """As `list`, of a state at most `max_staleness_ms` old."""
+class ListStale(ddl.ListCall, frozen=True):
+    """A `list` of a state at most `max_staleness_ms` old."""
 
     f: ClassVar[str] = "list-stale"
     past: ClassVar[str] = "listed"
@@ -32,12 +32,7 @@ class ListStale(Call, frozen=True):
 
 
 StaleCall = GetStale | ListStale
-CALLS: Final[tuple[type[StaleCall], ...]] = (GetStale, ListStale)
-BY_NAME: Final[Mapping[str, type[StaleCall]]] = {call.f: call for call in CALLS}
+CALLS = Vocabulary[StaleCall]("follower-reads", get_args(StaleCall))
+call_of = CALLS.call_of
 FRESH: Final[Mapping[str, str]] = {GetStale.f: ddl.Get.f, ListStale.f: ddl.List.f}
-"""What each would be without a bound."""
-
-
-def call_of(f: str, value: Any) -> StaleCall:
-    """An operation by its name and value; raises `UsageError` for what is not one of these."""
-    return convert(BY_NAME, "follower-reads", f, value)
+"""The same reads without a bound."""

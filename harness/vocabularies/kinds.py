@@ -11,7 +11,6 @@ from harness.vocabularies import (
     hms,
     hms_tokens,
     members,
-    names_of,
     register,
     rows,
 )
@@ -23,7 +22,9 @@ READS: Final = (
     | rows.READS
     | hms.READS
     | hms_tokens.READS
-    | names_of((*register.CALLS, *follower_reads.CALLS, *members.CALLS), mutates=False)
+    | register.CALLS.reads
+    | follower_reads.CALLS.reads
+    | members.READS
     | {_READING_TXN}
 )
 """Every other kind counts as one that changes something."""

@@ -10,9 +10,9 @@ in the vocabulary `hms`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final, get_args
 
-from harness.vocabularies import Call, convert, ddl
+from harness.vocabularies import Call, Vocabulary, ddl
 
 
 class HiveDrop(Call, frozen=True):
@@ -52,13 +52,11 @@ class HiveList(Call, frozen=True):
 
 
 HiveCall = HiveDrop | HiveRename | HiveGet | HiveList
-HIVE_CALLS: Final[tuple[type[HiveCall], ...]] = (HiveDrop, HiveRename, HiveGet, HiveList)
+HIVE_CALLS = Vocabulary[HiveCall]("kudu-hms", get_args(HiveCall))
+call_of = HIVE_CALLS.call_of
 IN_KUDU: Final[Mapping[str, str]] = {HiveDrop.f: ddl.Delete.f, HiveRename.f: ddl.Rename.f}
-"""What Kudu's catalog makes of a change through Hive."""
-_HIVE: Final[Mapping[str, type[HiveCall]]] = {call.f: call for call in HIVE_CALLS}
-BY_NAME: Final[Mapping[str, type[HiveCall | ddl.DdlCall]]] = {**ddl.BY_NAME, **_HIVE}
-
-
-def call_of(f: str, value: Any) -> HiveCall:
-    """An operation through Hive by its name and value; raises `UsageError` for any other."""
-    return convert(_HIVE, "kudu-hms", f, value)
+"""The change of Kudu's catalog that follows a change through Hive."""
+BY_NAME: Final[Mapping[str, type[HiveCall | ddl.DdlCall]]] = {
+    **ddl.BY_NAME,
+    **HIVE_CALLS.by_name,
+}

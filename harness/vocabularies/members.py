@@ -11,10 +11,9 @@ replica of some tablet of a table to move to another server, and answers `tablet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, get_args
 
-from harness.vocabularies import Call, convert, names_of
+from harness.vocabularies import Call, Vocabulary
 
 
 class AddMaster(Call, frozen=True):
@@ -48,11 +47,6 @@ class ListMasters(Call, frozen=True):
 
 
 MembersCall = AddMaster | RemoveMaster | MoveReplica | ListMasters
-CALLS: Final[tuple[type[MembersCall], ...]] = (AddMaster, RemoveMaster, MoveReplica, ListMasters)
-BY_NAME: Final[Mapping[str, type[MembersCall]]] = {call.f: call for call in CALLS}
-MUTATIONS: Final = names_of(CALLS, mutates=True)
-
-
-def call_of(f: str, value: Any) -> MembersCall:
-    """An operation by its name and value; raises `UsageError` for what is not one of these."""
-    return convert(BY_NAME, "members", f, value)
+CALLS = Vocabulary[MembersCall]("members", get_args(MembersCall))
+BY_NAME, MUTATIONS, READS = CALLS.by_name, CALLS.mutations, CALLS.reads
+call_of = CALLS.call_of

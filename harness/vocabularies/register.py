@@ -5,9 +5,9 @@ A read answers {value}. A compare-and-set that finds another value than `old` is
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from harness.vocabularies import Call
+from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
@@ -17,7 +17,7 @@ class Read(Call, frozen=True):
 
 
 class Write(Call, frozen=True):
-    """Whatever was there before."""
+    """Sets the value."""
 
     f: ClassVar[str] = "write"
     mutates: ClassVar[bool] = True
@@ -33,4 +33,4 @@ class Cas(Call, frozen=True):
     new: Any
 
 
-CALLS: Final = (Read, Write, Cas)
+CALLS = Vocabulary[Read | Write | Cas]("register", (Read, Write, Cas))

@@ -2,13 +2,13 @@
 
 Tables are made by `create`, and altered and deleted, as in the vocabulary `ddl`. A row has a key,
 a text, and cells by column; a cell that is null is one that is not there. Tables are cut into
-tablets by key, each row is in one of them for ever, and every tablet stamps what is written to it
-with timestamps, whole numbers that rise in the order in which its writes took effect. Between
+tablets by key, each row is in one of them for ever, and every tablet stamps its writes with
+timestamps, whole numbers that rise in the order in which they took effect. Between
 tablets they order only what a client knew: it passes on the highest timestamp that it was answered,
 and its next operation has a higher one. So a timestamp names one state of all tables, whichever
 replica is asked for it: all that was written at or before it.
 
-What is written to one tablet by one operation is a *part*: it takes effect at once, under one
+The rows that one operation writes to one tablet are a *part*: it takes effect at once, under one
 timestamp, row by row in the order given, and rows are refused one by one.
 
 **A write** answers `table_id`, `rows` and `parts`. Of each row, `rows` says
@@ -20,7 +20,7 @@ timestamp, row by row in the order given, and rows are refused one by one.
 | "not-found"       | update, delete: there was no such row                            |
 | "invalid"         | the row does not fit the table; nothing was written              |
 | "failed"          | its part never took effect, and never will                       |
-| null              | nobody knows: it may have been written, or may still be          |
+| null              | unknown: it may have been written, or may still be               |
 
 and `parts` of each tablet {"tablet", "node", "term", "timestamp", "rows"}: who answered, in which
 term of the tablet's leaders, the timestamp or null, and the positions of its rows. A part that was
@@ -39,11 +39,9 @@ no such table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, get_args
 
-from harness.errors import UsageError
-from harness.vocabularies import Call, convert, ddl, names_of
+from harness.vocabularies import Call, Vocabulary, ddl
 
 Kind = Literal["insert", "upsert", "update", "delete"]
 Mode = Literal["latest", "snapshot", "read-your-writes"]
@@ -63,8 +61,13 @@ class Write(Call, frozen=True):
     nonce: str
     rows: list[tuple[Kind, str, dict[str, Any]]]
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a write without rows."""
+        if not self.rows:
+            raise ValueError("it has no rows; give it at least one")
+
     def asked(self) -> Any:
-        """As histories have it: rows are lists."""
+        """The value as histories have it: rows are lists."""
         return {**super().asked(), "rows": [list(row) for row in self.rows]}
 
 
@@ -79,8 +82,8 @@ class Read(Call, frozen=True):
 class Scan(Call, frozen=True):
     """Rows with keys in [start, end), null for no bound, of all tablets that may hold some.
 
-    In the mode `latest` each tablet shows what it has; its leader all that was acknowledged, any
-    other replica whatever it knows of. In `snapshot` all show the state at the timestamp `at`, or
+    In the mode `latest` each tablet shows its rows; its leader all that was acknowledged, any
+    other replica as many as it knows of. In `snapshot` all show the state at the timestamp `at`, or
     with null at one that the first tablet chooses. In `read-your-writes` likewise, at one that is
     not below what this client was answered before, which its own writes are at or before.
     """
@@ -93,22 +96,14 @@ class Scan(Call, frozen=True):
     start: str | None = None
     end: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a timestamp in another mode than `snapshot`."""
+        if self.at is not None and self.mode != "snapshot":
+            raise ValueError("only the mode 'snapshot' reads at a timestamp")
+
 
 RowsCall = Write | Read | Scan | ddl.Create | ddl.Alter | ddl.Delete
-ROW_CALLS: Final[tuple[type[Write | Read | Scan], ...]] = (Write, Read, Scan)
-CALLS: Final[tuple[type[RowsCall], ...]] = (*ROW_CALLS, ddl.Create, ddl.Alter, ddl.Delete)
-BY_NAME: Final[Mapping[str, type[RowsCall]]] = {call.f: call for call in CALLS}
-READS: Final = names_of(ROW_CALLS, mutates=False)
-
-
-def call_of(f: str, value: Any) -> RowsCall:
-    """An operation by its name and value; raises `UsageError` for what is not one of these."""
-    call = convert(BY_NAME, "rows", f, value)
-    if isinstance(call, Write) and not call.rows:
-        raise UsageError(f"the write {value!r} has no rows; give it at least one")
-    if isinstance(call, Scan) and call.at is not None and call.mode != "snapshot":
-        raise UsageError(
-            f"the scan {value!r} names a timestamp in the mode {call.mode!r}; only the mode "
-            "'snapshot' reads at one"
-        )
-    return call
+ROW_CALLS = Vocabulary[Write | Read | Scan]("rows", (Write, Read, Scan))
+CALLS = Vocabulary[RowsCall]("rows", get_args(RowsCall))
+BY_NAME, READS = CALLS.by_name, CALLS.reads
+call_of = CALLS.call_of

@@ -1,11 +1,11 @@
 """Transactions: lists of micro-operations that take effect at once, as Elle reads them.
 
 A micro-operation is ["append", key, element], ["r", key, null], or ["w", key, value]; the answer to
-a transaction has what was read in place of the nulls. They happen in their order: a read sees what
-the same transaction appended before.
+a transaction has the read values in place of the nulls. They happen in their order: a read sees
+what the same transaction appended before.
 
 In the vocabulary `list-append` keys are texts, elements are numbers, a transaction may have several
-keys, and a list that nobody appended to reads as []. In the vocabulary `append` keys are tables,
+keys, and a list without appends reads as []. In the vocabulary `append` keys are tables,
 elements are columns, a transaction has one table, and `create` is that of `ddl`; a table that is
 not there reads as empty.
 """
@@ -33,7 +33,7 @@ class Txn(Call, frozen=True):
 
 
 def only_reads(value: Any) -> bool:
-    """Whether a transaction with this value changes nothing; keywords are those of Jepsen."""
+    """Whether a transaction with this value changes nothing; it may have Jepsen's keywords."""
     return isinstance(value, list) and all(
         isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in value
     )

@@ -1,19 +1,17 @@
 //! The native core: searches of the linearizability checker, callable from Python.
 //!
-//! `checkers/linearizability/native.py` is the only caller; what stands here mirrors `problem.py`,
+//! `checkers/linearizability/native.py` is the only caller; this mirrors `problem.py`,
 //! `search.py` and `frontier.py`, which are the specification and the oracle. A model written in
-//! Python is called only for a (state, operation class) never seen before. A register and
-//! the versioned catalog are stepped natively, with the interpreter's lock released.
+//! Python is called only for a (state, operation class) never seen before. A register is stepped
+//! natively, with the interpreter's lock released.
 
 mod bits;
 mod depth;
 mod frontier;
 mod load;
-mod load_versioned;
 mod model;
 mod problem;
 mod python;
-mod versioned;
 
 use pyo3::prelude::*;
 

@@ -9,10 +9,8 @@ use crate::bits::Map;
 use crate::depth::{DepthFirst, Status};
 use crate::frontier::Frontier;
 use crate::load::{self, Load, RegisterTypes};
-use crate::load_versioned::{versioned, VersionedTypes};
 use crate::model::{Register, Step, ILLEGAL};
 use crate::problem::{Opens, Problem};
-use crate::versioned::Catalog;
 
 create_exception!(
     _native,
@@ -105,10 +103,6 @@ enum Model {
         register: Register,
         values: Vec<Py<PyAny>>,
     },
-    Versioned {
-        catalog: Catalog,
-        names: Vec<String>,
-    },
 }
 
 /// One history with its model: what `Problem` and `Stepper` are in Python.
@@ -123,8 +117,7 @@ pub struct Core {
 impl Core {
     /// `operations` as a tuple; `hooks` is a tuple of what is needed from the Python side: the
     /// `UNKNOWN` output, `contradiction(input, output, state) -> error`, and, else `None`, for a
-    /// plain register its input types (Read, Write, Cas), and for a plain versioned catalog those
-    /// of its inputs and its outputs. `reads` and `separable` say whether the
+    /// plain register its input types (Read, Write, Cas). `reads` and `separable` say whether the
     /// model overrides `read_only` and `footprint`.
     #[new]
     fn new(
@@ -166,20 +159,6 @@ impl Core {
                     problem,
                     read_only,
                     model,
-                });
-            }
-        }
-        let types = hooks.get_item(3)?;
-        if !types.is_none() {
-            let (input, output) = types.extract()?;
-            if let Some(loaded) = versioned(&raws, &VersionedTypes { input, output }, &unknown) {
-                let problem = py.detach(|| Problem::new(&loaded.spans, loaded.footprints));
-                check_size(&problem)?;
-                let (catalog, names) = (loaded.catalog, loaded.names);
-                return Ok(Self {
-                    problem,
-                    read_only: loaded.read_only,
-                    model: Model::Versioned { catalog, names },
                 });
             }
         }
@@ -241,7 +220,7 @@ impl Core {
     fn model_calls(&self) -> u64 {
         match &self.model {
             Model::Python(model) => model.calls,
-            Model::Register { .. } | Model::Versioned { .. } => 0,
+            Model::Register { .. } => 0,
         }
     }
 
@@ -315,7 +294,6 @@ impl Core {
         match &self.model {
             Model::Python(_) => 0,
             Model::Register { register, .. } => register.initial(),
-            Model::Versioned { catalog, .. } => catalog.initial(),
         }
     }
 
@@ -328,7 +306,6 @@ impl Core {
         let after = match &mut self.model {
             Model::Python(model) => Attached { py, model }.step(state, op)?,
             Model::Register { register, .. } => sure(register.step(state, op)),
-            Model::Versioned { catalog, .. } => sure(catalog.step(state, op)),
         };
         Ok(if after == ILLEGAL {
             -1
@@ -342,18 +319,6 @@ impl Core {
         let state = match &self.model {
             Model::Python(model) => model.states.get(number as usize).map(|s| s.clone_ref(py)),
             Model::Register { values, .. } => values.get(number as usize).map(|s| s.clone_ref(py)),
-            Model::Versioned { catalog, names } if (number as usize) < catalog.states() => {
-                let entries = catalog.state(number).map(|(name, held)| {
-                    let name = names[name as usize].as_str();
-                    (name, held.ident, held.version, held.payload)
-                });
-                Some(
-                    PyTuple::new(py, entries.collect::<Vec<_>>())?
-                        .into_any()
-                        .unbind(),
-                )
-            }
-            Model::Versioned { .. } => None,
         };
         match state {
             Some(state) => Ok(state),
@@ -372,7 +337,6 @@ impl Core {
         let order = match &mut self.model {
             Model::Python(model) => self.problem.replay(&mut Attached { py, model }, &choices)?,
             Model::Register { register, .. } => sure(self.problem.replay(register, &choices)),
-            Model::Versioned { catalog, .. } => sure(self.problem.replay(catalog, &choices)),
         };
         order.ok_or_else(|| PyValueError::new_err("a search took an illegal step"))
     }
@@ -394,7 +358,6 @@ type Remaining = (Vec<(Vec<u32>, Vec<u32>, u32, i64)>, Vec<(i64, i64, u32)>);
 trait Explore: Send + Sync {
     fn run_python(&mut self, problem: &Problem, model: &mut Attached, limit: u64) -> PyResult<()>;
     fn run_register(&mut self, problem: &Problem, model: &mut Register, limit: u64);
-    fn run_versioned(&mut self, problem: &Problem, model: &mut Catalog, limit: u64);
     fn status(&self) -> Status;
     fn steps(&self) -> u64;
     fn best(&self) -> u32;
@@ -415,9 +378,6 @@ macro_rules! explore {
                 self.run(problem, model, limit)
             }
             fn run_register(&mut self, problem: &Problem, model: &mut Register, limit: u64) {
-                sure(self.run(problem, model, limit));
-            }
-            fn run_versioned(&mut self, problem: &Problem, model: &mut Catalog, limit: u64) {
                 sure(self.run(problem, model, limit));
             }
             fn status(&self) -> Status {
@@ -534,7 +494,6 @@ impl Search {
         let explore = match model {
             Model::Python(model) => start_fitting(problem, &mut Attached { py, model }, kind)?,
             Model::Register { register, .. } => sure(start_fitting(problem, register, kind)),
-            Model::Versioned { catalog, .. } => sure(start_fitting(problem, catalog, kind)),
         };
         drop(borrowed);
         Ok(Self { core, explore })
@@ -554,9 +513,6 @@ impl Search {
                 }
                 Model::Register { register, .. } => {
                     py.detach(|| explore.run_register(problem, register, slice));
-                }
-                Model::Versioned { catalog, .. } => {
-                    py.detach(|| explore.run_versioned(problem, catalog, slice));
                 }
             }
             py.check_signals()?;

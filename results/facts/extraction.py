@@ -22,7 +22,10 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
 
 from harness.case import Case
 from harness.ops import History
@@ -41,9 +44,6 @@ from results.facts.operations import (
 )
 from results.facts.schema import FACT_TABLES, LIST_SEPARATOR, schema
 from results.facts.timeline import Timeline, field_of, whole_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FACTS_VERSION: Final = 4
 NO_NEMESIS: Final = "none"
@@ -100,8 +100,6 @@ def _tables(facts: _Facts) -> dict[str, pa.Table]:
 
 
 def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
-    import pyarrow as pa
-
     columns = schema(name)
     keyed = [(key, *row) for row in rows]
     values = list(zip(*keyed, strict=True)) if keyed else [()] * len(columns)
@@ -115,8 +113,6 @@ class _Facts:
     """One run while its tables are made; a method a table, rows without the run's key."""
 
     def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
-        import numpy as np
-
         self.key = f"{run.name}/{run.run}"
         self.ops = operations
         self.notes = notes
@@ -132,12 +128,12 @@ class _Facts:
         self.nemeses = sorted({*run.case.nemeses, *seen} - {NO_NEMESIS})
 
     def _outages(self, kind: str) -> list[Outage]:
-        import numpy as np
-
         ops, end_ns = self.ops, self.notes.end_ns
-        own = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
+        selected = np.flatnonzero(self.is_read[ops.f] == (kind == "read"))
         end = np.where(ops.done, ops.end, end_ns)
-        return outages_of(ops.start[own], end[own], (ops.done & ops.answered)[own], end_ns)
+        return outages_of(
+            ops.start[selected], end[selected], (ops.done & ops.answered)[selected], end_ns
+        )
 
     def op_rows(self) -> list[Row]:
         """Client operations, counted by everything that reports group by."""
@@ -172,7 +168,7 @@ class _Facts:
         rows: list[Row] = []
         for fault in self.timeline.faults:
             interval = self.timeline.interval(fault)
-            own = union([interval])
+            merged = union([interval])
             rows.append(
                 (
                     fault.id,
@@ -184,7 +180,7 @@ class _Facts:
                     None
                     if fault.bite is None or fault.undone
                     else whole_of(fault.bite.get("count")),
-                    *(overlap_ns(own, self.down[kind]) for kind in KINDS),
+                    *(overlap_ns(merged, self.down[kind]) for kind in KINDS),
                     *(self._outage_ns(kind, fault) for kind in KINDS),
                 )
             )
@@ -283,8 +279,8 @@ class _Facts:
         chaos = look.chaos
         rows: list[Row] = []
         for nemesis in self.nemeses:
-            own = union(look.interval(f) for f in look.faults if f.nemesis == nemesis)
-            struck = _common(chaos, own)
+            covered = union(look.interval(f) for f in look.faults if f.nemesis == nemesis)
+            struck = _common(chaos, covered)
             for active in (False, True):
                 columns = [overlap_ns(chaos, chaos), *(overlap_ns(chaos, d) for d in self._downs())]
                 under = [
@@ -304,14 +300,12 @@ class _Ends:
     """The operations of one kind, to be asked what came after a line of the history."""
 
     def __init__(self, ops: Operations, f: int) -> None:
-        import numpy as np
-
-        own = np.flatnonzero(ops.f == f)
-        own = own[np.argsort(ops.end_index[own], kind="stable")]
-        self._ends = ops.end_index[own]
+        selected = np.flatnonzero(ops.f == f)
+        selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
+        self._ends = ops.end_index[selected]
         # The least invocation from each on.
-        self._invokes = np.minimum.accumulate(ops.start[own][::-1])[::-1]
-        oks = own[ops.done[own] & (ops.type[own] == TYPES.index("ok"))]
+        self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
+        oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:

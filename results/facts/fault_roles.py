@@ -49,7 +49,7 @@ def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) ->
         if name not in PHASES:
             continue
         for nemesis in nemeses:
-            roles = sorted(role for own, role in members[moment] if own == nemesis)
+            roles = sorted(role for owner, role in members[moment] if owner == nemesis)
             for role in roles or (None,):
                 counts[nemesis, name, role] += n
                 bad[nemesis, name, role] += 0 if answered else n

@@ -19,10 +19,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
@@ -72,14 +72,12 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
     """The outages of one kind (see the module): the operations of which began and ended when, and
     whether with an answer; what never ended did at `end_ns`, the end of the run.
     """
-    import numpy as np
-
     order = np.argsort(start, kind="stable")
     start, end, answered = start[order], end[order], answered[order]
     answers = np.sort(end[answered])  # an answer at the same moment cuts off a gap of no length
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
-    found: list[Outage] = []
+    outages: list[Outage] = []
     held = np.zeros(0, np.int64)  # those that began before, and may still be under way
     position = 0
     for gap in np.flatnonzero(cuts - begins >= OUTAGE_NS_MIN).tolist():
@@ -88,15 +86,13 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
         older = np.concatenate([held, np.arange(position, max(position, first))])
         older = older[end[older] > begin]
         inside = np.concatenate([older, np.arange(max(position, first), last)])
-        found += _of_gap(start[inside], end[inside], begin, cut, answered=gap < len(answers))
+        outages += _of_gap(start[inside], end[inside], begin, cut, answered=gap < len(answers))
         held, position = inside, max(position, last)
-    return found
+    return outages
 
 
 def _of_gap(start: Ints, end: Ints, begin: int, cut: int, *, answered: bool) -> Iterator[Outage]:
     """The outages between two answers, or between the last and the end of the run."""
-    import numpy as np
-
     if not len(start):
         return
     start, end = np.maximum(start, begin), np.minimum(end, cut)  # still sorted by start

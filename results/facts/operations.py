@@ -11,16 +11,17 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from harness.errors import HistoryError
 from harness.ops import History, OpType, error_code
 from harness.store.buckets import lat_buckets
 from harness.vocabularies.kinds import kind_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
-
     from results.facts.intervals import Flags, Ints
 
     Codes = npt.NDArray[np.int32]
@@ -53,8 +54,6 @@ class Operations:
 
     def latency_buckets(self) -> Codes:
         """`lat_bucket` of each, -1 where it never completed."""
-        import numpy as np
-
         took = lat_buckets(np.where(self.done, self.end - self.start, 0))
         return np.where(self.done, took, -1).astype(np.int32)
 
@@ -68,11 +67,11 @@ class Notes:
     end_ns: int
 
 
-def is_no(said: Any) -> bool:
+def is_no(answer: Any) -> bool:
     """Whether what came with a failure is the target's own no, with what it saw."""
-    if isinstance(said, list | tuple) and len(said) == 2:  # of one key, as [key, value]
-        said = said[1]
-    return isinstance(said, dict) and "result" in said
+    if isinstance(answer, list | tuple) and len(answer) == 2:  # of one key, as [key, value]
+        answer = answer[1]
+    return isinstance(answer, dict) and "result" in answer
 
 
 class _Names:
@@ -92,8 +91,6 @@ class _Names:
 
 def of_history(history: History) -> tuple[Operations, Notes]:
     """The operations of a whole history."""
-    import numpy as np
-
     fs, errors, nodes = _Names(), _Names(), _Names()
     rows: list[tuple[int, ...]] = []
     for pair in history.pairs:
@@ -130,8 +127,6 @@ def of_history(history: History) -> tuple[Operations, Notes]:
 
 def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
     """The distinct rows of some columns of small numbers, -1 among them, and how often each is."""
-    import numpy as np
-
     if not len(columns[0]):
         return
     cells = np.zeros(len(columns[0]), np.int64)
@@ -150,19 +145,14 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
     """Which times lie in any of some half-open intervals."""
-    import numpy as np
-
-    found = np.zeros(len(times), np.bool_)
+    inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
-        found |= (start <= times) & (times < end)
-    return found
+        inside |= (start <= times) & (times < end)
+    return inside
 
 
 def of_rows(table: pa.Table) -> Operations:
     """The operations of a run from its rows of a lake's table `operations`, in any order."""
-    import numpy as np
-    import pyarrow.compute as pc
-
     names = fs, errors, nodes = (_Names(), _Names(), _Names())
     start, index = (table.column(name).to_numpy() for name in ("invoke_ns", "index"))
     done = table.column("latency_ns").is_valid().to_numpy()
@@ -179,13 +169,11 @@ def of_rows(table: pa.Table) -> Operations:
         table.column("answered").to_numpy(),
         _coded(table.column("error"), lambda text: errors.number(error_code(text))),
         _coded(table.column("node"), nodes.number),
-        *(found.list() for found in names),
+        *(coded.list() for coded in names),
     )
 
 
 def _mask(flags: Flags) -> pa.Array:
-    import pyarrow as pa
-
     return pa.array(flags)
 
 
@@ -195,8 +183,6 @@ def of_table(what: str, table: pa.Table) -> Operations:
     So nothing is known of answers, errors and nodes. Raises `HistoryError`, which begins with
     `what`.
     """
-    import numpy as np
-
     if table.column("type").null_count or table.column("f").null_count:
         raise HistoryError(f"{what} has lines without a type or a kind")
     names = (_Names(), _Names(), _Names())
@@ -208,8 +194,6 @@ def of_table(what: str, table: pa.Table) -> Operations:
 
 def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
     """Index, time, process, type and f of some lines."""
-    import numpy as np
-
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
@@ -229,18 +213,14 @@ def _code(kind: str) -> int:
 
 def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
     """Each distinct text of a column as `number` of it, null as -1."""
-    import numpy as np
-
     whole = column.combine_chunks().dictionary_encode()
     codes = np.array([int(number(text)) for text in whole.dictionary.to_pylist()] + [-1], np.int32)
-    found: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
-    return found
+    decoded: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
+    return decoded
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
     """Invocations with their completions."""
-    import numpy as np
-
     order = np.lexsort((lines[0], lines[2]))
     for number, column in enumerate(lines):
         lines[number] = column[order]
@@ -257,7 +237,7 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
         done & answered[ends],
         np.where(done, error[ends], -1).astype(np.int32),
         np.where(done, node[ends], -1).astype(np.int32),
-        *(found.list() for found in names),
+        *(coded.list() for coded in names),
     )
 
 
@@ -270,8 +250,6 @@ def turns(
     it is of the process of the line before. The lines of a process take turns: raises
     `HistoryError` where they do not.
     """
-    import numpy as np
-
     invoked = kind == _INVOKE
     follows = np.zeros(len(kind), np.bool_)  # the line before is of the same process
     follows[1:] = same

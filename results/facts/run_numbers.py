@@ -17,9 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HistoryError
-from harness.ops import NEMESIS, Op, OpType
+from harness.ops import NEMESIS, NS_PER_S, Op, OpType
 from harness.store.footer import open_sealed
 from harness.timeline import faults_of
 from results.facts.operations import TYPES, Operations, of_table
@@ -34,7 +37,6 @@ ROWS_MAX: Final = 2_000_000
 FAULTS_MAX: Final = 200
 KINDS_MAX: Final = 100
 SECONDS_MAX: Final = 86_400
-_NS_PER_S: Final = 1_000_000_000
 _HARNESS: Final = -2
 _NEMESIS: Final = -1
 _COLUMNS: Final = ("index", "time", "process", "type", "f")
@@ -87,8 +89,6 @@ class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_numbers(folder: Path) -> RunNumbers:
     """The numbers of a run; raises `HistoryError` for a history that is torn or no history."""
-    import pyarrow as pa
-
     path = folder / "history.parquet"
     if path.is_symlink():
         raise HistoryError(f"{str(path)!r} is a link, and links are not followed")
@@ -113,8 +113,6 @@ def run_numbers(folder: Path) -> RunNumbers:
 
 def _facts(file: Any, table: Any) -> list[Op]:
     """Phases and faults, in the order of the history."""
-    import pyarrow.compute as pc
-
     wanted = pc.or_(
         pc.equal(table["process"], _NEMESIS),
         pc.and_(pc.equal(table["process"], _HARNESS), pc.equal(table["f"], "phase")),
@@ -123,27 +121,25 @@ def _facts(file: Any, table: Any) -> list[Op]:
         return []
     values = file.read(columns=["value"])["value"].filter(wanted)
     rows = table.filter(wanted).append_column("value", values).sort_by("index").to_pylist()
-    found = []
+    numbers = []
     for row in rows:
         try:
             value = msgspec.json.decode(row["value"])
         except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
             raise HistoryError(f"line {row['index']} holds a value that is not JSON") from error
         process = NEMESIS if row["process"] == _NEMESIS else "harness"
-        found.append(Op(row["index"], row["time"], process, OpType.INFO, row["f"], value))
-    return found
+        numbers.append(Op(row["index"], row["time"], process, OpType.INFO, row["f"], value))
+    return numbers
 
 
 def _numbers(ops: Operations, lines: int, end_ns: int, facts: list[Op]) -> RunNumbers:
-    import numpy as np
-
     latency = ops.end - ops.start
     chaos = _chaos(facts, end_ns)
     window = chaos or (0, end_ns)
     inside = ops.done & (ops.type == TYPES.index("ok"))
     if chaos is not None:
         inside &= (ops.end >= window[0]) & (ops.end < window[1])
-    length_s = (window[1] - window[0]) / _NS_PER_S
+    length_s = (window[1] - window[0]) / NS_PER_S
     notes = []
     if len(ops.f_names) > KINDS_MAX:
         notes.append(f"only the first {KINDS_MAX} kinds of operation are listed")
@@ -154,7 +150,7 @@ def _numbers(ops: Operations, lines: int, end_ns: int, facts: list[Op]) -> RunNu
     bands = _bands(facts, end_ns)
     if len(bands) > FAULTS_MAX:
         notes.append(f"only the first {FAULTS_MAX} of {len(bands)} faults are listed")
-    if end_ns >= SECONDS_MAX * _NS_PER_S:
+    if end_ns >= SECONDS_MAX * NS_PER_S:
         notes.append(f"availability is counted for the first {SECONDS_MAX} s")
     return RunNumbers(
         lines=lines,
@@ -185,11 +181,9 @@ def _kind(name: str, ops: Operations, chosen: Flags, latency: Ints) -> KindNumbe
 
 
 def _seconds(ops: Operations, end_ns: int) -> Iterator[tuple[int, int, int]]:
-    import numpy as np
-
-    second = ops.end[ops.done] // _NS_PER_S
+    second = ops.end[ops.done] // NS_PER_S
     kind = ops.type[ops.done]
-    count = max(min(end_ns // _NS_PER_S + 1, SECONDS_MAX), 0)
+    count = max(min(end_ns // NS_PER_S + 1, SECONDS_MAX), 0)
     columns = [
         np.bincount(second[(kind == code) & (second >= 0) & (second < count)], minlength=count)
         for code in range(len(TYPES))

@@ -10,10 +10,9 @@ pyarrow is imported inside functions: listing plug-ins must stay quick.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 LIST_SEPARATOR: Final = "+"
 
@@ -186,8 +185,6 @@ _SPARK_TYPES: Final = {
 
 def schema(table: str) -> pa.Schema:
     """The schema of one table of `COLUMNS`."""
-    import pyarrow as pa
-
     types = {"string": pa.string(), "int64": pa.int64(), "int32": pa.int32(), "bool": pa.bool_()}
     return pa.schema([(name, types[kind]) for name, kind, _ in COLUMNS[table]])
 
@@ -198,8 +195,6 @@ def ddl(columns: pa.Schema) -> str:
 
 
 def _spark_type(kind: pa.DataType) -> str:
-    import pyarrow as pa
-
     if pa.types.is_list(kind):
         return f"ARRAY<{_spark_type(kind.value_type)}>"
     return _SPARK_TYPES[str(kind)]

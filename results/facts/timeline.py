@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from harness.ops import NEMESIS, History, Op
 from harness.timeline import Fault, faults_of
 from results.facts.intervals import Interval, union
@@ -59,10 +61,10 @@ class Timeline:
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
         """Which phase began last, for many moments; -1 before the first."""
-        import numpy as np
-
-        found: Ints = np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
-        return found
+        phases: Ints = (
+            np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
+        )
+        return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
         """Which of `members` and `sets` were active, for many moments."""
@@ -99,10 +101,8 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
     """Which of the sets of `sweep` is active, for many moments."""
-    import numpy as np
-
-    found: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
-    return found
+    numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
+    return numbers
 
 
 def field_of(op: Op, name: str) -> Any:

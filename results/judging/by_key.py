@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from harness.case import imported_case
 from harness.errors import HistoryError
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
-from harness.verdict.imported import without_independence
 from results.judging.verdict_rows import Checkers, Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.judging.budgets import Budget
     from results.judging.staged_results import RunOfLake
 
@@ -60,12 +60,12 @@ def _judged(
     budget: Budget,
     checkers: Checkers,
 ) -> Iterator[Row]:
-    found, expected = len(rows["operations"]), run.key_ranges[number]
-    if found != expected:
+    count, expected = len(rows["operations"]), run.key_ranges[number]
+    if count != expected:
         raise HistoryError(
-            f"the lake has {found} operations of range {number} of its keys; {expected} came in"
+            f"the lake has {count} operations of range {number} of its keys; {expected} came in"
         )
-    case = without_independence(run.case)
+    case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None
     for key, ops in histories_by_key(rows):
         row = judge_history(checker, History(ops), case, budget, checkers, key=key)

@@ -7,12 +7,11 @@ budgets, of two reports at once, or again because it was unsettled.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.lake.log.storage_errors import require
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
 """The order of results `k` of one run that one checker made: the first one counts."""
@@ -75,9 +74,9 @@ def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
 
     `runs` are rows of the lake, the others of its results: Arrow tables or datasets.
     """
-    given = {"runs": runs, "results": results, "verdicts": verdicts}
+    inputs = {"runs": runs, "results": results, "verdicts": verdicts}
     with contextlib.closing(require("duckdb").connect()) as connection:
-        for name, rows in given.items():
+        for name, rows in inputs.items():
             connection.register(name, rows)
-        found: pa.Table = connection.sql(_COUNTING).to_arrow_table()
-    return found
+        counts: pa.Table = connection.sql(_COUNTING).to_arrow_table()
+    return counts

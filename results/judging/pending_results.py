@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from harness.store.footer import cost_of
 from results.facts.problems import PROBLEMS_MAX, Problem, Problems
 from results.judging.chosen_results import MISSING, OF_WANTS, WITHOUT_ROWS
@@ -35,8 +37,6 @@ from results.lake.log.files import MAIN
 from results.lake.tables.sealed_run import TROUBLES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.snapshot import Snapshot
 
 FACTS: Final = -1
@@ -78,21 +78,21 @@ class PendingResults:
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The answer of a statement, all of it: a connection has one at a time."""
         with readable(self._snapshot.place.uri):
-            found: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
-        return found
+            rows: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
+        return rows
 
     def number(self, sql: str, given: Sequence[Any] = ()) -> int:
         """The one whole number that a query gives; 0 for null."""
-        ((found,),) = self.rows(sql, given)
-        return int(found or 0)
+        ((number,),) = self.rows(sql, given)
+        return int(number or 0)
 
     def table(self, name: str, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
         """A small table from types and values of its columns."""
-        import pyarrow as pa
-
         types: dict[str, pa.DataType] = {"string": pa.string(), "int32": pa.int32()}
-        given = pa.table({key: pa.array(own, types[kind]) for key, (kind, own) in columns.items()})
-        self.connection.register("given", given)
+        table = pa.table(
+            {key: pa.array(values, types[kind]) for key, (kind, values) in columns.items()}
+        )
+        self.connection.register("given", table)
         self.rows(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')  # noqa: S608
         self.connection.unregister("given")
 
@@ -145,18 +145,18 @@ class PendingResults:
             of_kind = "workload = ? AND others = ? AND key_ranges = ?"
             self.rows(f"UPDATE these SET part = ? WHERE {of_kind}", [part, *kind])  # noqa: S608
             of_part = "SELECT run FROM these WHERE part = ?"
-            found = wanted(Kind(*kind))
-            if found.trouble:
-                self.complain("checker", found.trouble, of_part, [part])
-            for name, text in found.gone:
+            results = wanted(Kind(*kind))
+            if results.trouble:
+                self.complain("checker", results.trouble, of_part, [part])
+            for name, text in results.gone:
                 gone.append((part, name))
                 self.complain("checker", text, of_part, [part])
-            for place, (name, ids) in enumerate(found.checks):
+            for place, (name, ids) in enumerate(results.checks):
                 first, *more = map(self._id, ids)
                 second = more[0] if more else None
                 wants.append((part, place, name, first, second, range_of(ids[0])))
-            if found.facts is not None:
-                wants.append((part, FACTS, None, self._id(found.facts), None, None))
+            if results.facts is not None:
+                wants.append((part, FACTS, None, self._id(results.facts), None, None))
         names_of = ("part", "place", "checker", "first", "second", "key_range")
         kinds_of = ("int32", "int32", "string", "int32", "int32", "int32")
         columns = list(zip(*wants, strict=True)) or [()] * len(names_of)
@@ -248,9 +248,9 @@ class PendingResults:
         )
         wanted = self.number("SELECT count(*) FROM these t JOIN wants w ON w.part = t.part")
         gone = self.number("SELECT count(*) FROM these t JOIN gone g ON g.part = t.part")
-        known = wanted - self.number("SELECT count(*) FROM todo")
+        settled = wanted - self.number("SELECT count(*) FROM todo")
         self.rows("DELETE FROM todo WHERE (n, c) IN (SELECT (n, c) FROM tried)")
-        return wanted + gone, known
+        return wanted + gone, settled
 
     def skip(self, above: int, first: Place, end: Place | None) -> None:
         """Leave in `todo` what has a budget over a level, from one place to before another."""

@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from harness.errors import InfrastructureError, counted
 from results.facts.problems import NO_LOSS, PROBLEMS_MAX, Problem, Problems
 from results.judging.budgets import Budget
@@ -32,8 +34,6 @@ from results.lake.log.files import MAIN, FileRef, Partition
 from results.lake.tables.rebuild import HISTORY_TABLES
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.snapshot import Snapshot
 
 LOST: Final = "the executor lost it: its results are missing, try again"
@@ -162,7 +162,7 @@ class ReportRuns:
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> Unit:
         """A piece, see `PendingResults.cut`, with the files that may hold its runs."""
         target, label, day, level, cs, runs, batches, lines, cost = piece
-        own = set(batches)
+        wanted = set(batches)
         files = self._files[target, label, day]
         ids = self._pending.ids
         return Unit(
@@ -172,7 +172,7 @@ class ReportRuns:
                     for file in files.get(table, ())
                     if file.first_run <= runs[-1]
                     and file.last_run >= runs[0]
-                    and (file.batch is None or file.batch in own)
+                    and (file.batch is None or file.batch in wanted)
                 )
                 for table in _READ
             },
@@ -196,9 +196,9 @@ class ReportRuns:
         )
 
     def _result_lake(self) -> ResultLake:
-        found = ResultLake.beside(self.place.uri, self.place.options, create=True)
-        assert found is not None
-        return found
+        lake = ResultLake.beside(self.place.uri, self.place.options, create=True)
+        assert lake is not None
+        return lake
 
     def end(self) -> None:
         """End a round: the units of the last plan are not planned again."""
@@ -259,8 +259,6 @@ class ReportRuns:
 
     def _stand_ins(self) -> pa.Table:
         """The row that says of a checker that it gave no verdict, for those of `missing`."""
-        import pyarrow as pa
-
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.parquet as pq
+
 from results.facts.schema import COLUMNS, FACT_TABLES, OF_RUNS
 from results.lake.log.duckdb_views import CODE, STARTED, source_of
 from results.lake.log.files import MAIN
@@ -55,8 +57,6 @@ def write_tables(
     Results are their files as they are, of a range with the rows of other runs. The ledger has the
     tables named above, and `stand_ins`.
     """
-    import pyarrow.parquet as pq
-
     from results.facts.schema import schema
 
     paths: dict[str, tuple[Path, ...]] = {}
@@ -64,24 +64,24 @@ def write_tables(
     chosen = found is not None and ledger.number("SELECT count(*) FROM chosen")
     where = _counting(ledger, found, folder / "beyond.parquet") if found and chosen else ""
     for name in COLUMNS:
-        own = folder / f"{name}.parquet"
+        path = folder / f"{name}.parquet"
         kept = name == "verdicts" or (facts and name in FACT_TABLES)
         if found and chosen and kept and (files := found.files(name)):
             paths[name] = tuple(Path(file.uri) for file in files)
             counting[name] = where
         if name == "verdicts" and ledger.number("SELECT count(*) FROM missing"):
-            _copy(ledger, _stand_ins(), own)
-            paths[name] = (*paths.get(name, ()), own)
+            _copy(ledger, _stand_ins(), path)
+            paths[name] = (*paths.get(name, ()), path)
             if name in counting:
                 counting[name] = f"(here.result_id = '' OR ({where}))"
         elif facts and name in OF_RUNS:
             text, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
             source = source_of(ledger.connection, lake, MAIN, columns)
-            _copy(ledger, text.format(source=source), own)  # chosen are runs of the range alone
-            paths[name] = (own,)
+            _copy(ledger, text.format(source=source), path)  # chosen are runs of the range alone
+            paths[name] = (path,)
         if not paths.get(name):
-            pq.write_table(schema(name).empty_table(), own)
-            paths[name] = (own,)
+            pq.write_table(schema(name).empty_table(), path)
+            paths[name] = (path,)
     return paths, counting
 
 
@@ -94,7 +94,7 @@ def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
     parts = ["true"]
     if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608
         ids = ledger.rows("SELECT DISTINCT result_id FROM chosen ORDER BY ALL")
-        parts.append(f"here.result_id IN ({', '.join(quoted(one) for (one,) in ids)})")
+        parts.append(f"here.result_id IN ({', '.join(quoted(result_id) for (result_id,) in ids)})")
     listed = ledger.number(f"SELECT sum(results) FROM listed WHERE {_OF_CHOSEN}")  # noqa: S608
     if listed != ledger.number("SELECT count(*) FROM chosen"):
         source = source_of(ledger.connection, found, MAIN, ["run", "batch", "results"])
@@ -124,8 +124,10 @@ def _copy(ledger: PendingResults, text: str, path: Path) -> None:
 def _stand_ins() -> str:
     """Rows that stand in for the verdicts that were not found, of runs that have some result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
-    own = ", ".join(f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns)
+    selected = ", ".join(
+        f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns
+    )
     return f"""
-        SELECT {own} FROM missing m JOIN stand_ins s ON s.checker = m.checker
+        SELECT {selected} FROM missing m JOIN stand_ins s ON s.checker = m.checker
         WHERE m.n IN (SELECT n FROM chosen)
     """  # noqa: S608

@@ -58,7 +58,9 @@ def wants_of(
         version = registry.version(name)
         ids = tuple(verdict_id(name, version, each) for each in budgets)
         ranges = range(kind.key_ranges)
-        checks += [(name, tuple(range_id(one, number) for one in ids)) for number in ranges]
+        checks += [
+            (name, tuple(range_id(result_id, number) for result_id in ids)) for number in ranges
+        ]
         if not ranges:
             checks.append((name, ids))
     return Wants(tuple(checks), facts_id() if facts else None, tuple(gone), trouble)

@@ -1,6 +1,6 @@
 """Ids of results: hashes of everything that a result depends on, except its run.
 
-That is the code that reads and judges, the checker with its version (`CHECKER_VERSION`, or else the
+That is the code that reads and judges, the checker with its `version` (or else the
 hash of the package that it comes from, and of the bundled checkers that it may be built on) and the
 budget. A run is named by its key and by the batch that appended it, which stand for its history and
 its case.
@@ -21,7 +21,6 @@ from harness import __version__
 from harness.case import Case
 from harness.errors import HarnessError
 from harness.plugins import Checker
-from harness.verdict.imported import ModelChecker
 from harness.verdict.judge import checker_names, load_checker
 from results.facts.extraction import FACTS_VERSION
 from results.judging.budgets import Budget
@@ -42,7 +41,7 @@ VERDICT_MODULES: Final = (
     *READING_MODULES,
     "harness.verdict.coverage",
     "harness.verdict.judge",
-    "harness.verdict.imported",
+    "harness.case",
     "harness.verdict.limits",
     "harness.verdict.unsafe_change",
     "harness.verdict.signature",
@@ -144,12 +143,10 @@ def hash_of(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """`CHECKER_VERSION` of a checker, or the hashes of its package and of the bundled checkers."""
-    plugin = checker.model if isinstance(checker, ModelChecker) else checker
-    stated = getattr(plugin, "CHECKER_VERSION", None)
-    if stated is not None:
-        return f"{__version__} {stated}"
-    package = type(plugin).__module__.partition(".")[0]
+    """The `version` of a checker, or the hashes of its package and of the bundled checkers."""
+    if checker.version is not None:
+        return f"{__version__} {checker.version}"
+    package = type(checker).__module__.partition(".")[0]
     return f"{__version__} {package_hash(package)} {package_hash('checkers')}"
 
 

@@ -20,7 +20,9 @@ import collections
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from harness.errors import HarnessError, counted
 from results.facts.schema import COLUMNS, FACT_TABLES
@@ -33,9 +35,6 @@ from results.lake.log.storage_errors import Patience
 from results.lake.tables.schema import TABLES, TEXTS, Column, arrow_type
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 from results.lake.upkeep.soundness import Finding, check, named
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = [
     "RESULTS",
@@ -58,12 +57,12 @@ _ID: Final = Column("result_id", "string", "", "id of the result")
 
 def _columns(table: str) -> tuple[Column, ...]:
     """The columns of a report's table, the result's id last."""
-    own = [
+    measured = [
         Column(name, kind, "ns" if name.endswith("_ns") else "", meaning)
         for name, kind, meaning in COLUMNS[table]
         if name not in {"run", _ID.name}
     ]
-    return (*_HEAD, *own, _ID)
+    return (*_HEAD, *measured, _ID)
 
 
 RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
@@ -82,8 +81,6 @@ RESULT_TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 @functools.cache
 def result_schema(table: str) -> pa.Schema:
     """The columns of one of `RESULT_TABLES`."""
-    import pyarrow as pa
-
     return pa.schema([(column.name, arrow_type(column.type)) for column in RESULT_TABLES[table]])
 
 
@@ -101,16 +98,16 @@ class ResultLake(Lake):
 
         `options` are those of the lake's place. Raises as `Lake.open`.
         """
-        found = cls(
+        lake = cls(
             Place(f"{lake_uri}/{RESULTS}", options),
             {name: result_schema(name) for name in RESULT_TABLES},
             RESULTS_VERSION,
             Patience(),
         )
         if create:
-            found.patience.call(f"create a lake at {found.place.uri}", found._create)
-            return found
-        return found if found.patience.call(f"open {found.place.uri}", found._find) else None
+            lake.patience.call(f"create a lake at {lake.place.uri}", lake._create)
+            return lake
+        return lake if lake.patience.call(f"open {lake.place.uri}", lake._find) else None
 
     def tidy(self, label: str | None) -> bool:
         """Merge files of a label (`None`: all) where appends made many; whether there were.
@@ -159,15 +156,15 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
         return None, [*_without_runs(place, tables)]
     results = ResultLake.beside(lake.place.uri, lake.place.options)
     assert results is not None
-    found = check(results)
-    if not any(finding.damaged for finding in found):
+    findings = check(results)
+    if not any(finding.damaged for finding in findings):
         strangers = lake.patience.call(
             f"check {place.uri}", functools.partial(_about_nobody, results, lake)
         )
         if strangers:
             text = f"results about {counted(len(strangers), 'run')} that the lake does not have"
-            found.append(Finding(MAIN, False, f"{text}: {named(strangers)}"))
-    return results, sorted(found, key=lambda finding: not finding.damaged)
+            findings.append(Finding(MAIN, False, f"{text}: {named(strangers)}"))
+    return results, sorted(findings, key=lambda finding: not finding.damaged)
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
@@ -184,9 +181,9 @@ def _about_nobody(results: Lake, lake: Lake) -> list[str]:
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
     snapshot = lake.snapshot()  # the newer state: runs were appended before their results
-    known = RunIndex(lake.place).of(snapshot.files(MAIN))
+    stored = RunIndex(lake.place).of(snapshot.files(MAIN))
     return [
         run
         for run, batch in zip(*(pairs[name].to_pylist() for name in (KEY, RUN_BATCH)), strict=True)
-        if known.get(run) != batch
+        if stored.get(run) != batch
     ]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from harness.case import Case
 from harness.store import RunRecord
 from results.judging.result_lake import result_schema
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION
 from results.lake.tables.rebuild import case_of, record_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +51,9 @@ class Found:
 
     def rows(self) -> dict[str, pa.Table]:
         """All of it, as `ResultLake.append` wants it."""
-        import pyarrow as pa
-
         now = dt.datetime.now(dt.UTC)
         runs = [*self.results]
-        found = {
+        tables = {
             MAIN: self._headed(
                 MAIN,
                 runs,
@@ -66,7 +63,9 @@ class Found:
                     "judged_at": pa.array(
                         [now] * len(runs), result_schema(MAIN).field("judged_at").type
                     ),
-                    "results": pa.array([[one for one, _ in self.results[run]] for run in runs]),
+                    "results": pa.array(
+                        [[result_id for result_id, _ in self.results[run]] for run in runs]
+                    ),
                     "marks": pa.array([[mark for _, mark in self.results[run]] for run in runs]),
                 },
             )
@@ -75,16 +74,14 @@ class Found:
             whole = pa.concat_tables([table for _, _, table in parts])
             sizes = [len(table) for _, _, table in parts]
             columns = {column: whole[column] for column in whole.column_names}
-            columns["result_id"] = _repeated([one for _, one, _ in parts], sizes)
-            found[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
-        return found
+            columns["result_id"] = _repeated([result_id for _, result_id, _ in parts], sizes)
+            tables[name] = self._headed(name, [run for run, _, _ in parts], sizes, columns)
+        return tables
 
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
         """Columns with those that every table begins with; a part of so many rows a run."""
-        import pyarrow as pa
-
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):
@@ -95,9 +92,6 @@ class Found:
 
 
 def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
     return pa.array(values).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 

@@ -21,7 +21,10 @@ import time
 import traceback
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HarnessError, HistoryError
 from harness.ops import History
@@ -49,9 +52,6 @@ from results.lake.log.run_streams import runs_in
 from results.lake.log.storage_errors import AgainError
 from results.lake.tables.rebuild import HISTORY_TABLES, history_of
 from results.lake.tables.schema import schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
@@ -195,8 +195,6 @@ class _UnitJudge:
 
     def _put_away(self) -> set[tuple[str, str]]:
         """What the results of this lake have of these runs since the round began."""
-        import pyarrow.compute as pc
-
         runs = self.unit.runs
         oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
         lake = self.results
@@ -208,13 +206,13 @@ class _UnitJudge:
             return set()
         names = [KEY, "results", "judged_at"]
         since = dt.datetime.fromtimestamp(self.config.since_s, dt.UTC)
-        own = pc.field(KEY).isin(list(runs)) & (pc.field("judged_at") >= since)
-        rows = lake.dataset(MAIN).to_table(names, filter=own).to_pylist()
+        condition = pc.field(KEY).isin(list(runs)) & (pc.field("judged_at") >= since)
+        rows = lake.dataset(MAIN).to_table(names, filter=condition).to_pylist()
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
         """Those whose checker this process has: its lack is no result, and not kept."""
-        found = []
+        results = []
         for check in self.unit.checks:
             try:
                 self.checkers.load(check.checker)
@@ -222,8 +220,8 @@ class _UnitJudge:
                 text = f"a worker cannot load {check.checker}: {error}"
                 self.problems.add(Problem(self.unit.key, "checker", text))
             else:
-                found.append(check)
-        return found
+                results.append(check)
+        return results
 
     def _marker(self, *stage: str) -> Marker:
         """Counts attempts of a stage, on this machine."""
@@ -254,8 +252,8 @@ class _UnitJudge:
                 run = run_of(row)
                 history = None
                 if not run.key_ranges:
-                    own = {name: rows[name] for name in HISTORY_TABLES}
-                    history = history_of(own, digest=row["digest"])
+                    tables = {name: rows[name] for name in HISTORY_TABLES}
+                    history = history_of(tables, digest=row["digest"])
         except (HarnessError, OSError, MemoryError) as error:
             self.problems.add(Problem(key, "history", str(error) or type(error).__name__))
             return
@@ -286,21 +284,21 @@ class _UnitJudge:
         marker = self._marker(run.key, check.result_id)
         name, budget = check.checker, self.unit.budget
         if marker.spent:
-            found = [crashed(name, len(rows["operations"]))]
+            verdicts = [crashed(name, len(rows["operations"]))]
         else:
             try:
                 with self._stage(marker):
                     if history is not None:
-                        found = [judge_history(name, history, run.case, budget, self.checkers)]
+                        verdicts = [judge_history(name, history, run.case, budget, self.checkers)]
                     else:
                         assert self.unit.key_range is not None
                         number = self.unit.key_range
-                        found = judge_range(name, run, number, rows, budget, self.checkers)
+                        verdicts = judge_range(name, run, number, rows, budget, self.checkers)
             except (HarnessError, MemoryError) as error:
                 self.problems.add(Problem(run.key, "history", str(error) or type(error).__name__))
                 return
-        table = table_of(found, run.key, check.result_id)
-        self._found(run, check.result_id, mark_of(found), {"verdicts": table})
+        table = table_of(verdicts, run.key, check.result_id)
+        self._found(run, check.result_id, mark_of(verdicts), {"verdicts": table})
 
     def _facts(
         self,

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.case import Case
 from harness.ops import CheckResult, History, Verdict
@@ -22,9 +23,6 @@ from harness.verdict.signature import SIGNATURE, begun_until, rule_of, signature
 from results.facts.schema import schema
 from results.judging.budgets import Budget
 from results.judging.markers import BROKEN, LIMITED
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 COUNTEREXAMPLE_CHARS_MAX: Final = 1 << 16
 REASON_CHARS_MAX: Final = 2_000
@@ -67,8 +65,8 @@ def mark_of(rows: Iterable[Row]) -> str:
 
 def worst_mark(marks: Iterable[str]) -> str:
     """The mark of a result of several parts: what a budget cut short is planned again."""
-    found = {*marks}
-    return LIMITED if LIMITED in found else BROKEN if BROKEN in found else ""
+    distinct = {*marks}
+    return LIMITED if LIMITED in distinct else BROKEN if BROKEN in distinct else ""
 
 
 def crashed(checker: str, n_ops: int) -> Row:
@@ -143,8 +141,6 @@ def _counterexample(result: CheckResult) -> str:
 
 def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """The rows as a table `verdicts`."""
-    import pyarrow as pa
-
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
         if row.signature is None and not Verdict(row.verdict).holds:  # only its reason is known

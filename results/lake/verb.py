@@ -107,10 +107,10 @@ def _vacuum(lake: Lake, parsed: argparse.Namespace) -> int:
 
 def _check(lake: Lake, beside: Place) -> int:
     damaged = _say_sound(check(lake), lake)
-    results, found = check_results(lake, beside)
-    if results is not None or found:
+    results, findings = check_results(lake, beside)
+    if results is not None or findings:
         say(_BESIDE.format(beside.uri))
-        damaged = _say_sound(found, results) or damaged
+        damaged = _say_sound(findings, results) or damaged
     return EXIT_INVALID if damaged else EXIT_VALID
 
 

@@ -13,11 +13,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+
 from harness.errors import UsageError, listed, shown
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from results.lake.log.files import FileRef, Partition
 
 Name = TypeVar("Name", str, str | None)
@@ -87,9 +88,6 @@ class Choice:
 
     def rows(self) -> ds.Expression | None:
         """What rows of a file that it takes must be; `None`: all are wanted."""
-        import pyarrow as pa
-        import pyarrow.dataset as ds
-
         if self.runs is None:
             return None
         return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # also where it is empty
@@ -119,16 +117,16 @@ def chosen(filters: Filters) -> Choice:
 
 def require(what: str, wanted: Collection[str | None], there: Iterable[str | None]) -> None:
     """Raise `UsageError` where a name that is wanted is not there: a typo is no empty table."""
-    found = set(there)
-    missing = sorted(repr(name) for name in wanted if name not in found)
+    existing = set(there)
+    missing = sorted(repr(name) for name in wanted if name not in existing)
     if missing:
-        names = [name or "none" for name in sorted(found, key=lambda name: name or "")]
-        known = (
+        names = [name or "none" for name in sorted(existing, key=lambda name: name or "")]
+        hint = (
             "keys are those of the column `run`, such as NAME/ID@0123456789ab"
             if what == "run"
             else f"there are {listed(names, limit=10)}"
         )
-        raise UsageError(f"there is no {what} {listed(missing, limit=3)}; {known}")
+        raise UsageError(f"there is no {what} {listed(missing, limit=3)}; {hint}")
 
 
 def _both(one: frozenset[Name] | None, other: frozenset[Name] | None) -> frozenset[Name] | None:
@@ -151,10 +149,10 @@ def _days(value: str | dt.date) -> tuple[dt.date | None, dt.date | None]:
     if isinstance(value, dt.date):
         day = value.date() if isinstance(value, dt.datetime) else value
         return day, day
-    found = _DAYS.fullmatch(value) if isinstance(value, str) and value != ".." else None
+    match = _DAYS.fullmatch(value) if isinstance(value, str) and value != ".." else None
     try:
-        if found is not None:
-            first, last = found.groups()
+        if match is not None:
+            first, last = match.groups()
             return _day(first), _day(last)
         day = dt.date.fromisoformat(value)
     except (TypeError, ValueError) as error:

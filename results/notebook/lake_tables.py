@@ -13,6 +13,10 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
 from results.facts.schema import FACT_TABLES
 from results.judging.chosen_results import counting
 from results.judging.result_lake import ResultLake
@@ -22,8 +26,6 @@ from results.lake.log.snapshot import RunIndex, Snapshot
 from results.notebook.choice import Choice, require
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT: Final = "report."
@@ -68,11 +70,11 @@ class LakeTables:
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
         """A dataset over the files that may have rows of these runs."""
-        found = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
+        dataset = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
         for wanted in (choice.rows(), self._rows_that_count(table)):
             if wanted is not None:
-                found = found.filter(wanted)
-        return found
+                dataset = dataset.filter(wanted)
+        return dataset
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
         """The same rows as a data frame, see `results.spark.frames`."""
@@ -84,8 +86,8 @@ class LakeTables:
             frame = frame.where(frame[KEY].isin(sorted(choice.runs)))
         if not table.startswith(REPORT):
             return frame
-        own = self._counting.filter(self._counting["counts"]).drop_columns(["counts"])
-        return frame.join(session.createDataFrame(own), [KEY, _ID, BATCH], "left_semi")
+        counted = self._counting.filter(self._counting["counts"]).drop_columns(["counts"])
+        return frame.join(session.createDataFrame(counted), [KEY, _ID, BATCH], "left_semi")
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
         """A snapshot with the files of one table that may have rows of these runs."""
@@ -101,21 +103,17 @@ class LakeTables:
 
     def _rows_that_count(self, table: str) -> ds.Expression | None:
         """A filter for the rows of results that count; `None`: all do."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.dataset as ds
-
         if not table.startswith(REPORT):
             return None
         others = self._counting.filter(pc.invert(self._counting["counts"]))
         by_append = others.group_by([_ID, BATCH]).aggregate([(KEY, "list")]).to_pylist()
         wanted = [
             ~(
-                (ds.field(_ID) == one[_ID])
-                & (ds.field(BATCH) == one[BATCH])
-                & ds.field(KEY).isin(pa.array(one[f"{KEY}_list"], pa.string()))
+                (ds.field(_ID) == part[_ID])
+                & (ds.field(BATCH) == part[BATCH])
+                & ds.field(KEY).isin(pa.array(part[f"{KEY}_list"], pa.string()))
             )
-            for one in by_append
+            for part in by_append
         ]
         return functools.reduce(lambda left, right: left & right, wanted) if wanted else None
 

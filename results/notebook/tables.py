@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+
 from harness.errors import UsageError, counted, listed
 from harness.ops import History
 from results.facts.problems import Problems
@@ -36,8 +39,6 @@ from results.notebook.lake_tables import LakeTables
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
-    import pyarrow as pa
-    import pyarrow.dataset as ds
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_MAX: Final = 5_000_000
@@ -69,15 +70,15 @@ def open(  # noqa: A001 - `results.open` reads as what it is
         return Runs(LakeTables(text, storage_options), EVERYTHING)
     if next(run_folders(local, Problems()), None) is None:
         raise UsageError(f"{text!r} holds neither a lake nor a run")
-    found = lake_of_store(local)
-    problems = {problem.run: problem.text for problem in found.problems.kept}
+    update = lake_of_store(local)
+    problems = {problem.run: problem.text for problem in update.problems.kept}
     if problems:
         warnings.warn(
-            f"{counted(found.problems.total, 'run')} of {text} left out, see `problems`: "
+            f"{counted(update.problems.total, 'run')} of {text} left out, see `problems`: "
             f"{listed(sorted(problems), limit=3)}",
             stacklevel=2,
         )
-    return Runs(LakeTables(found.uri, problems=problems), EVERYTHING)
+    return Runs(LakeTables(update.uri, problems=problems), EVERYTHING)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,8 +178,6 @@ class Table:
         `UsageError` for columns that are not there, and for more than `rows_max` rows.
         """
         pandas = _module("pandas")
-        import pyarrow as pa
-
         dataset = self.arrow()
         missing = [name for name in columns or () if name not in dataset.schema.names]
         if missing:

@@ -22,9 +22,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from results.questions.answer_table import answer_table
 from results.questions.baseline import Comparison, Line, compare, rows_of
@@ -33,9 +34,6 @@ from results.questions.failures import changes, detection, signatures
 from results.questions.trends import Stored, costs, survival, trends
 from results.questions.uplift import OUTCOMES, by_role, ratios
 from results.statistics.estimates import wilson, zero_bound
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["OUTCOMES", "Answers", "Rows", "aggregate"]
 
@@ -55,8 +53,8 @@ class Answers(msgspec.Struct, frozen=True):
 
     def rows(self, name: str) -> Rows:
         """One answer as a list of dictionaries."""
-        found: Rows = self.tables[name].to_pylist()
-        return found
+        rows: Rows = self.tables[name].to_pylist()
+        return rows
 
     def total(self, name: str) -> int:
         """How many rows an answer has, as far as that is known where it is cut."""
@@ -89,10 +87,10 @@ def aggregate(
         for number, name in enumerate(names):
             asking(number, len(names))
             of_cells = kind_of(name) == "of cells"
-            found = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
-            if found is not None:
-                tables[name] = found
-                driver.take(name, found)
+            answer = driver.sql(query(name)) if of_cells else engine.answer(name, extent)
+            if answer is not None:
+                tables[name] = answer
+                driver.take(name, answer)
     rows = {name: tables[name].to_pylist() for name in _NEEDED}
     tables["detection_rates"] = answer_table(
         _with_rate(rows["detection"], "detected", lambda row: int(row["runs"])), _RATE_COLUMNS
@@ -179,13 +177,13 @@ _LINE_COLUMNS: Final = {name: _TYPES[kind] for name, kind in Line.__annotations_
 
 
 def _with_rate(rows: Iterable[Row], hits: str, trials: Callable[[Row], int]) -> Rows:
-    found = []
+    changed = []
     for row in rows:
         count = trials(row)
         interval = wilson(row[hits], count)
         rate = row[hits] / count if count else None
-        found.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
-    return found
+        changed.append({**row, "rate": rate, "low": interval.low, "high": interval.high})
+    return changed
 
 
 def _known(row: Row) -> int:

@@ -24,9 +24,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.errors import UsageError
 from results.statistics.estimates import (
@@ -39,9 +40,6 @@ from results.statistics.estimates import (
     student_quantile,
     wilson,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WORSE: Final = "worse"
 BETTER: Final = "better"
@@ -141,25 +139,25 @@ def compare(
         side.add(row)
         if "run" in row:
             of_runs[row["run"]] = side
-    label = chosen_label((name for found in all_sides.values() for name in found), baseline, label)
+    label = chosen_label((name for names in all_sides.values() for name in names), baseline, label)
     for row in latencies:
         if row["run"] in of_runs:
             of_runs[row["run"]].add_latencies(row)
     sides = {
-        setting: {name: side for name, side in found.items() if name in {baseline, label}}
-        for setting, found in all_sides.items()
-        if not found.keys().isdisjoint({baseline, label})
+        setting: {name: side for name, side in names.items() if name in {baseline, label}}
+        for setting, names in all_sides.items()
+        if not names.keys().isdisjoint({baseline, label})
     }
     lines: list[Line] = []
     left_out = {baseline: 0, label: 0}
     settings = 0
-    for _, found in sorted(sides.items(), key=lambda item: _name(item[1])):
-        if len(found) < 2:
-            for name, missed in found.items():
+    for _, names in sorted(sides.items(), key=lambda item: _name(item[1])):
+        if len(names) < 2:
+            for name, missed in names.items():
                 left_out[name] += missed.runs
             continue
         settings += 1
-        lines += _lines(_name(found), found[baseline], found[label])
+        lines += _lines(_name(names), names[baseline], names[label])
     return Comparison(
         baseline=baseline,
         label=label,
@@ -178,19 +176,19 @@ def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
 
 def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
     """The label to compare with `baseline`; raises `UsageError` that lists those there are."""
-    known = sorted({name for name in labels if name is not None})
-    if baseline not in known:
+    present = sorted({name for name in labels if name is not None})
+    if baseline not in present:
         raise UsageError(
             f"--baseline is {baseline!r}, which no run here has; the labels here: "
-            f"{listed(known)} (give runs one with `harness soak --label`)"
+            f"{listed(present)} (give runs one with `harness soak --label`)"
         )
-    others = [name for name in known if name != baseline]
+    others = [name for name in present if name != baseline]
     if label is None and len(others) == 1:
         return others[0]
     if label is None or label not in others:
-        given = "is missing" if label is None else f"is {label!r}"
+        state = "is missing" if label is None else f"is {label!r}"
         raise UsageError(
-            f"--label {given}; it says which runs are compared with {baseline!r}, one of: "
+            f"--label {state}; it says which runs are compared with {baseline!r}, one of: "
             f"{listed(others)}"
         )
     return label
@@ -210,10 +208,10 @@ def accept_labels(
 
 def listed(labels: Iterable[str | None]) -> str:
     """Labels on one line, sorted, the first few of many."""
-    known = sorted({name for name in labels if name is not None})
-    shown = ", ".join(repr(name) for name in known[:_LABELS_SHOWN_MAX]) or "none"
-    more = len(known) - _LABELS_SHOWN_MAX
-    return f"{shown} and {more} more" if more > 0 else shown
+    present = sorted({name for name in labels if name is not None})
+    listed = ", ".join(repr(name) for name in present[:_LABELS_SHOWN_MAX]) or "none"
+    more = len(present) - _LABELS_SHOWN_MAX
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _name(sides: Mapping[str, _Side]) -> str:
@@ -239,9 +237,9 @@ def _lines(setting: str, first: _Side, second: _Side) -> Iterator[Line]:
     kinds = sorted({f for side in (first, second) for f, _ in side.latencies})
     for f in kinds:
         for column, words in _PERCENTILES:
-            found = [side.latencies.get((f, column)) for side in (first, second)]
-            if found[0] and found[1]:
-                yield _ranked(setting, f"{f} {words}", "ns", found[0], found[1])
+            latencies = [side.latencies.get((f, column)) for side in (first, second)]
+            if latencies[0] and latencies[1]:
+                yield _ranked(setting, f"{f} {words}", "ns", latencies[0], latencies[1])
 
 
 def _share(setting: str, metric: str, verdict: str, first: _Side, second: _Side) -> Line:
@@ -301,9 +299,9 @@ def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
     """Mean with Student's interval for rates, median with order statistics for latencies."""
     if unit == "ns":
-        found = median_interval(values)
+        interval = median_interval(values)
         middle = nearest_rank(sorted(values), 500)
-        return (middle, None, None) if found is None else (middle, found.low, found.high)
+        return (middle, None, None) if interval is None else (middle, interval.low, interval.high)
     mean = fmean(values)
     if len(set(values)) < 2:  # no spread tells nothing of how far the next run may be
         return mean, None, None

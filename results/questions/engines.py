@@ -23,13 +23,12 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import pyarrow as pa
 
 from harness.errors import UsageError
 from results.facts.schema import schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ENGINES: Final = ("duckdb", "spark")
 BASES: Final = ("judged", "failing_runs", "slowest")
@@ -75,9 +74,9 @@ class Engine(Protocol):
 def query_names() -> list[str]:
     """The names of all queries: bases, cells, questions, questions of cells."""
     folder = resources.files("results.questions") / "sql"
-    found = sorted(item.name.removesuffix(".sql") for item in folder.iterdir())
+    names = sorted(item.name.removesuffix(".sql") for item in folder.iterdir())
     first = (*BASES, *OF_CELLS_FIRST)
-    rest = [name for name in found if name not in first]
+    rest = [name for name in names if name not in first]
     cells, questions, of_cells = (
         [name for name in rest if kind_of(name) == kind]
         for kind in ("cells", "question", "of cells")
@@ -123,8 +122,6 @@ def in_order(name: str) -> str:
 
 def _normal(table: pa.Table) -> pa.Table:
     """Whole numbers of any width as int64, text as plain strings, no metadata."""
-    import pyarrow as pa
-
     fields = []
     for field in table.schema:
         kind = field.type
@@ -171,10 +168,10 @@ class DuckEngine:
         files = ", ".join(quoted(str(path)) for path in paths)
         empty = f"no_{table}"
         self.connection.register(empty, schema(table).empty_table())
-        own = ", ".join(f'"{name}"' for name in schema(table).names if name != "run")
+        columns = ", ".join(f'"{name}"' for name in schema(table).names if name != "run")
         self.connection.execute(
             f"""
-            CREATE OR REPLACE VIEW "{table}" AS SELECT {run} AS run, {own} FROM (
+            CREATE OR REPLACE VIEW "{table}" AS SELECT {run} AS run, {columns} FROM (
                 SELECT * FROM read_parquet(
                     [{files}], union_by_name = true, hive_partitioning = false
                 ) UNION ALL BY NAME SELECT * FROM "{empty}"

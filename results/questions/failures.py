@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from harness.verdict.signature import SEPARATOR
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import ALPHA, fisher_exact, holm, wilson, zero_bound
 from results.statistics.survival import found_within, seeds_for
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 
@@ -114,7 +113,7 @@ _CURVE_COLUMNS: Final = {
 def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
     """A row a failure, those nobody asked for first; `days` are all on which runs started."""
     newest = max((day for day in days if day is not None), default=None)
-    rows = [_signature(key, own, newest) for key, own in _grouped(cells).items()]
+    rows = [_signature(key, members, newest) for key, members in _grouped(cells).items()]
     # Of as many runs, those that come first where every failing run is listed.
     rows.sort(
         key=lambda row: (
@@ -192,9 +191,9 @@ def changes(
         for row in populations
         if row["label"] in {baseline, label}
     }
-    own = [cell for cell in cells if cell["population"] in sides]
+    compared = [cell for cell in cells if cell["population"] in sides]
     by_rule = _grouped(
-        [{**cell, "signature": _rule(cell), "whole": cell["signature"]} for cell in own]
+        [{**cell, "signature": _rule(cell), "whole": cell["signature"]} for cell in compared]
     )
     several = {
         key: group for key, group in by_rule.items() if len({cell["whole"] for cell in group}) > 1
@@ -205,7 +204,7 @@ def changes(
             at = (row["setting"], row["label"])
             runs[at] = runs.get(at, 0) + row["runs"]
     rows: list[Row] = []
-    for level, groups in ((RULE, several), (SIGNATURE, _grouped(own))):
+    for level, groups in ((RULE, several), (SIGNATURE, _grouped(compared))):
         found: list[Row] = [
             {
                 **dict(zip(_KEY, key, strict=True)),
@@ -250,8 +249,8 @@ def _change(
     labels: tuple[str, str],
 ) -> Row:
     """What of one failure; only settings that both labels have are compared."""
-    own = [*hits[0], *hits[1]]
-    seen = {cell["setting"] for cell in own}
+    both = [*hits[0], *hits[1]]
+    seen = {cell["setting"] for cell in both}
     shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
     counts = [
         (
@@ -262,11 +261,11 @@ def _change(
     ]
     change = KNOWN if hits[0] and hits[1] else NEW if hits[1] else GONE
     first = min(hits[1] or hits[0], key=lambda cell: (cell["first_seed"], cell["first_run"]))
-    days = [cell[name] for cell in own for name in ("first_day", "last_day") if cell[name]]
+    days = [cell[name] for cell in both for name in ("first_day", "last_day") if cell[name]]
     without = {NEW: labels[0], GONE: labels[1], KNOWN: "one of them"}[change]
     return {
         "change": change,
-        "populations": _populations(own),
+        "populations": _populations(both),
         "baseline_hits": counts[0][0],
         "baseline_runs": counts[0][1],
         "label_hits": counts[1][0],
@@ -286,14 +285,14 @@ def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Tabl
     more counts all of them: the runs until the first failure, whatever it is.
     """
     runs = {row["population"]: row["runs"] for row in populations}
-    found: dict[int, dict[str, int]] = {}
+    runs_by: dict[int, dict[str, int]] = {}
     for cell in cells:
         if cell["verdict"] == "invalid":
-            own = found.setdefault(cell["population"], {})
+            own = runs_by.setdefault(cell["population"], {})
             own[cell["signature"]] = own.get(cell["signature"], 0) + cell["runs"]
     table: list[Row] = []
     curves: list[Row] = []
-    for population, own in sorted(found.items()):
+    for population, own in sorted(runs_by.items()):
         every = {ANY: sum(own.values()), **own} if len(own) > 1 else own
         for text, hits in sorted(
             every.items(), key=lambda item: (-item[1], item[0] != ANY, item[0])

@@ -19,7 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
 
 from results.questions.engines import (
     BASES,
@@ -31,9 +33,6 @@ from results.questions.engines import (
     query,
     unordered,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Sums(NamedTuple):
@@ -118,8 +117,8 @@ class Whole:
         engine.keep("slowest", few + extent.limit("slowest"))
         for name in extent.names():
             if kind_of(name) != "of cells" and name != "slowest":
-                found = engine.sql(self._text(name) + extent.limit(name))
-                yield name, in_any_order(found) if kind_of(name) == "cells" else found
+                answer = engine.sql(self._text(name) + extent.limit(name))
+                yield name, in_any_order(answer) if kind_of(name) == "cells" else answer
 
     def _text(self, name: str) -> str:
         """The query that answers a query of what the parts told."""
@@ -133,12 +132,10 @@ class Whole:
 
     def _sums(self, name: str) -> str:
         """The rows of all parts, those alike added up."""
-        import pyarrow as pa
-
-        told = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
+        empty = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
         how = ADDED[name]
         columns = []
-        for place, field in enumerate(told.schema):
+        for place, field in enumerate(empty.schema):
             column = f'"{field.name}"'
             if place < how.keys:
                 columns.append(column)
@@ -151,7 +148,7 @@ class Whole:
                 if pa.types.is_integer(field.type):
                     text = f"CAST({text} AS BIGINT)"
                 columns.append(f"{text} AS {column}")
-        grouped = ", ".join(f'"{key}"' for key in told.schema.names[: how.keys])
+        grouped = ", ".join(f'"{key}"' for key in empty.schema.names[: how.keys])
         return f"SELECT {', '.join(columns)} FROM ({NUMBERED.format(name=name)}) GROUP BY {grouped}"  # noqa: S608
 
     def close(self) -> None:

@@ -14,15 +14,14 @@ over runs that may be of many populations; they say nothing of the target.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import wilson
 from results.statistics.survival import kaplan_meier
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]
@@ -75,13 +74,13 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
         if cell[dimension] is not None:
             groups.setdefault((cell["population"], cell[dimension]), []).append(cell)
     rows = []
-    for (population, value), own in groups.items():
-        row: Row = {name: sum(cell[name] for cell in own) for name in _SUMS}
+    for (population, value), members in groups.items():
+        row: Row = {name: sum(cell[name] for cell in members) for name in _SUMS}
         row |= {"population": population, dimension: value}
-        row["first_started"] = min(cell["first_started"] for cell in own)
-        known = row["runs"] - row["unknown"]
-        interval = wilson(row["invalid"], known)
-        row |= {"rate": row["invalid"] / known if known else None}
+        row["first_started"] = min(cell["first_started"] for cell in members)
+        decided = row["runs"] - row["unknown"]
+        interval = wilson(row["invalid"], decided)
+        row |= {"rate": row["invalid"] / decided if decided else None}
         row |= {"low": interval.low, "high": interval.high}
         length_ns = row["length_ns"]
         row["ok_per_s"] = row["ok"] * 1e9 / length_ns if length_ns else None
@@ -104,9 +103,9 @@ def survival(cells: Sequence[Row]) -> pa.Table:
     for cell in cells:
         groups.setdefault(cell["population"], []).append(cell)
     rows = []
-    for population, own in sorted(groups.items()):
-        until = max(cell["ops"] for cell in own)
-        for step in kaplan_meier((cell["ops"], cell["failed"], cell["ended"]) for cell in own):
+    for population, members in sorted(groups.items()):
+        until = max(cell["ops"] for cell in members)
+        for step in kaplan_meier((cell["ops"], cell["failed"], cell["ended"]) for cell in members):
             low, high = step.interval or (None, None)
             rows.append(
                 {
@@ -144,8 +143,8 @@ def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
         for cell in cells:
             for value in values_of(cell):
                 groups.setdefault(value, []).append(cell)
-        own = [_spent(by, value, group, lines, stored, whole) for value, group in groups.items()]
-        rows += sorted(own, key=lambda row: (-row["wall_ns"], row["value"]))
+        spent = [_spent(by, value, group, lines, stored, whole) for value, group in groups.items()]
+        rows += sorted(spent, key=lambda row: (-row["wall_ns"], row["value"]))
     return answer_table(rows, _COST_COLUMNS)
 
 

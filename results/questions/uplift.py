@@ -13,15 +13,14 @@ stratum, so that labels, profiles and options are never compared with each other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.answer_table import answer_table
 from results.statistics.estimates import Ratio, Sums, risk_ratio
 from results.statistics.strata import pooled_ratio
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -85,38 +84,38 @@ def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Tab
             "population": population,
             "nemesis": nemesis,
             "outcome": outcome,
-            **_told(risk_ratio(own)),
+            **_told(risk_ratio(sums)),
         }
-        for (population, nemesis, _, outcome), own in sorted(cells.items())
+        for (population, nemesis, _, outcome), sums in sorted(cells.items())
     ]
     return answer_table(found, _UPLIFT_COLUMNS), _pooled(cells, populations)
 
 
 def _cells(rows: Mapping[str, Rows]) -> Cells:
     """Sums over runs by population, nemesis, rank and outcome."""
-    found: Cells = {}
+    cells: Cells = {}
     for row in (*rows["exposure_cells"], *rows["downtime_cells"]):
         outcome = row["outcome"]
         rank = _OVERALL.index(outcome) if outcome in _OVERALL else len(_OVERALL)
         words = outcome if outcome in _OVERALL else f"{row['f']} fails or is lost"
         sums = Sums(*(int(row[name]) for name in Sums._fields))
-        found[row["population"], row["nemesis"], rank, words] = sums
-    return found
+        cells[row["population"], row["nemesis"], rank, words] = sums
+    return cells
 
 
 def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
     """Where several populations differ in label, profile or options only."""
     of = {row["population"]: tuple(row[name] for name in _GROUP) for row in populations}
     groups: dict[tuple[Any, ...], list[tuple[int, Sums]]] = {}
-    for (population, nemesis, rank, outcome), own in sorted(cells.items()):
+    for (population, nemesis, rank, outcome), sums in sorted(cells.items()):
         key = (*of[population], nemesis, rank, outcome)
-        groups.setdefault(key, []).append((population, own))
+        groups.setdefault(key, []).append((population, sums))
     rows = []
     for (*group, nemesis, _, outcome), strata in groups.items():
-        found = pooled_ratio([own for _, own in strata])
-        if found.strata < 2:
+        ratio = pooled_ratio([sums for _, sums in strata])
+        if ratio.strata < 2:
             continue
-        low, high = found.interval or (None, None)
+        low, high = ratio.interval or (None, None)
         numbers = LIST_SEPARATOR.join(str(population) for population, _ in strata)
         rows.append(
             {
@@ -124,7 +123,7 @@ def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
                 "nemesis": nemesis,
                 "outcome": outcome,
                 "populations": numbers,
-                **found._asdict(),
+                **ratio._asdict(),
                 "low": low,
                 "high": high,
             }
@@ -138,8 +137,8 @@ def by_role(cells: Sequence[Row]) -> pa.Table:
     for row in cells:
         if not (row["n"] and row["m"]):
             continue
-        own = Sums(*(row[name] for name in Sums._fields))
-        rows.append({**row, **_told(risk_ratio(own))})
+        sums = Sums(*(row[name] for name in Sums._fields))
+        rows.append({**row, **_told(risk_ratio(sums))})
     return answer_table(rows, _ROLE_COLUMNS)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlencode
 
+import pyarrow.compute as pc
+
 from harness.case import replay_command
 from results.lake.log.refusals import is_seen
 from results.lake.transfer.folders import FOLDERS
@@ -89,8 +91,6 @@ class Addresses:
 
     def _look(self) -> dict[str, bool]:
         """The runs with a folder in the lake: those that are not valid, which are few."""
-        import pyarrow.compute as pc
-
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )

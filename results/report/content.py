@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.questions.aggregate import OUTCOMES, Answers, Rows
 from results.report.addresses import Addresses
@@ -13,9 +15,6 @@ from results.report.plots import Forest, latencies, rates, ratios, shares, stack
 from results.report.populations import Populations
 from results.report.section import PLOTS_MAX, VERDICTS, Section, counts_of, linked, ranged
 from results.report.tables import Table, make_table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Section", "sections"]
 
@@ -40,13 +39,13 @@ class _Report:
         return [self._told(row) for row in table.to_pylist()]
 
     def _told(self, row: dict[str, Any]) -> dict[str, Any]:
-        told = dict(row)
+        linked_row = dict(row)
         if isinstance(row.get("population"), int):
-            told["of"] = self.of.words(row["population"])
+            linked_row["of"] = self.of.words(row["population"])
         for name in _RUN_COLUMNS:
             if row.get(name) is not None:
-                told[name] = (row[name], self.places.link(row[name]))
-        return told
+                linked_row[name] = (row[name], self.places.link(row[name]))
+        return linked_row
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
         """The tables of answers that have rows; `given` rows instead of an answer's own."""
@@ -67,11 +66,11 @@ class _Report:
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
         """Rows of the populations to draw, with their words; as many as are drawn of a kind."""
-        found: dict[int, Rows] = {}
+        by_population: dict[int, Rows] = {}
         for row in rows:
-            found.setdefault(row["population"], []).append(row)
-        chosen = self.of.drawn_first(found)[:PLOTS_MAX]
-        return [(self.of.words(number), found[number]) for number in chosen]
+            by_population.setdefault(row["population"], []).append(row)
+        chosen = self.of.drawn_first(by_population)[:PLOTS_MAX]
+        return [(self.of.words(number), by_population[number]) for number in chosen]
 
     def cut(self, rows: Rows) -> str:
         """Says how many populations are not drawn, where some are not."""
@@ -82,7 +81,7 @@ class _Report:
 def sections(answers: Answers, places: Addresses) -> list[Section]:
     """Everything below the summary, in order; what has nothing to say is left out."""
     report = _Report(answers, places)
-    found = [
+    sections = [
         _failures(report),
         flakes(report),
         _verdicts(report),
@@ -99,8 +98,8 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
         _runs(report),
     ]
     if answers.comparison is not None:
-        found.insert(1, baseline(report, answers.comparison))
-    return [section for section in found if section.tables]
+        sections.insert(1, baseline(report, answers.comparison))
+    return [section for section in sections if section.tables]
 
 
 def _failures(report: _Report) -> Section:
@@ -217,10 +216,10 @@ def _uplift(report: _Report) -> Section:
     rows = ranged(report.rows("uplift_ratios"), "ratio")
     drawn = [row for row in rows if row["outcome"] in OUTCOMES and row["low"] is not None]
     plots = []
-    for words, own in report.by_population(drawn):
+    for words, members in report.by_population(drawn):
         forests = [
             Forest(f"{row['nemesis']}: {row['outcome']}", row["ratio"], row["low"], row["high"])
-            for row in own
+            for row in members
         ]
         plots.append(
             ratios(f"How many times likelier with the fault than without: {words}", forests)
@@ -279,15 +278,15 @@ def _availability(report: _Report) -> Section:
     rows = report.rows("availability")
     legend = (("with", "of the time with a fault"), ("without", "of the time without"))
     plots = []
-    for words, own in report.by_population(rows):
-        found: dict[str, list[float | None]] = {}
-        for row in own:
+    for words, members in report.by_population(rows):
+        series: dict[str, list[float | None]] = {}
+        for row in members:
             for kind in ("mutation", "read"):
-                cells = found.setdefault(f"{row['nemesis']}: {kind}s", [None, None])
+                cells = series.setdefault(f"{row['nemesis']}: {kind}s", [None, None])
                 if row["ns"]:
                     cells[0 if row["active"] else 1] = row[f"{kind}_down_ns"] / row["ns"]
         plots.append(
-            shares(f"Unavailable in the chaos phase: {words}", list(found.items()), legend)
+            shares(f"Unavailable in the chaos phase: {words}", list(series.items()), legend)
         )
     names = (
         *("availability", "availability_quantiles", "faults", "outages", "outage_after_heal"),
@@ -314,10 +313,10 @@ def _latency(report: _Report) -> Section:
     plots = [
         latencies(
             f"Latency by operation: {words}",
-            [(row["f"], [row[name] for name in _LATENCY]) for row in own],
+            [(row["f"], [row[name] for name in _LATENCY]) for row in members],
             ("p50", "p95", "p99", "p99.9"),
         )
-        for words, own in report.by_population(rows)
+        for words, members in report.by_population(rows)
     ]
     by_run, most = report.answers.tables["latency_by_run"], report.answers.most
     first = "" if most is None else f" Single runs are those of the {most:,} longest operations."

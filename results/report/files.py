@@ -12,15 +12,14 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from harness.errors import UsageError
 from results.questions.engines import query, query_names
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LISTED: Final = ".report-files.json"
 PAGE: Final = "report.html"
@@ -55,8 +54,6 @@ def write_report(
 
     `tables` are functions that write a Parquet file, by the table's name.
     """
-    import pyarrow.parquet as pq
-
     writers: dict[str, Callable[[Path], object]] = {}
     for name, write_table in tables.items():
         writers[f"tables/{name}.parquet"] = write_table

@@ -80,8 +80,8 @@ def trends(report: Telling) -> Section:
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):
         words = report.of.setting(row["population"])
-        told = {**row, "setting_words": words, "label": row["label"] or "no label"}
-        settings.setdefault(row["setting"], []).append(told)
+        worded = {**row, "setting_words": words, "label": row["label"] or "no label"}
+        settings.setdefault(row["setting"], []).append(worded)
     several = [
         sorted(rows, key=lambda row: (row["first_started"], row["label"]))
         for rows in settings.values()
@@ -116,7 +116,7 @@ def trends(report: Telling) -> Section:
 
 def _over_time(report: Telling) -> dict[str, Rows]:
     """Rows of the populations that have several days, or versions of the code."""
-    found = {}
+    tables = {}
     for name in ("code", "day"):
         rows = report.rows(f"trend_by_{name}")
         several = {
@@ -124,17 +124,17 @@ def _over_time(report: Telling) -> dict[str, Rows]:
             for row, after in itertools.pairwise(rows)
             if row["population"] == after["population"]
         }
-        own = [row for row in rows if row["population"] in several]
-        found[f"trend_by_{name}"] = linked(report, ranged(own, "share"), name)
+        drawn = [row for row in rows if row["population"] in several]
+        tables[f"trend_by_{name}"] = linked(report, ranged(drawn, "share"), name)
     kept = {
-        (name, row["population"]) for name in ("code", "day") for row in found[f"trend_by_{name}"]
+        (name, row["population"]) for name in ("code", "day") for row in tables[f"trend_by_{name}"]
     }
-    found["latency_trends"] = [
+    tables["latency_trends"] = [
         {**row, "f": row["f"] or "all of them"}
         for row in report.rows("latency_trends")
         if (row["dimension"], row["population"]) in kept
     ]
-    return found
+    return tables
 
 
 def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
@@ -144,9 +144,9 @@ def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]
     """
     plots: list[Plot] = []
     over = [("code", of, rows) for of, rows in report.by_population(tables["trend_by_code"])]
-    told = {of for _, of, _ in over}
+    titles = {of for _, of, _ in over}
     days = report.by_population(tables["trend_by_day"])
-    over += [("day", of, rows) for of, rows in days if of not in told]
+    over += [("day", of, rows) for of, rows in days if of not in titles]
     for name, of, rows in over[:DRAWN_MAX]:
         last, words = rows[-STEPS_MAX:], _OVER[name]
         forests = [
@@ -170,14 +170,14 @@ def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]
 
 def seeds(report: Telling) -> Section:
     """How many seeds, and how many operations, until a failure is seen."""
-    found = report.rows("detectability")
+    curve = report.rows("detectability")
     rows = [
         {
             **row,
             "seeds_range": _seeds(row["seeds_sure_low"], row["seeds_sure_high"]),
             "hits": (row["hits"], _hits(report, row)),
         }
-        for row in ranged(found, "share")
+        for row in ranged(curve, "share")
     ]
     survived = ranged(report.rows("survival"), "share")
     return Section(
@@ -237,8 +237,8 @@ def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
 
 def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
     """From the begin to the end of the longest run."""
-    found = [(row["ops"], row["survival"], row["low"], row["high"]) for row in rows]
-    return [(0, 1.0, 1.0, 1.0), *found, (rows[-1]["until"], *found[-1][1:])]
+    steps = [(row["ops"], row["survival"], row["low"], row["high"]) for row in rows]
+    return [(0, 1.0, 1.0, 1.0), *steps, (rows[-1]["until"], *steps[-1][1:])]
 
 
 def costs(report: Telling) -> Section:

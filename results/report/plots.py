@@ -187,10 +187,10 @@ def _paths(
     points = list(curve.points)
     if len(points) > POINTS_MAX:
         points = [points[len(points) * n // POINTS_MAX] for n in range(POINTS_MAX)] + points[-1:]
-    known = [(x, low, high) for x, _, low, high in points if low is not None and high is not None]
+    bounded = [(x, low, high) for x, _, low, high in points if low is not None and high is not None]
     line = _way([(x, y) for x, y, _, _ in points], across, up, steps=steps)
-    above = _corners([(x, high) for x, _, high in known], steps=steps)
-    below = _corners([(x, low) for x, low, _ in known], steps=steps)
+    above = _corners([(x, high) for x, _, high in bounded], steps=steps)
+    below = _corners([(x, low) for x, low, _ in bounded], steps=steps)
     band = _way([*above, *reversed(below)], across, up, steps=False)
     return line, f"{band}Z" if band else ""
 
@@ -199,10 +199,10 @@ def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tupl
     """With `steps`, a point more before each: as high as the last one, as far as this."""
     if not steps:
         return list(points)
-    found = list(points[:1])
+    corners = list(points[:1])
     for (_, before), (x, y) in itertools.pairwise(points):
-        found += [(x, before), (x, y)]
-    return found
+        corners += [(x, before), (x, y)]
+    return corners
 
 
 def _way(

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import UsageError
 from harness.verdict.judge import CHECK_TIME_LIMIT_S
@@ -29,8 +31,6 @@ from results.report.files import write_report
 from results.report.store_problems import crashed_runs, with_problems
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.judging.budgets import Budget
     from results.judging.pipeline import Checked, Progress
     from results.lake.log.lake import Lake
@@ -228,8 +228,8 @@ def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.Exi
         )
         checked = here if checked is None else _after(here, checked)
     if spark is not None and asked.engine == "spark":
-        checked, told = spark.ask(checked)
-        return Judged(checked, told, {})
+        checked, answers = spark.ask(checked)
+        return Judged(checked, answers, {})
     stack.enter_context(readable(lake.place.uri))
     engine = stack.enter_context(contextlib.closing(DuckEngine(source.spill())))
     if asked.store is None:
@@ -320,8 +320,6 @@ def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> Non
 
 def _with_names(table: pa.Table) -> pa.Table:
     """An answer of Spark with the names of a store's runs."""
-    import pyarrow.compute as pc
-
     for name in {*RUN_COLUMNS} & {*table.column_names}:
         column = pc.utf8_slice_codeunits(table[name], 0, -KEY_DIGITS - 1)
         table = table.set_column(table.column_names.index(name), name, column)

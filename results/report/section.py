@@ -60,11 +60,11 @@ def linked(
     report: Telling, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
     """Rows whose number of runs leads to these: those of their population with equal `fields`."""
-    found = []
+    cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}
-        found.append({**row, column: (row[column], report.places.runs(**filters))})
-    return found
+        cells.append({**row, column: (row[column], report.places.runs(**filters))})
+    return cells
 
 
 def counts_of(row: Mapping[str, Any]) -> list[int]:

@@ -92,12 +92,12 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
         f"refused), {count(summary.info)} info"
     )
     cost = f"{summary.check_cpu_s:.1f} s of CPU in {summary.check_wall_s:.1f} s"
-    known = f"{count(summary.results_new)} new, {count(summary.results_known)} known"
+    new_and_known = f"{count(summary.results_new)} new, {count(summary.results_known)} known"
     operations = _counted(summary.ops, "operation")
     lines = [
         f"{duration(summary.length_ns)} in runs, {operations}: {ended}",
         f"{_counted(summary.faults, 'fault')}, {_counted(summary.elections, 'leader change')}",
-        f"results of checks: {known} ({cost}, {summary.executor})",
+        f"results of checks: {new_and_known} ({cost}, {summary.executor})",
     ]
     if summary.engine_why:
         lines.append(f"questions answered by {summary.engine}: {summary.engine_why}")
@@ -140,8 +140,8 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
     if not lines:
         return []
     more = len(lines) - limit
-    shown = [f"  {line}" for line in lines[:limit]]
-    return ["", title, *shown, *([f"  ... and {count(more)} more; {where}"] if more > 0 else [])]
+    listed = [f"  {line}" for line in lines[:limit]]
+    return ["", title, *listed, *([f"  ... and {count(more)} more; {where}"] if more > 0 else [])]
 
 
 def _failing(answers: Answers) -> list[str]:
@@ -206,11 +206,11 @@ def _uplift(answers: Answers, of: Populations) -> list[str]:
 
 
 def _baseline(answers: Answers) -> list[str]:
-    found = answers.comparison
-    if found is None:
+    comparison = answers.comparison
+    if comparison is None:
         return []
     lines = []
-    for line in found.lines:
+    for line in comparison.lines:
         if line.verdict == "no evidence":
             break
         write = duration if line.unit == "ns" else share
@@ -218,11 +218,13 @@ def _baseline(answers: Answers) -> list[str]:
             f"{line.verdict}: {line.metric}, {write(line.baseline_value)} -> "
             f"{write(line.label_value)}, {line.setting} (adjusted p {line.p_adjusted:.2g})"
         )
-    without = len(found.lines) - len(lines)
-    title = f"{found.label!r} against {found.baseline!r}: {without} of {len(found.lines)} "
-    title += "comparisons without evidence"
+    without = len(comparison.lines) - len(lines)
+    title = (
+        f"{comparison.label!r} against {comparison.baseline!r}: {without} of "
+        f"{len(comparison.lines)} comparisons without evidence"
+    )
     compared = _bounded(title, lines, "see the page") or ["", title]
-    return [*compared, *_changes(answers, found.label, found.baseline)]
+    return [*compared, *_changes(answers, comparison.label, comparison.baseline)]
 
 
 def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
@@ -235,8 +237,8 @@ def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
         for row in rows
         if row["change"] != KNOWN
     ]
-    known = sum(row["change"] == KNOWN and row["level"] != RULE for row in rows)
-    title = f"failures of {label!r} that {baseline!r} has not, or had; known: {known}"
+    old = sum(row["change"] == KNOWN and row["level"] != RULE for row in rows)
+    title = f"failures of {label!r} that {baseline!r} has not, or had; known: {old}"
     return _bounded(title, lines, "see the page")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from harness.ops import NS_PER_S
 from results.report.plots import Bar, Tick
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 WIDE: Final = 1000.0
 HIGH: Final = 120.0
 BARS_MAX: Final = 200
-_NS_PER_S: Final = 1_000_000_000
 _KINDS: Final = ("ok", "fail", "info")
 
 
@@ -44,7 +44,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
     width = max(step * scale - (1 if end_s / step < 150 else 0), 0.5)
 
     def span(kind: str, title: str, times_ns: tuple[int, int], y: float, height: float) -> Bar:
-        start, end = (time_ns / _NS_PER_S for time_ns in times_ns)
+        start, end = (time_ns / NS_PER_S for time_ns in times_ns)
         words = f"{title}: {start:.1f}-{end:.1f} s"
         return Bar(start * scale, max((end - start) * scale, 1), kind, words, y, height)
 
@@ -132,7 +132,9 @@ class Series(msgspec.Struct, frozen=True):
 
 def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:
     """Values side by side; with `joined`, a line joins those of one kind."""
-    numbers = [number for one in values for number in (one.value, one.high) if number is not None]
+    numbers = [
+        number for point in values for number in (point.value, point.high) if number is not None
+    ]
     most = max(numbers, default=0.0)
     top = _round_up(most) if most > 0 else 1.0
     width = WIDE / max(len(values), 1)
@@ -142,19 +144,19 @@ def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:
 
     points: list[Point] = []
     lines: dict[str, list[str]] = {}
-    for place, one in enumerate(values):
-        y = up(one.value)
+    for place, point in enumerate(values):
+        y = up(point.value)
         if y is None:
             continue
         x = (place + 0.5) * width
-        words = f"{one.label} ({one.words}): {one.value:.4g}"
-        if one.low is not None and one.high is not None:
-            words += f" ({one.low:.3g} to {one.high:.3g})"
-        points.append(Point(x, y, up(one.low), up(one.high), words))
-        lines.setdefault(one.kind, []).append(f"{x:.1f},{y:.1f}")
+        words = f"{point.label} ({point.words}): {point.value:.4g}"
+        if point.low is not None and point.high is not None:
+            words += f" ({point.low:.3g} to {point.high:.3g})"
+        points.append(Point(x, y, up(point.low), up(point.high), words))
+        lines.setdefault(point.kind, []).append(f"{x:.1f},{y:.1f}")
     return Series(
         title,
-        tuple(one.label for one in values),
+        tuple(point.label for point in values),
         tuple(points),
         tuple(" ".join(line) for line in lines.values() if len(line) > 1) if joined else (),
         tuple(Tick(HIGH - HIGH * part, f"{top * part:g}") for part in (0, 0.5, 1)),

@@ -176,14 +176,14 @@ def _validate(parsed: argparse.Namespace) -> None:
 
 def _report_run(parsed: argparse.Namespace) -> int:
     """The page of one run, by the reporter that `harness run` uses, too."""
-    given = [
+    flags = [
         flag
         for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output")
         if getattr(parsed, flag) is not None
     ]
-    given += [flag for flag in ("again", "json") if getattr(parsed, flag)]
-    if given:
-        flag = given[0].replace("_", "-")
+    flags += [flag for flag in ("again", "json") if getattr(parsed, flag)]
+    if flags:
+        flag = flags[0].replace("_", "-")
         raise UsageError(f"--{flag} means nothing to one run; leave it out, or give a store")
     reporter: Reporter = load_plugin("reporters", "page")
     page = reporter.write(Path(parsed.path))
@@ -198,20 +198,20 @@ def _report_run(parsed: argparse.Namespace) -> int:
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:
     """One object: the summary, and every answer up to a bound."""
-    found = {
+    tables = {
         name: table.slice(0, JSON_ROWS_MAX).to_pylist() for name, table in answers.tables.items()
     }
     cut = {
-        name: answers.total(name) - len(found[name])
+        name: answers.total(name) - len(tables[name])
         for name in answers.tables
-        if answers.total(name) > len(found[name])
+        if answers.total(name) > len(tables[name])
     }
     return msgspec.json.encode(
         {
             "schema_version": 1,
             **msgspec.to_builtins(summary),
             "page": str(page),
-            "answers": found,
+            "answers": tables,
             "rows_not_shown": cut,
         }
     ).decode()
@@ -238,8 +238,8 @@ class _Progress:
     def _drawn(self) -> RenderableType:
         from rich.console import Group
 
-        found = self._found
-        done, cost = (0, 1) if found is None else (found.cost_done, found.cost)
+        planned = self._found
+        done, cost = (0, 1) if planned is None else (planned.cost_done, planned.cost)
         # What is left is named in lines of its own, so that its name is not cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)

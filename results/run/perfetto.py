@@ -32,7 +32,7 @@ import msgspec
 from harness.cli.output import note
 from harness.errors import InfrastructureError
 from harness.ops import NEMESIS, Attempt, History, Op, OpType, Pair
-from harness.plugins import API_VERSION
+from harness.plugins import API_VERSION, Reporter
 from harness.store import StoredRun, load_run
 from harness.support.atomic_file import replacing_bytes
 from harness.timeline import faults_of
@@ -62,13 +62,12 @@ Event = dict[str, Any]
 _Timed = tuple[int, int, Event]
 
 
-class TraceReporter:
+class TraceReporter(Reporter, default=False):
     """The reporter `trace`: `trace.json` beside the history. Only made where it is asked for."""
 
     api_version = API_VERSION
     name = "trace"
     doc = "trace.json, for the Perfetto viewer"
-    default = False
 
     def write(self, folder: Path) -> Path:
         """Write `trace.json` into the run's folder."""
@@ -340,9 +339,9 @@ class _Maker:
 
     def _faults(self) -> Iterator[list[_Timed]]:
         """Begin and end of each fault. What never had a target was no fault: an instant."""
-        told = list(self._history.of_process(NEMESIS))
+        notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
-        hits = [fault for fault in faults_of(told, most=None) if fault.targets]
+        hits = [fault for fault in faults_of(notes, most=None) if fault.targets]
         for count, fault in enumerate(hits, 1):
             identity = f"{_text(fault.id)}#{count}"
             name = f"{fault.nemesis}: {', '.join(fault.targets[:_TARGETS_NAMED_MAX])}"
@@ -354,7 +353,7 @@ class _Maker:
             edges |= {fault.begin.index, last.index}
             yield [_edge("b", fault.begin, identity, name, fault.start), end]
         # Nobody to hit, or a heal of nothing: foreign histories have them.
-        for op in told:
+        for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": _bounded(op.value)}
                 text = f"{op.f}: {_text(_field(op, 'action'))}"
@@ -468,12 +467,12 @@ def _text(value: Any) -> str:
 
 
 def _told(attempts: Sequence[Attempt]) -> list[str]:
-    told = [
+    lines = [
         f"{_text(attempt.node)}: {_text(attempt.outcome)} ({_us(attempt.end - attempt.start):g} µs)"
         for attempt in attempts[:ATTEMPTS_TOLD_MAX]
     ]
-    rest = len(attempts) - len(told)
-    return [*told, f"and {rest} more"] if rest > 0 else told
+    rest = len(attempts) - len(lines)
+    return [*lines, f"and {rest} more"] if rest > 0 else lines
 
 
 def _bounded(value: Any) -> Any:

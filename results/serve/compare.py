@@ -61,15 +61,15 @@ def differences(
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
-    found = [
+    changes = [
         Difference(name, left.get(name), right.get(name))
         for name in names
         if left.get(name) != right.get(name)
     ]
     return Differences(
-        tuple(_cut(item) for item in found[:DIFFERENCES_MAX]),
-        len(found),
-        len(names) - len(found),
+        tuple(_cut(item) for item in changes[:DIFFERENCES_MAX]),
+        len(changes),
+        len(names) - len(changes),
     )
 
 
@@ -96,11 +96,11 @@ def _is_of_faults(field: str) -> bool:
 
 
 def _fields(case: Case | None, row: RunRow) -> dict[str, str]:
-    found = {} if case is None else dict(flat(msgspec.to_builtins(case)))
+    fields = {} if case is None else dict(flat(msgspec.to_builtins(case)))
     for name in _RECORD:
         value = getattr(row, name)
-        found[f"run.{name}"] = value if isinstance(value, str) else _json(value)
-    return found
+        fields[f"run.{name}"] = value if isinstance(value, str) else _json(value)
+    return fields
 
 
 def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tuple[str, str]]:

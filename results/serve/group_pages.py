@@ -181,19 +181,19 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
             if not any(cell.of(verdict) for verdict in FINISHED):
                 raise BadQuery(f"no finished run here has the label {name!r}")
         bare = {key: value for key, value in query.filters.items() if key != "label"}
-        found = compare_labels(reading, Query(bare).where(), names)
+        comparison = compare_labels(reading, Query(bare).where(), names)
         notes = reading.notes
-    lines = found.comparison.lines
+    lines = comparison.comparison.lines
     context = {
         "query": query,
         "names": names,
         "sides": sides,
         "cells": cells,
-        "found": found,
+        "found": comparison,
         "lines": lines[:LINES_MAX],
         "lines_cut": max(0, len(lines) - LINES_MAX),
-        "changes": found.changes[:LINES_MAX],
-        "changes_cut": max(0, len(found.changes) - LINES_MAX),
+        "changes": comparison.changes[:LINES_MAX],
+        "changes_cut": max(0, len(comparison.changes) - LINES_MAX),
         "notes": notes,
         "outcomes": OUTCOMES,
         "invalid": Verdict.INVALID.value,
@@ -201,7 +201,7 @@ def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
     data = {
         "labels": names,
         "counts": [cell.counts for cell in cells],
-        "comparison": found.comparison,
-        "changes": found.changes,
+        "comparison": comparison.comparison,
+        "changes": comparison.changes,
     }
     return Page("labels.html", context, data)

@@ -91,8 +91,8 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
         if name in LISTS
     ]
     kept = [_largest(side) for side in sides]
-    for name, shown, side in zip((down, across), kept, sides, strict=True):
-        if len(shown) < len(side):
+    for name, names, side in zip((down, across), kept, sides, strict=True):
+        if len(names) < len(side):
             notes.append(f"only the {SIDE_MAX} most frequent of {len(side)} values of {name}")
     # Both are unnested one after the other: two in one list would go side by side.
     sql = f"""
@@ -108,7 +108,7 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
     return Matrix(
         kept[0],
         kept[1],
-        {up: {side: Cell(dict(n)) for side, n in own.items()} for up, own in cells.items()},
+        {up: {side: Cell(dict(n)) for side, n in counts.items()} for up, counts in cells.items()},
         {up: sides[0][up] for up in kept[0]},
         {side: sides[1][side] for side in kept[1]},
         Cell(outcomes_of(reading, where)),
@@ -136,10 +136,10 @@ def _totals(reading: Reading, where: Where, dimension: str) -> dict[str, Cell]:
         FROM (SELECT {_value(dimension)} AS value, outcome, n FROM {_alike(where, dimension)})
         GROUP BY ALL
     """  # noqa: S608
-    found: dict[str, dict[str, int]] = {}
+    by_value: dict[str, dict[str, int]] = {}
     for row in reading.rows(sql, where.values):
-        found.setdefault(row["value"], {})[row["outcome"]] = row["n"]
-    return {value: Cell(counts) for value, counts in found.items()}
+        by_value.setdefault(row["value"], {})[row["outcome"]] = row["n"]
+    return {value: Cell(counts) for value, counts in by_value.items()}
 
 
 def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
@@ -152,8 +152,8 @@ def failures_of(reading: Reading, where: Where) -> list[Row]:
     """The rows of a report's answer `signatures`."""
     newest = f"SELECT max(day) AS day FROM runs WHERE {where.sql}"  # noqa: S608
     days = [row["day"] for row in reading.rows(newest, where.values)]
-    found: list[Row] = signatures(_cells(reading, where, "signature_cells"), days).to_pylist()
-    return found
+    rows: list[Row] = signatures(_cells(reading, where, "signature_cells"), days).to_pylist()
+    return rows
 
 
 def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
@@ -203,9 +203,9 @@ def totals_of(
 
 
 def _share(row: Row) -> Row:
-    known = sum(row[name] for name in FINISHED if name != "unknown")
-    low, high = wilson(row["invalid"], known) if known else (None, None)
-    return {"rate": row["invalid"] / known if known else None, "low": low, "high": high}
+    decided = sum(row[name] for name in FINISHED if name != "unknown")
+    low, high = wilson(row["invalid"], decided) if decided else (None, None)
+    return {"rate": row["invalid"] / decided if decided else None, "low": low, "high": high}
 
 
 def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row], list[str]]:
@@ -240,8 +240,8 @@ def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row]
     if len(rows) <= POINTS_MAX:
         return rows, []
     last = sorted(rows, key=lambda row: row["first_started"])[-POINTS_MAX:]
-    shown = {(row["population"], row["value"]) for row in last}
-    return [row for row in rows if (row["population"], row["value"]) in shown], [
+    recent = {(row["population"], row["value"]) for row in last}
+    return [row for row in rows if (row["population"], row["value"]) in recent], [
         f"only the {POINTS_MAX} of {len(rows)} points that began last"
     ]
 

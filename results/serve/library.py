@@ -120,8 +120,8 @@ class Library:
                 ("the verdicts that the run recorded", self._recorded_checks),
                 ("the verdicts of the last harness report", self._judged),
             ):
-                if found := find(row):
-                    return found, f"there is no results.json: these are {whose}"
+                if result := find(row):
+                    return result, f"there is no results.json: these are {whose}"
         except HarnessError as error:
             return (), str(error)
         return (), trouble
@@ -149,8 +149,16 @@ class Library:
             results=self._rows.of(snapshot, MAIN, row),
             verdicts=verdicts,
         )
-        own = {(one[BATCH], one["result_id"]) for one in listed.to_pylist() if one["counts"]}
-        rows = [one for one in verdicts.to_pylist() if (one[BATCH], one["result_id"]) in own]
+        counted = {
+            (record[BATCH], record["result_id"])
+            for record in listed.to_pylist()
+            if record["counts"]
+        }
+        rows = [
+            record
+            for record in verdicts.to_pylist()
+            if (record[BATCH], record["result_id"]) in counted
+        ]
         return _checks(rows)
 
     def case(self, row: RunRow) -> Case | None:
@@ -239,23 +247,23 @@ class Library:
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
     """Verdicts on whole histories; of two rows of a checker the later one counts."""
-    found: dict[str, CheckResult] = {}
+    results: dict[str, CheckResult] = {}
     for row in rows:
         if row["key"] is None:
             try:
                 verdict = Verdict(row["verdict"])
             except ValueError:
                 continue
-            found[row["checker"]] = CheckResult(row["checker"], verdict, row["reason"] or "")
-    return tuple(list(found.values())[:CHECKS_MAX])
+            results[row["checker"]] = CheckResult(row["checker"], verdict, row["reason"] or "")
+    return tuple(list(results.values())[:CHECKS_MAX])
 
 
 def _stamp(folder: Path) -> _Stamp:
     try:
-        found = (folder / "history.parquet").lstat()
+        stat = (folder / "history.parquet").lstat()
     except (OSError, ValueError) as error:
         raise HistoryError("there is no sealed history") from error
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _is_newer(folder: Path, file: str) -> bool:

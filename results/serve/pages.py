@@ -65,7 +65,7 @@ def runs(library: Library, query_text: str) -> Page:
         if "q" in query.filters:
             where = reading.once(where)
         counts = outcomes_of(reading, where)
-        shown = reading.runs(where, order_of(query.sort), limit=PAGE_ROWS, offset=first)
+        rows = reading.runs(where, order_of(query.sort), limit=PAGE_ROWS, offset=first)
         total = sum(outcomes_of(reading, Where("true", ())).values())
         groups = failures_of(reading, where)
         choices = _choices(reading, query)
@@ -74,7 +74,7 @@ def runs(library: Library, query_text: str) -> Page:
     pages = max(1, math.ceil(matching / PAGE_ROWS))
     context = {
         "query": query,
-        "rows": shown,
+        "rows": rows,
         "matching": matching,
         "total": total,
         "pages": pages,
@@ -94,7 +94,7 @@ def runs(library: Library, query_text: str) -> Page:
         "counts": counts,
         "notes": notes,
         "signatures": groups[:GROUPS_SHOWN_MAX],
-        "runs": [_row_data(row) for row in shown],
+        "runs": [_row_data(row) for row in rows],
     }
     return Page("runs.html", context, data)
 
@@ -115,14 +115,14 @@ def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
         for column in [column_of(name)]
     )
     (row,) = reading.rows(f"SELECT {values} FROM runs")  # noqa: S608
-    found: dict[str, list[str] | None] = {}
+    choices: dict[str, list[str] | None] = {}
     for name in _CHOICE_FIELDS:
         # A link may ask for a value that no run has any more.
-        own = {NONE if value is None else value for value in row[name] or ()}
-        own |= {query.filters[name]} if name in query.filters else set()
-        own |= {NONE} if name == "bug" else set()
-        found[name] = sorted(own) if len(own) <= CHOICES_MAX else None
-    return found
+        distinct = {NONE if value is None else value for value in row[name] or ()}
+        distinct |= {query.filters[name]} if name in query.filters else set()
+        distinct |= {NONE} if name == "bug" else set()
+        choices[name] = sorted(distinct) if len(distinct) <= CHOICES_MAX else None
+    return choices
 
 
 def run(library: Library, row: RunRow) -> Page:
@@ -184,8 +184,8 @@ def _siblings(library: Library, row: RunRow) -> list[RunRow]:
         newer = reading.runs(
             Where(f"{place} > (?, ?)", at), "started NULLS FIRST, key", limit=SIBLINGS_NEAR
         )
-    found = {one.key: one for one in (*same_seed, *older, *newer)}
-    return list(found.values())[:SIBLINGS_MAX]
+    siblings = {sibling.key: sibling for sibling in (*same_seed, *older, *newer)}
+    return list(siblings.values())[:SIBLINGS_MAX]
 
 
 def _end_s(numbers: RunNumbers) -> int:
@@ -204,7 +204,7 @@ def compare(library: Library, query_text: str) -> Page:
         )
     pair = [the_run(library, key) for key in keys]
     cases = [library.case(row) for row in pair]
-    found = differences((cases[0], pair[0]), (cases[1], pair[1]))
+    changes = differences((cases[0], pair[0]), (cases[1], pair[1]))
     checks = [library.checks(row) for row in pair]
     numbers = [_numbers(library, row) for row in pair]
     there = [made for made, _ in numbers if made is not None]
@@ -213,7 +213,7 @@ def compare(library: Library, query_text: str) -> Page:
     verdicts = _verdicts([results for results, _ in checks])
     context = {
         "pair": pair,
-        "found": found,
+        "found": changes,
         "verdicts": verdicts,
         "there": [bool(results) for results, _ in checks],
         "troubles": [(row, text) for row, (_, text) in zip(pair, checks, strict=True) if text],
@@ -228,11 +228,14 @@ def compare(library: Library, query_text: str) -> Page:
     }
     data = {
         "runs": [_row_data(row) for row in pair],
-        "differences": found.shown,
-        "differences_count": found.count,
-        "equal_fields": found.equal,
+        "differences": changes.shown,
+        "differences_count": changes.count,
+        "equal_fields": changes.equal,
         "verdicts": [
-            {"checker": name, "verdicts": [None if one is None else one.verdict for one in both]}
+            {
+                "checker": name,
+                "verdicts": [None if check is None else check.verdict for check in both],
+            }
             for name, both in verdicts
         ],
         "numbers": [made for made, _ in numbers],

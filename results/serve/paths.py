@@ -45,11 +45,11 @@ def read_bounded(path: Path, bytes_max: int) -> bytes:
     """The content of a plain file; raises `ValueError` or `OSError` for anything else."""
     number = os.open(path, _FILE)
     with os.fdopen(number, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a plain file")
-        if found.st_size > bytes_max:
-            raise ValueError(f"has {found.st_size} bytes; at most {bytes_max} are read")
+        if status.st_size > bytes_max:
+            raise ValueError(f"has {status.st_size} bytes; at most {bytes_max} are read")
         return file.read(bytes_max)
 
 
@@ -79,12 +79,12 @@ def open_below(store: Path, parts: Sequence[str]) -> int:
 
 def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
     """The plain files of a run's folder by name, and whether there are more than are listed."""
-    found: list[FileEntry] = []
+    entries: list[FileEntry] = []
     for entry in _walk(folder, "", 1):
-        if len(found) >= FILES_MAX:
-            return sorted(found, key=lambda item: item.path), True
-        found.append(entry)
-    return sorted(found, key=lambda item: item.path), False
+        if len(entries) >= FILES_MAX:
+            return sorted(entries, key=lambda item: item.path), True
+        entries.append(entry)
+    return sorted(entries, key=lambda item: item.path), False
 
 
 def first_link(folder: Path) -> str | None:

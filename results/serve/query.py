@@ -116,7 +116,7 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
         )
     except (ValueError, UnicodeError) as error:
         raise BadQuery(f"the query cannot be read: {error}") from error
-    known = {"q", "day", *EXACT, *LISTS, *RANGES}
+    fields = {"q", "day", *EXACT, *LISTS, *RANGES}
     filters: dict[str, str] = {}
     others: dict[str, list[str]] = {name: [] for name in also}
     sort, page = "-started", 1
@@ -131,11 +131,11 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
             if not re.fullmatch(r"[1-9]\d{0,8}", value):
                 raise BadQuery(f"page is {value!r}; pages are counted from 1")
             page = int(value)
-        elif name in known:
+        elif name in fields:
             if value:  # an empty field of the form asks for nothing
                 filters[name] = value
         else:
-            names = ", ".join(sorted({*known, *others, "sort", "page"}))
+            names = ", ".join(sorted({*fields, *others, "sort", "page"}))
             raise BadQuery(f"there is no parameter {name[:50]!r}; there are {names}")
     query = Query(filters, sort, page)
     query.where()
@@ -174,7 +174,9 @@ def _conditions(name: str, value: str) -> list[Where]:
         return [Where(f"{column} IS NULL", ())]
     if name in LISTS:
         items = f"string_split({column}, '{JOINED_BY}')"
-        return [Where(f"list_contains({items}, ?)", (one,)) for one in value.split(LIST_SEPARATOR)]
+        return [
+            Where(f"list_contains({items}, ?)", (item,)) for item in value.split(LIST_SEPARATOR)
+        ]
     if name == "verdict" and value not in OUTCOMES:
         raise BadQuery(f"verdict is {value!r}; it is one of {', '.join(OUTCOMES)}")
     if name in LISTS.values():
@@ -183,10 +185,10 @@ def _conditions(name: str, value: str) -> list[Where]:
 
 
 def _range(name: str, value: str) -> Where:
-    found = _RANGE.fullmatch(value.strip())
-    if found is None or value.strip() == "..":
+    match = _RANGE.fullmatch(value.strip())
+    if match is None or value.strip() == "..":
         raise BadQuery(f"{name} is {value!r}; write 7, 1..200, 10.. or ..200")
-    low, high, exact = (None if part is None else _number(part) for part in found.groups())
+    low, high, exact = (None if part is None else _number(part) for part in match.groups())
     if exact is not None:
         low = high = exact
     least, most = -math.inf if low is None else low, math.inf if high is None else high
@@ -208,8 +210,8 @@ def _number(text: str) -> int | float:
 def _day(value: str) -> Where:
     if value == NONE:
         return Where("day IS NULL", ())
-    found = _DAY.fullmatch(value.strip())
-    if found is None or value.strip() == "..":
+    match = _DAY.fullmatch(value.strip())
+    if match is None or value.strip() == "..":
         raise BadQuery(f"day is {value!r}; write 2026-11-21 or 2026-11-01..2026-11-30")
-    first, last, exact = found.groups()
+    first, last, exact = match.groups()
     return Where("day BETWEEN ? AND ?", (first or exact or "", last or exact or "9999-99-99"))

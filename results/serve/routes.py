@@ -113,10 +113,10 @@ class Application:
             return _json(
                 pages.run(self.library, the_run(self.library, f"{rest[1]}/{rest[2]}")).data
             )
-        known = {"runs": "", "compare": "compare", "matrix": "matrix", "trends": "trends"}
-        if len(rest) != 1 or rest[0] not in known:
-            raise Failure(404, f"the API has {', '.join(known)} and run/NAME/RUN")
-        return _json(self._pages[known[rest[0]]](self.library, request.query).data)
+        views = {"runs": "", "compare": "compare", "matrix": "matrix", "trends": "trends"}
+        if len(rest) != 1 or rest[0] not in views:
+            raise Failure(404, f"the API has {', '.join(views)} and run/NAME/RUN")
+        return _json(self._pages[views[rest[0]]](self.library, request.query).data)
 
     def _run(self, name: str, run: str, file: tuple[str, ...]) -> Response:
         row = the_run(self.library, f"{name}/{run}")
@@ -178,10 +178,10 @@ def _json(data: Any, status: int = 200) -> Response:
 
 
 def _static(name: str) -> Response:
-    found = static_file(name)
-    if found is None:
+    file = static_file(name)
+    if file is None:
         raise NotThere
-    return Response(content_type=found[1], body=found[0])
+    return Response(content_type=file[1], body=file[0])
 
 
 def _moved(where: str) -> Response:

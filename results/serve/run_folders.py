@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from pyarrow import fs
 
 from harness.case import replay_command
 from harness.errors import HistoryError, UsageError
@@ -136,8 +137,8 @@ class LakeRows:
         schema = narrowed.schemas[table]
         with self._runs.cursor() as sql, readable(snapshot.place.uri):
             source = source_of(sql, narrowed, table, schema.names)
-            found = sql.sql(f"FROM {source} WHERE {KEY} = ?", params=[row.lake_run])
-            return found.to_arrow_table().cast(schema)
+            relation = sql.sql(f"FROM {source} WHERE {KEY} = ?", params=[row.lake_run])
+            return relation.to_arrow_table().cast(schema)
 
 
 class LakeFolders(Folders):
@@ -156,14 +157,14 @@ class LakeFolders(Folders):
         if not (is_plain_name(row.name) and is_plain_name(row.run)):
             raise NotThere
         with self._exporting:
-            found = self._folders.get(row.key)
-            if found is None:
-                found = self._folders[row.key] = self._export(row)
+            folder = self._folders.get(row.key)
+            if folder is None:
+                folder = self._folders[row.key] = self._export(row)
             self._folders.move_to_end(row.key)
             while len(self._folders) > FOLDERS_KEPT:
                 _, oldest = self._folders.popitem(last=False)
                 shutil.rmtree(oldest.parent.parent, ignore_errors=True)
-            return found
+            return folder
 
     def open(self, row: RunRow, parts: Sequence[str]) -> int:
         """See `Folders`."""
@@ -182,27 +183,27 @@ class LakeFolders(Folders):
     def _export(self, row: RunRow) -> Path:
         """Make the folder of a run."""
         snapshot = self._rows.snapshot()
-        found = self._rows.of(snapshot, MAIN, row).to_pylist()
-        if not found:
+        matches = self._rows.of(snapshot, MAIN, row).to_pylist()
+        if not matches:
             raise NotThere
-        if (found[0]["lines"] or 0) > LINES_MAX:
+        if (matches[0]["lines"] or 0) > LINES_MAX:
             raise HistoryError(
-                f"the history has {found[0]['lines']} lines, and here at most {LINES_MAX} are made "
-                "a folder again; use `harness lake export`"
+                f"the history has {matches[0]['lines']} lines, and a page shows at most "
+                f"{LINES_MAX}; use `harness lake export`"
             )
-        batch = found[0][BATCH]
+        batch = matches[0][BATCH]
         rows = {name: self._rows.of(snapshot, name, row, batch) for name in HISTORY_TABLES}
-        history = history_of(rows, digest=found[0]["digest"])
-        record = record_of(found[0])
+        history = history_of(rows, digest=matches[0]["digest"])
+        record = record_of(matches[0])
         self._made += 1
-        names = (_folder_name(found[0][name]) for name in ("name", "id"))
+        names = (_folder_name(matches[0][name]) for name in ("name", "id"))
         made = RunFolder(self._scratch / str(self._made), *names, staged=True)
         try:
-            made.write_case(case_of(found[0]))
+            made.write_case(case_of(matches[0]))
             made.seal(history, label=row.label)
             if record is not None:
                 made.finish(record)
-            if found[0]["folder"] is not None:
+            if matches[0]["folder"] is not None:
                 self._fetch(row, made.path)  # last: its page is as new as the rest
             return made.publish(latest=False)
         except BaseException:
@@ -237,13 +238,11 @@ class LakeFolders(Folders):
 
     def _stored(self, folder: str) -> list[tuple[str, int]]:
         """The files below a prefix whose names can be part of an address."""
-        from pyarrow import fs
-
         with troubles(self._place.uri):
-            found = self._place.files.get_file_info(
+            infos = self._place.files.get_file_info(
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)
             )
-        named = [(info.path.removeprefix(f"{folder}/"), info) for info in found]
+        named = [(info.path.removeprefix(f"{folder}/"), info) for info in infos]
         return [
             (path, info.size)
             for path, info in named

@@ -84,10 +84,12 @@ _FIELDS: Final = tuple(RunRow.__struct_fields__)
 
 def row_of(values: Mapping[str, Any]) -> RunRow:
     """A row from the columns of the same names."""
-    given = {name: values[name] for name in _FIELDS}
-    given |= {name: _items(given[name]) for name in ("nemeses", "bugs")}
-    given |= {name: "" for name, value in given.items() if value is None and name not in _OPTIONAL}
-    return RunRow(**{**given, "interrupted": bool(given["interrupted"])})
+    fields = {name: values[name] for name in _FIELDS}
+    fields |= {name: _items(fields[name]) for name in ("nemeses", "bugs")}
+    fields |= {
+        name: "" for name, value in fields.items() if value is None and name not in _OPTIONAL
+    }
+    return RunRow(**{**fields, "interrupted": bool(fields["interrupted"])})
 
 
 def _items(joined: str | None) -> tuple[str, ...]:

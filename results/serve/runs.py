@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyarrow.fs import FileType
+
 from harness.errors import HarnessError, InfrastructureError, counted
 from results.facts.problems import RUNNING, SEED_WITHOUT_RUN, Problem, Problems
 from results.lake.log.delta import State
@@ -87,9 +89,9 @@ class Reading:
                     f"CREATE TEMP TABLE {name} AS SELECT rowid AS id FROM runs WHERE {where.sql}",  # noqa: S608
                     where.values,
                 )
-            found = self._connection.execute(sql, list(values))
-            names = [column[0] for column in found.description]
-            answer = [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            cursor = self._connection.execute(sql, list(values))
+            names = [column[0] for column in cursor.description]
+            answer = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
             self._kept[asked] = answer
         with contextlib.suppress(KeyError):  # another page may have removed it
             self._kept.move_to_end(asked)
@@ -110,8 +112,8 @@ class Reading:
 
     def run(self, key: str) -> RunRow | None:
         """The run "name/run"."""
-        found = self.runs(Where("key = ?", (key,)), "key", limit=1)
-        return found[0] if found else None
+        rows = self.runs(Where("key = ?", (key,)), "key", limit=1)
+        return rows[0] if rows else None
 
 
 class Runs:
@@ -187,9 +189,9 @@ class Runs:
     def _ingest(self, progress: Callable[[Ingested], None] = lambda _: None) -> str:
         """Bring the lake of the store up to date; returns its address."""
         assert self.store is not None
-        found = lake_of_store(self.store, may_be_empty=True, progress=progress)
-        self._problems = found.problems
-        return found.uri
+        update = lake_of_store(self.store, may_be_empty=True, progress=progress)
+        self._problems = update.problems
+        return update.uri
 
     def _read(self) -> None:
         """Bring the table up to date."""
@@ -197,13 +199,15 @@ class Runs:
             state = QUICK.call(f"read {self.lake.main.uri}", self._state)
         problems = self._problems.kept
         broken = [
-            (one.run, UNFINISHED if one.kind == RUNNING else BROKEN, one.text)
-            for one in problems
-            if _is_of_run(one)
+            (problem.run, UNFINISHED if problem.kind == RUNNING else BROKEN, problem.text)
+            for problem in problems
+            if _is_of_run(problem)
         ]
         if state.version != self.version or broken != self._broken:
             self._write(state, broken)
-        others = [f"{one.run}: {one.text}" for one in problems if not _is_of_run(one)]
+        others = [
+            f"{problem.run}: {problem.text}" for problem in problems if not _is_of_run(problem)
+        ]
         more = self._problems.total - len(broken) - len(others[:NOTES_MAX])
         others[NOTES_MAX:] = [f"{counted(more, 'more problem')} of the store"] if more > 0 else []
         self._notes = tuple(others)
@@ -211,12 +215,10 @@ class Runs:
 
     def _state(self) -> State:
         """The newest state of `runs`; a log that is gone would look like one without news."""
-        from pyarrow.fs import FileType
-
         place = self.lake.place
         with troubles(place.uri):
-            found = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")
-        if found.type == FileType.NotFound:
+            info = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")
+        if info.type == FileType.NotFound:
             raise InfrastructureError(f"{place.uri} has no table of runs any more")
         return self.lake.main.refresh()
 
@@ -239,8 +241,8 @@ class Runs:
         self._files, self._broken, self.version = names, broken, state.version
 
     def _source(self, cursor: Any, state: State, files: Sequence[FileRef]) -> str:
-        found = Snapshot(state.version, {MAIN: tuple(files)}, self.lake.schemas, self.lake.place)
-        return source_of(cursor, found, MAIN, COLUMNS)
+        snapshot = Snapshot(state.version, {MAIN: tuple(files)}, self.lake.schemas, self.lake.place)
+        return source_of(cursor, snapshot, MAIN, COLUMNS)
 
 
 def _is_of_run(problem: Problem) -> bool:

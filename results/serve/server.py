@@ -277,8 +277,8 @@ class _Handler(BaseHTTPRequestHandler):
         """What the base class says about requests that it cannot read, in our form."""
         del explain
         self.close_connection = True
-        known = code in http.HTTPStatus.__members__.values()
-        text = message or (http.HTTPStatus(code).phrase if known else "no request")
+        standard = code in http.HTTPStatus.__members__.values()
+        text = message or (http.HTTPStatus(code).phrase if standard else "no request")
         self._send(_plain(code, text))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name

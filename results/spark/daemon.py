@@ -40,8 +40,8 @@ def settings() -> dict[str, str]:
     None where that does not find this module without a path that only this process knows.
     """
     look = f"import importlib.util as u; raise SystemExit(u.find_spec({NAME!r}) is None)"
-    found = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False)
-    return {} if found.returncode else {"spark.python.daemon.module": NAME}
+    probe = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False)
+    return {} if probe.returncode else {"spark.python.daemon.module": NAME}
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
@@ -53,8 +53,8 @@ def without_archives(path: Sequence[str]) -> list[str]:
     spark, py4j = (importlib.machinery.PathFinder.find_spec(name, rest) for name in INSTALLED)
     if spark is None or spark.origin is None or py4j is None:
         return [*path]
-    own = str(Path(spark.origin).parent / "python" / "lib")
-    return [entry for entry in path if str(Path(entry).parent) != own]
+    bundled = str(Path(spark.origin).parent / "python" / "lib")
+    return [entry for entry in path if str(Path(entry).parent) != bundled]
 
 
 def main() -> None:

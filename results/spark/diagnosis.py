@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import ClassVar, Final
+from typing import Final
 
 from harness.errors import InfrastructureError
+from harness.plugins import Diagnosis
 
 ELSE: Final = "`harness report --engine duckdb` does without"
 
 
-class SparkAndJava:
+class SparkAndJava(Diagnosis):
     """Looks for PySpark and a Java that it can use, without starting either."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "spark"
-    doc: ClassVar[str] = "PySpark and Java, for reports and soaks on a cluster"
+    api_version = 1
+    name = "spark"
+    doc = "PySpark and Java, for reports and soaks on a cluster"
 
     def look(self) -> tuple[bool, str]:
         """Both versions, or what to install."""

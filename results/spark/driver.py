@@ -110,16 +110,16 @@ class SparkLake:
         """Runs whose cases name the same workload and checkers want the same results."""
         registry = Registry()
         with self._reading():
-            found = self._kinds()
-        for of in found:
+            kinds = self._kinds()
+        for of in kinds:
             self._name(of.first_unfinished, of.unfinished, "unfinished", CUT_SHORT)
             wants = self._wants[of.kind] = wants_of(of.kind, registry, self._budgets)
             for text in (*filter(None, [wants.trouble]), *(text for _, text in wants.gone)):
                 self._name(of.first, of.runs, "checker", text)
             self.runs += of.runs
-            own = len(wants.checks) + (wants.facts is not None)
-            self.wanted += of.runs * (own + len(wants.gone))
-            self.makeable += of.runs * own
+            per_run = len(wants.checks) + (wants.facts is not None)
+            self.wanted += of.runs * (per_run + len(wants.gone))
+            self.makeable += of.runs * per_run
 
     def _kinds(self) -> list[RunsOfKind]:
         """The first job. Workers on this machine alone are asked what they lack where it fails."""
@@ -147,13 +147,13 @@ class SparkLake:
         """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         tasks = away_ns = before = above = 0
-        told = self._tell(self._asking(self._begin)._replace(settled=True))
+        answers = self._tell(self._asking(self._begin)._replace(settled=True))
         self._begin, stale = None, False
-        known = self.makeable - told.account.left
+        finished = self.makeable - answers.account.left
         for _ in range(SUBMISSIONS_MAX):
-            if not told.account.lacking:
+            if not answers.account.lacking:
                 break
-            todo = todo_of(told.account.lacking, self._at_once())
+            todo = todo_of(answers.account.lacking, self._at_once())
             try:
                 ended = self._submit(todo, above, progress)
             except Exception as error:  # Spark's errors are of many kinds
@@ -173,16 +173,16 @@ class SparkLake:
                 if stale:
                     break
             # What is missing still could not be made; what was limited is tried once more.
-            told = self._tell(self._asking()._replace(settled=True, above=above))
-        self._told = None if stale or told.account.left else told
+            answers = self._tell(self._asking()._replace(settled=True, above=above))
+        self._told = None if stale or answers.account.left else answers
         if tasks:
             self._results.tidy(self._label)
         return Checked(
             tables={},
             problems=self.problems.kept,
             problems_total=self.problems.total,
-            results_known=known,
-            results_new=max(0, self.wanted - known),
+            results_known=finished,
+            results_new=max(0, self.wanted - finished),
             results_unsettled=0,
             units=tasks,
             cpu_s=time.process_time() - cpu_s + away_ns / 1e9,
@@ -237,14 +237,14 @@ class SparkLake:
         """An engine that answers questions, and what is still to be said of `checked`."""
         engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
-        told = msgspec.structs.replace(
+        checked_account = msgspec.structs.replace(
             checked,
             problems=self.problems.kept,
             problems_total=self.problems.total,
             results_unsettled=account.unsettled,
             runs_unjudged=account.unjudged,
         )
-        return told, engine
+        return checked_account, engine
 
     def _tell(self, asking: Asking) -> Told:
         with self._reading():

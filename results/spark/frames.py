@@ -19,6 +19,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from harness.errors import UsageError
 from results.facts.schema import ddl
 from results.lake.log.files import FileRef
@@ -27,8 +30,6 @@ from results.lake.log.run_streams import conforming
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.snapshot import Snapshot
 
 TASKS_MAX: Final = 64
@@ -58,8 +59,6 @@ def lake_frame(
 
 
 def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
-    import pyarrow as pa
-
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
         raise UsageError(
@@ -70,8 +69,6 @@ def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
 
 
 def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema: pa.Schema) -> Any:
-    import pyarrow as pa
-
     from results.spark.session import in_tasks
 
     # Longest first, each to the next task: a few files a task, about as many bytes in each.
@@ -88,8 +85,6 @@ def read_files(
     batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """What a task does: the rows of the files that it is given."""
-    import pyarrow.parquet as pq
-
     place = Place(uri, options)
     for batch in batches:
         for path in batch.column("path").to_pylist():

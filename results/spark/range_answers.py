@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from results.facts.problems import PROBLEMS_MAX, Problem
 from results.judging.required_results import Kind
@@ -28,8 +29,6 @@ from results.spark.ranges import Asking, in_ranges, ranges_of, sources
 from results.spark.task_plan import Lacking, range_cost
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.judging.report_runs import Gathered, ReportRuns
     from results.lake.log.snapshot import Snapshot
 
@@ -101,18 +100,18 @@ def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
     """Those of all parts, in order."""
-    found: dict[Kind, RunsOfKind] = {}
+    kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
-        for one in msgspec.json.decode(text, type=list[RunsOfKind]):
-            before = found.get(one.kind, RunsOfKind(one.kind, 0, 0, (), ()))
-            found[one.kind] = RunsOfKind(
-                one.kind,
-                before.runs + one.runs,
-                before.unfinished + one.unfinished,
-                _first(before.first, one.first),
-                _first(before.first_unfinished, one.first_unfinished),
+        for part in msgspec.json.decode(text, type=list[RunsOfKind]):
+            before = kinds.get(part.kind, RunsOfKind(part.kind, 0, 0, (), ()))
+            kinds[part.kind] = RunsOfKind(
+                part.kind,
+                before.runs + part.runs,
+                before.unfinished + part.unfinished,
+                _first(before.first, part.first),
+                _first(before.first_unfinished, part.first_unfinished),
             )
-    return [found[kind] for kind in sorted(found)]
+    return [kinds[kind] for kind in sorted(kinds)]
 
 
 def _first(some: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
@@ -126,20 +125,18 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
     spark.conf.set(_CELLS, str(CELLS_A_BATCH))
     try:
         if len(asking.ranges) == 1:
-            told = frame.mapInArrow(functools.partial(tell_whole, asking=asking), DDL).toArrow()
+            table = frame.mapInArrow(functools.partial(tell_whole, asking=asking), DDL).toArrow()
         else:
             parts = frame.mapInArrow(functools.partial(tell_parts, asking=asking), DDL)
             whole = functools.partial(add_up, asking=asking)
-            told = parts.repartition(1).mapInArrow(whole, DDL).toArrow()
+            table = parts.repartition(1).mapInArrow(whole, DDL).toArrow()
     finally:
         spark.conf.set(_CELLS, before)
-    return told_in(told)
+    return told_in(table)
 
 
 def told_in(told: pa.Table) -> Told:
     """What the task that added up said."""
-    import pyarrow as pa
-
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -200,7 +197,7 @@ def kinds_of_parts(
             if asking.label is not None:
                 where += f" AND label = {quoted(asking.label)}"
             rows = engine.sql(KINDS.format(source=source, where=where)).to_pylist()
-        found = [
+        kinds = [
             RunsOfKind(
                 Kind(row["workload"], row["others"], row["key_ranges"]),
                 row["runs"], row["unfinished"],
@@ -208,12 +205,10 @@ def kinds_of_parts(
             )
             for row in rows
         ]  # fmt: skip
-        yield _text(msgspec.json.encode(found).decode())
+        yield _text(msgspec.json.encode(kinds).decode())
 
 
 def _text(said: str) -> pa.RecordBatch:
-    import pyarrow as pa
-
     return pa.RecordBatch.from_pydict({"said": [said]})
 
 
@@ -250,8 +245,10 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 def _sum(accounts: Sequence[Account]) -> Account:
     """All together; of the runs that lost something the first few of all."""
-    lost = sorted((one for each in accounts for one in each.lost), key=lambda one: one.run)
-    lacking = sorted((one for each in accounts for one in each.lacking), key=lambda one: one.first)
+    lost = sorted((entry for each in accounts for entry in each.lost), key=lambda entry: entry.run)
+    lacking = sorted(
+        (entry for each in accounts for entry in each.lacking), key=lambda entry: entry.first
+    )
     return Account(
         left=sum(each.left for each in accounts),
         lacking=tuple(lacking),
@@ -267,8 +264,6 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
 def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """A table as cells of a bounded size; one at least, for its columns."""
-    import pyarrow as pa
-
     size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
     for begin in range(0, max(rows.num_rows, 1), size):
         sink = pa.BufferOutputStream()
@@ -279,13 +274,9 @@ def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(part: int, name: str, rows: Any) -> pa.RecordBatch:
-    import pyarrow as pa
-
     columns = [pa.array([part], pa.int32()), pa.array([name]), pa.array([rows], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, ["part", "name", "rows"])
 
 
 def _table(rows: Any) -> pa.Table:
-    import pyarrow as pa
-
     return pa.ipc.open_stream(rows).read_all()

@@ -13,19 +13,16 @@ import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from results.facts.problems import Problem
 from results.judging.unit_judge import do_units
 from results.judging.work_units import RoundConfig
 from results.spark.ranges import Asking, sources
 from results.spark.task_plan import Between
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 DONE_DDL: Final = "`done` STRING"
 
@@ -46,8 +43,6 @@ def judge_ranges(
     config: RoundConfig,
 ) -> Iterator[pa.RecordBatch]:
     """Do what one of these tasks has to."""
-    import pyarrow as pa
-
     with _scratch(config.round) as folder:
         config = msgspec.structs.replace(config, scratch=str(folder))
         for number, _, source in sources(batches, asking):

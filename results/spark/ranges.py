@@ -12,6 +12,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from results.judging.budgets import Budget
 from results.judging.report_runs import ReportRuns
 from results.judging.required_results import Kind, Wants
@@ -22,8 +25,6 @@ from results.lake.log.storage_errors import troubles
 from results.questions.engines import Extent
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.files import FileRef
 
 Range = tuple[str, str | None]
@@ -82,13 +83,13 @@ def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
     if ranges == 1:
         return [("", None)]
     starts = sorted(start for file in files for start in _starts(snapshot, file, rows // ranges))
-    found, size = [""], 0
+    bounds, size = [""], 0
     for first, count in starts:
-        if size >= rows // ranges and first > found[-1]:
-            found.append(first)
+        if size >= rows // ranges and first > bounds[-1]:
+            bounds.append(first)
             size = 0
         size += count
-    return list(zip(found, [*found[1:], None], strict=True))
+    return list(zip(bounds, [*bounds[1:], None], strict=True))
 
 
 def _rows(files: Sequence[FileRef]) -> int:
@@ -97,8 +98,6 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
     """Keys with the rows that begin there, of a file in pieces of at most about `rows`."""
-    import pyarrow.parquet as pq
-
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return
@@ -108,8 +107,8 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
     column = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == KEY)
     for number in range(footer.num_row_groups):
         group: Any = footer.row_group(number)
-        known = group.column(column).statistics
-        least = known.min if known is not None and known.has_min_max else file.first_run
+        stats = group.column(column).statistics
+        least = stats.min if stats is not None and stats.has_min_max else file.first_run
         yield least, group.num_rows
 
 

@@ -28,6 +28,8 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
+
 from harness.errors import InfrastructureError, UsageError
 from harness.support.distributions import (
     PACKAGES_ZIP,
@@ -41,7 +43,6 @@ from results.spark.address import check_reachable
 from results.spark.daemon import settings as daemon_settings
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+))?\])?")
@@ -178,14 +179,14 @@ def logging_option() -> str:
 @contextlib.contextmanager
 def _quiet_launch() -> Iterator[None]:
     """Keep what the JVM's launcher prints before any setting holds out of our stderr."""
-    given = {
+    variables = {
         "PYSPARK_SUBMIT_ARGS": (
             f'--driver-java-options "{logging_option()} {FRUGAL}" pyspark-shell'
         ),
         "SPARK_LAUNCHER_OPTS": FRUGAL,  # of another Java, which only makes the command of the first
     }
-    missing = [name for name in given if name not in os.environ]
-    os.environ.update({name: given[name] for name in missing})
+    missing = [name for name in variables if name not in os.environ]
+    os.environ.update({name: variables[name] for name in missing})
     try:
         yield
     finally:
@@ -201,26 +202,30 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
     besides.
     """
     distributions = plugin_distributions()
-    found = _ask_workers(spark, distributions, modules)
-    if found.error or found.lacking:
+    missing = _ask_workers(spark, distributions, modules)
+    if missing.error or missing.lacking:
         # Executors fetch it when they first need it: it stays as long as this process.
         folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        sent = [one for one in distributions if found.error or one.name in found.lacking]
+        sent = [
+            distribution
+            for distribution in distributions
+            if missing.error or distribution.name in missing.lacking
+        ]
         spark.addArtifacts(str(packages_zip(folder, sent)), pyfile=True)
-        found = _ask_workers(spark, distributions, modules)
-    if found.lacking and not found.error:
+        missing = _ask_workers(spark, distributions, modules)
+    if missing.lacking and not missing.error:
         raise InfrastructureError(
-            f"Spark's workers do not find the plug-ins of {', '.join(found.lacking)}, which were "
+            f"Spark's workers do not find the plug-ins of {', '.join(missing.lacking)}, which were "
             "sent to them; install them there (docs/spark.md)"
         )
-    if found.error:
+    if missing.error:
         raise InfrastructureError(
-            f"Spark's workers cannot do this: {found.error}; their Python needs "
+            f"Spark's workers cannot do this: {missing.error}; their Python needs "
             f"{', '.join(('pyarrow', 'numpy', *modules))} and msgspec, and the version of the "
             "driver's (set PYSPARK_PYTHON to one that has them)"
         )
-    return found.slots
+    return missing.slots
 
 
 class _Found(NamedTuple):
@@ -240,8 +245,6 @@ def _ask_workers(
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
         # A nested function travels by value: this one runs where nothing of ours can be imported.
         import importlib.metadata
-
-        import pyarrow as pa
 
         for _ in batches:
             pass
@@ -336,13 +339,13 @@ def raise_if_interrupted(error: BaseException) -> None:
     PySpark answers Ctrl-C by cancelling all jobs, and what it raises of them while it cleans up
     takes the place of the interrupt: taken for a failed job, it would be tried again or reported.
     """
-    found: list[BaseException] = [error]
-    for each in found:  # grows; contexts as well, which `raise ... from None` hides but keeps
+    errors: list[BaseException] = [error]
+    for each in errors:  # grows; contexts as well, which `raise ... from None` hides but keeps
         before = (each.__cause__, each.__context__)
-        found += [one for one in before if one is not None and one not in found]
+        errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):
             raise KeyboardInterrupt from error
-        if len(found) > CHAIN_MAX:
+        if len(errors) > CHAIN_MAX:
             return
 
 
@@ -354,14 +357,14 @@ def cause_of(error: BaseException) -> str:
     first only names the method that was called.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [found[1] for line in lines if (found := _OURS.match(line)) is not None]
+    ours = [match[1] for line in lines if (match := _OURS.match(line)) is not None]
     if ours:
         return ours[-1][:300]
-    told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
-    told = told or [line[11:] for line in lines if line.startswith("Caused by: ")]
-    if not told and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+    messages = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*: ", line)]
+    messages = messages or [line[11:] for line in lines if line.startswith("Caused by: ")]
+    if not messages and len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = [lines[1].removeprefix(": ")]
-    return (told or lines or [type(error).__name__])[-1 if told else 0][:300]
+    return (messages or lines or [type(error).__name__])[-1 if messages else 0][:300]
 
 
 def packages_zip(folder: Path, distributions: Sequence[Distribution]) -> Path:

@@ -24,20 +24,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.cli.run.artefacts import make_artefacts
 from harness.errors import InfrastructureError
+from harness.plugins import SoakExecutor
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
 from harness.soak.result import CRASH, SeedJob, SeedResult
 from harness.support.distributions import PACKAGES_ZIP
 from results.lake.transfer.soak_sink import LakeSink
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WAVE_S: Final = 20.0
 WAVE_LAKE_S: Final = 60.0
@@ -52,7 +51,7 @@ PATH: Final = "PYTHONPATH"
 ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
 
 
-class SparkSoak:
+class SparkSoak(SoakExecutor):
     """Runs seeds on the Spark that `--spark-master` names."""
 
     api_version = 1
@@ -115,8 +114,6 @@ def _run_wave(
     spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]], rights: Mapping[str, str]
 ) -> list[Any]:
     """The rows that the tasks of one wave answer with."""
-    import pyarrow as pa
-
     from results.spark.session import cause_of, map_tasks, raise_if_interrupted
 
     tasks, firsts, lasts = zip(*ranges, strict=True)
@@ -146,8 +143,6 @@ def run_ranges(
 
     `rights` are what a lake's object store asks for (`AWS_*`), over the executor's own.
     """
-    import pyarrow as pa
-
     template = msgspec.json.decode(job, type=SeedJob)
     refusal = _refusal(template)
     for batch in batches:
@@ -174,11 +169,11 @@ def run_ranges(
 
 def _refusal(template: SeedJob) -> str | None:
     """Why this executor must not run any seed: its code is not the driver's."""
-    found = code_digest(template.case, "sim")
-    if template.code is None or found == template.code:
+    digest = code_digest(template.case, "sim")
+    if template.code is None or digest == template.code:
         return None
     return (
-        f"the Spark executor on {platform.node()} has other code ({found}) than the driver "
+        f"the Spark executor on {platform.node()} has other code ({digest}) than the driver "
         f"({template.code}); install the same version of every package there, with the same Python"
     )
 
@@ -193,9 +188,9 @@ def _run_here(
         sink = LakeSink().open(
             template.lake, name=job.name, prefix=job.run_prefix, storage_options=rights
         )
-        found = _results(job, seeds)
+        results = _results(job, seeds)
         left = job.artefacts
-        for result in found:
+        for result in results:
             folder = result.folder(Path(staging), job.name)
             if folder is None or result.stop is not None:
                 continue
@@ -204,7 +199,7 @@ def _run_here(
                 make_artefacts(folder, job.reporters)
             sink.add(folder)
         sink.flush()
-    return found
+    return results
 
 
 @contextlib.contextmanager

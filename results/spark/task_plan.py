@@ -77,30 +77,30 @@ class Todo(NamedTuple):
 
 def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
     """Tasks for all ranges, which are in the order of keys; `slots` tasks run at once."""
-    cost = sum(one.cost for one in ranges)
+    cost = sum(part.cost for part in ranges)
     size = task_cost(cost, slots)
     joined: list[Lacking] = []
-    for one in ranges:
+    for part in ranges:
         before = joined[-1] if joined else None
-        if before is None or before.again or one.again or before.cost + one.cost > size:
-            joined.append(one)
+        if before is None or before.again or part.again or before.cost + part.cost > size:
+            joined.append(part)
         else:
             joined[-1] = Lacking(
-                *before.first, before.runs + one.runs, before.results + one.results, 0,
-                before.cost + one.cost,
+                *before.first, before.runs + part.runs, before.results + part.results, 0,
+                before.cost + part.cost,
             )  # fmt: skip
-    ends = [*(one.first for one in joined[1:]), None]
+    ends = [*(part.first for part in joined[1:]), None]
     tasks = [
-        Task(Between(one.first, end), one.runs, one.cost)
-        for one, end in zip(joined, ends, strict=True)
+        Task(Between(part.first, end), part.runs, part.cost)
+        for part, end in zip(joined, ends, strict=True)
     ]
-    results = sum(one.results for one in ranges)
+    results = sum(part.results for part in ranges)
     return Todo(
         tasks=tuple(sorted(tasks, key=lambda task: -task.cost)),
-        runs=sum(one.runs for one in ranges),
+        runs=sum(part.runs for part in ranges),
         results=results,
         cost=cost,
-        is_again=sum(one.again for one in ranges) == results,
+        is_again=sum(part.again for part in ranges) == results,
     )
 
 

@@ -122,12 +122,27 @@ class Sums(NamedTuple):
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
         """Those of runs: hits with, trials with, hits without, trials without."""
-        found = [0] * len(cls._fields)
+        sums = [0] * len(cls._fields)
         for a, n, b, m in rows:
-            own = (a, n, b, m, a * a, a * n, n * n, b * b, b * m, m * m, a * b, a * m, n * b, n * m)
-            for place, value in enumerate((int(n > 0 or m > 0), *own)):
-                found[place] += value
-        return cls(*found)
+            terms = (
+                a,
+                n,
+                b,
+                m,
+                a * a,
+                a * n,
+                n * n,
+                b * b,
+                b * m,
+                m * m,
+                a * b,
+                a * m,
+                n * b,
+                n * m,
+            )
+            for place, value in enumerate((int(n > 0 or m > 0), *terms)):
+                sums[place] += value
+        return cls(*sums)
 
 
 def risk_ratio(sums: Sums) -> Ratio:

@@ -44,25 +44,25 @@ class Pooled(NamedTuple):
 
 def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
     """The Mantel-Haenszel ratio; strata of one run, which tell no spread, are left out."""
-    own = [s for s in strata if s.runs > 1 and s.n and s.m]
-    runs = sum(s.runs for s in own)
-    if not own:
+    usable = [s for s in strata if s.runs > 1 and s.n and s.m]
+    runs = sum(s.runs for s in usable)
+    if not usable:
         return Pooled(None, None, 0, 0, None, "no stratum has runs with and without the fault")
-    above = sum((Fraction(s.a * s.m, s.n + s.m) for s in own), Fraction(0))
-    below = sum((Fraction(s.b * s.n, s.n + s.m) for s in own), Fraction(0))
+    above = sum((Fraction(s.a * s.m, s.n + s.m) for s in usable), Fraction(0))
+    below = sum((Fraction(s.b * s.n, s.n + s.m) for s in usable), Fraction(0))
     if not below:
         why = "it never happens without the fault" if above else "it never happens"
-        return Pooled(None, None, len(own), runs, None, why)
+        return Pooled(None, None, len(usable), runs, None, why)
     ratio = float(above / below)
     if not above:
-        return Pooled(ratio, None, len(own), runs, None, "it never happens with the fault")
-    variance = float(sum(_variance(s, _gradient(s, above, below)) for s in own))
-    half = student_quantile(1 - ALPHA / 2, runs - len(own)) * math.sqrt(variance)
+        return Pooled(ratio, None, len(usable), runs, None, "it never happens with the fault")
+    variance = float(sum(_variance(s, _gradient(s, above, below)) for s in usable))
+    half = student_quantile(1 - ALPHA / 2, runs - len(usable)) * math.sqrt(variance)
     centre = math.log(ratio)
     interval = Interval(
         math.exp(max(centre - half, -_LOG_MAX)), math.exp(min(centre + half, _LOG_MAX))
     )
-    return Pooled(ratio, interval, len(own), runs, _agreement(own), None)
+    return Pooled(ratio, interval, len(usable), runs, _agreement(usable), None)
 
 
 def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:

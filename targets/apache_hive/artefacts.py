@@ -1,8 +1,8 @@
-"""What a metastore is made of: files of Maven Central, pinned by `artefacts.lock`, in the cache.
+"""The artefacts of a metastore: files of Maven Central, pinned by `artefacts.lock`, in the cache.
 
-The metastore's own archive brings no Hadoop, which it needs for its configuration and file systems.
-What stands in the folder was hashed when it was fetched; the stamp, written last, is the hash of
-the list itself and of the files of ours: where they are others, all is fetched anew.
+The metastore's own archive lacks Hadoop, which it needs for its configuration and file systems.
+Files are hashed when they are fetched. The stamp of the folder, written last, is the hash of the
+lock file and of the bundled sources; if it differs, everything is fetched again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from harness.support.cache_dir import cache_folder
 
 VERSION: Final = "4.0.1"
 ARCHIVE: Final = "hive-standalone-metastore-server"
-"""The artefact that is an archive; all others are jars beside it."""
+"""The artefact that is an archive; all others are jars."""
 STAMP: Final = "complete"
 LISTENER: Final = Path(__file__).parent / "EventLog.java"
-"""The source of what is compiled against them."""
+"""The source of the listener, which is compiled against the artefacts."""
 DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
-"""What makes an image of them: it lies beside them, as the folder is its context."""
+"""The recipe of their image; it is copied into the folder, which is the build context."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 
 
@@ -37,20 +37,20 @@ class Artefact(NamedTuple):
 
     @property
     def file(self) -> str:
-        """What Maven calls it."""
+        """The file name in Maven."""
         tail = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.version}{tail}.{self.type}"
 
 
 def lock_of(text: str) -> tuple[Artefact, ...]:
     """The artefacts of a list: `group:name:version:type[:classifier] sha256` a line."""
-    found = []
+    artefacts = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
             coordinates, sha256 = line.split()
             group, name, version, kind, *classifier = coordinates.split(":")
-            found.append(Artefact(group, name, version, kind, "".join(classifier), sha256))
-    return tuple(found)
+            artefacts.append(Artefact(group, name, version, kind, "".join(classifier), sha256))
+    return tuple(artefacts)
 
 
 def lock_text() -> str:
@@ -59,13 +59,13 @@ def lock_text() -> str:
 
 
 def lock_digest() -> str:
-    """What the stamp of a folder says that holds all of the list, and what is of ours."""
+    """The stamp of a complete folder: a hash of the lock file and the bundled sources."""
     ours = LISTENER.read_bytes() + DOCKERFILE.read_bytes()
     return hashlib.sha256(lock_text().encode() + ours).hexdigest()
 
 
 def folder() -> Path:
-    """Where they are, or are to be."""
+    """The folder of the artefacts, which may not exist yet."""
     return cache_folder() / f"apache-hive-{VERSION}"
 
 
@@ -73,9 +73,9 @@ def require() -> Path:
     """The folder with all of them; raises `UsageError` where they were not fetched."""
     place = folder()
     stamp = place / STAMP
-    said = stamp.read_text(encoding="utf-8") if stamp.is_file() else None
-    if said != lock_digest():
-        state = "are not there" if said is None else "are those of another version of this harness"
+    stamped = stamp.read_text(encoding="utf-8") if stamp.is_file() else None
+    if stamped != lock_digest():
+        state = "are not there" if stamped is None else "belong to another version of this harness"
         raise UsageError(
             f"the artefacts of Hive Metastore {VERSION} {state} ({place}); get them from Maven "
             "Central: harness fetch hive"

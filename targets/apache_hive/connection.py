@@ -27,7 +27,7 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
-    """What has come so far; ends with `EOFError` where more is needed."""
+    """The bytes received so far; reading beyond them raises `EOFError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -35,9 +35,9 @@ class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
 
     def read(self, size: int) -> bytes:
         """The next bytes, none at the end."""
-        found = self._data[self.at : self.at + size]
-        self.at += len(found)
-        return found
+        piece = self._data[self.at : self.at + size]
+        self.at += len(piece)
+        return piece
 
 
 class ThriftConnection:
@@ -46,7 +46,7 @@ class ThriftConnection:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
     ) -> None:
-        """`framed`: lengths stand before messages, as they do after SASL."""
+        """With `framed`, a length precedes each message, as after SASL."""
         self._reader, self._writer = reader, writer
         self._framed = framed
         self._count = 0

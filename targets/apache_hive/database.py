@@ -1,6 +1,6 @@
 """The node `db`: the PostgreSQL of the bundled metastores, with the schema of Hive's release.
 
-What is in it is read beside the metastores, by the names of Hive's own tables.
+The harness reads it directly, under the names of Hive's own tables.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def database_node(place: Path) -> NodeSpec:
 
 
 async def read_rows(env: ClientEnv, *, timeout_s: float) -> dict[str, Any] | None:
-    """What the database holds of one moment, as `targets.hive.system` has it; `None` where it does
-    not answer.
-    """
+    """One snapshot of the database, in the form of `targets.hive.system`, or `None`."""
     import psycopg
 
     host, port = env.endpoint(Address(DATABASE_NODE, DATABASE_PORT))

@@ -1,7 +1,7 @@
-"""`harness fetch hive`: the artefacts from Maven Central, by Maven, whose mirrors and proxies hold.
+"""`harness fetch hive`: fetch the artefacts with Maven, so that its mirrors and proxies apply.
 
-Everything is put together in a folder beside its place, hashed, and moved there whole. A listener
-of ours is compiled against it (`EventLog.java`).
+Files are collected and hashed in a temporary folder, which is then moved into place. A bundled
+listener is compiled against them (`EventLog.java`).
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def fetch(progress: Callable[[str], None]) -> Path:
 
 
 def _program(name: str, why: str, package: str) -> str:
-    """Where it is, by JAVA_HOME or PATH; raises `InfrastructureError`."""
+    """The path of a program, by JAVA_HOME or PATH; raises `InfrastructureError`."""
     home = os.environ.get("JAVA_HOME")
     of_java = Path(home) / "bin" / name if home else None
-    found = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
-    if found is None:
+    program = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
+    if program is None:
         raise InfrastructureError(
             f"{why}, and there is no {name} on PATH; install it (Debian: apt install {package})"
         )
-    return found
+    return program
 
 
 def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> None:
@@ -107,7 +107,7 @@ def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> Non
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InfrastructureError(f"{command[0]} does not run: {error}") from error
     if answer.returncode != 0:
-        raise InfrastructureError(f"{what}; it said: {errors(answer.stdout + answer.stderr)}")
+        raise InfrastructureError(f"{what}; its output: {errors(answer.stdout + answer.stderr)}")
 
 
 def _compile_listener(compiler: str, new: Path) -> None:
@@ -155,10 +155,10 @@ def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
         path = files / artefact.file
         if not path.is_file():
             raise InfrastructureError(f"Maven brought no {artefact.file}")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != artefact.sha256:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest != artefact.sha256:
             raise InfrastructureError(
-                f"{artefact.file} has the SHA-256 {found}, where the list says {artefact.sha256}: "
+                f"{artefact.file} has the SHA-256 {digest}, where the list says {artefact.sha256}: "
                 "it is not the file that this harness was made with; remove it from Maven's "
                 "repository (~/.m2) and from a mirror, and fetch again"
             )

@@ -16,7 +16,7 @@ from harness.cluster import NodeSpec, ReadyPort
 KDC_NODE: Final = "kdc"
 KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
-"""The service that all metastores are: Hadoop wants a name and a host, which nobody resolves."""
+"""The service of all metastores: Hadoop needs a name and a host, which it does not resolve."""
 PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
 IMAGE: Final = "{package:targets.apache_hive}/apache_hive/kerberos"
 _REALM: Final = "HARNESS"

@@ -89,16 +89,16 @@ def _names(metas: Any) -> list[tuple[str, str]]:
 
 def event_of(ident: int, time_s: int, kind: str, message: str) -> api.Event:
     """An event, from its message in Hive's JSON, which has tables in Thrift's own."""
-    said = msgspec.json.decode(message)
+    event = msgspec.json.decode(message)
     kinds = {"CREATE_TABLE": (None, "tableObjJson"), "DROP_TABLE": ("tableObjJson", None)}
     sides = kinds.get(kind, ("tableObjBeforeJson", "tableObjAfterJson"))
-    before, after = (None if name is None else _table_of(said[name]) for name in sides)
+    before, after = (None if name is None else _table_of(event[name]) for name in sides)
     return api.Event(ident, time_s * 1000, kind, before, after)
 
 
 def _table_of(text: str) -> api.MetaTable:
-    found = TSerialization.deserialize(ttypes.Table(), text.encode(), TJSONProtocolFactory())
-    return _table(found)
+    table = TSerialization.deserialize(ttypes.Table(), text.encode(), TJSONProtocolFactory())
+    return _table(table)
 
 
 def _events(answer: Any) -> list[api.Event]:
@@ -118,7 +118,7 @@ def greeting() -> Exchange:
 
 
 def exchange_for(call: api.ApiCall) -> Exchange:
-    """What is sent for a call, and how its answer is read."""
+    """The Thrift request of a call, and the reader of its answer."""
     match call:
         case api.CreateDatabase(name):
             return _exchange("create_database", database=ttypes.Database(name, ""))
@@ -178,7 +178,7 @@ def error_of(answer: Any) -> api.MetastoreError | None:
             message = str(getattr(value, "message", None) or "")
             kind = type(value).__name__
             if kind == api.META:
-                found = [refusal for said, refusal in _REFUSED.items() if said in message]
-                kind = found[0] if found else kind
+                refusals = [refusal for text, refusal in _REFUSED.items() if text in message]
+                kind = refusals[0] if refusals else kind
             return api.MetastoreError(kind, message)
     return None

@@ -1,8 +1,8 @@
 """A metastore as a node: Hive's own class on Java 17, with its configuration as data.
 
-Two places stand on the class path: the cache of this machine, and where the image has the same.
-One that is idle is another program on the same port, which hangs up on everybody: to clients that
-is a metastore which is not there, as links accept before they have dialled.
+The class path names two places: the cache of this machine, and its copy in the image. An idle
+metastore is another program on the same port that closes every connection. To clients it looks like
+an absent metastore, since links accept before they dial.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ def _settings() -> Mapping[str, str]:
         "javax.jdo.option.ConnectionPassword": USER,  # it asks for none, and Hive wants one
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
-        # 2 s by default: that is how long the loser of two creates would wait to be told so.
+        # 2 s by default, for which the loser of two creates would wait for its refusal.
         "metastore.hmshandler.retry.interval": "300ms",
         "metastore.transactional.event.listeners": "harness.EventLog",
         "metastore.event.message.factory": (
             "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder"
         ),
-        # Without: whoever reads the notification log must be a proxy user of Hadoop's.
+        # Otherwise only a Hadoop proxy user may read the notification log.
         "hive.metastore.event.db.notification.api.auth": "false",
     }
 
 
 def event_settings(ttl_s: int) -> Mapping[str, str]:
-    """What a metastore is told of old events. Hive cleans every two hours by default."""
+    """Settings for cleaning old events. Hive cleans every two hours by default."""
     listener = "hive.metastore.event.db.listener"
     return {
         f"{listener}.timetolive": f"{ttl_s}s",
@@ -103,7 +103,7 @@ def _secure_files() -> dict[str, str]:
 
 
 def security_settings(layout: Layout) -> Mapping[str, str]:
-    """What a metastore is told of Kerberos and of tokens."""
+    """Settings for Kerberos and tokens."""
     tokens = "hive.cluster.delegation.token"
     store, times = _STORES[layout.token_store], layout.token_times
     servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)

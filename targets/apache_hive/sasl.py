@@ -1,8 +1,8 @@
-"""Connections that begin with SASL, as a metastore with Kerberos wants them.
+"""Connections that begin with SASL, which a metastore with Kerberos requires.
 
-Whoever issues, renews or cancels says who they are by Kerberos (GSSAPI), over a connection of
-their own; a token is used by DIGEST-MD5, which proves that one has its password. Both negotiate in
-Thrift's frames: a status, a length, and what the mechanism says.
+Users who issue, renew or cancel tokens authenticate by Kerberos (GSSAPI), each over a connection of
+their own. A client uses a token by DIGEST-MD5, which proves that it has the password. Both
+negotiate in Thrift's frames: a status, a length, and the mechanism's payload.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ fails has nothing of that kind to say, and the connection ends."""
 
 
 class _RefusedError(Exception):
-    """The metastore ended the negotiation, and said why."""
+    """The metastore ended the negotiation, with a reason."""
 
 
 class _Streams:
@@ -63,14 +63,14 @@ class _Streams:
         size = int.from_bytes(head[1:])
         if size > ANSWER_BYTES_MAX:
             raise ChannelError(f"an answer of more than {ANSWER_BYTES_MAX} bytes", sent=False)
-        said = await self.reader.readexactly(size)
+        payload = await self.reader.readexactly(size)
         if head[0] not in (_OK, _COMPLETE):
-            raise _RefusedError(said.decode(errors="replace"))
-        return head[0], said
+            raise _RefusedError(payload.decode(errors="replace"))
+        return head[0], payload
 
 
 class _Tickets:
-    """What each user has of the KDC, asked for once."""
+    """Kerberos tickets, one request per user."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
@@ -118,7 +118,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """As whom the call is made for. Raises `ChannelError`, and is broken then."""
+        """Make a call as its user. Raises `ChannelError`, after which the connection is broken."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):
@@ -167,7 +167,7 @@ class KerberosDoor:
             raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
 
     async def authenticate(self, address: Address, token: str, timeout_s: float) -> api.Reply:
-        """What the use of a token comes to: its owner, or a refusal. Raises as `__call__`."""
+        """Use a token: the answer is its owner, or a refusal. Raises as `__call__`."""
         try:
             opened = await self._opened(address, timeout_s, token=token)
         except _RefusedError as error:
@@ -190,9 +190,9 @@ class KerberosDoor:
                 reader, writer = await asyncio.open_connection(host, port)  # determinism: real only
                 streams = _Streams(reader, writer)
                 await (_digest(streams, token) if token else self._gssapi(streams, user))
-                found = ThriftConnection(reader, writer, framed=True)
-                await found.greet(timeout_s=timeout_s)
-                opened = found
+                connection = ThriftConnection(reader, writer, framed=True)
+                await connection.greet(timeout_s=timeout_s)
+                opened = connection
         except TimeoutError as error:
             message = f"connect to {address} timed out after {timeout_s:g} s"
             raise ChannelError(message, sent=False) from error
@@ -204,9 +204,9 @@ class KerberosDoor:
         return opened
 
     async def _gssapi(self, streams: _Streams, user: str) -> None:
-        context, said = await self._tickets.context(user)
+        context, reply = await self._tickets.context(user)
         await streams.say(_START, b"GSSAPI")
-        await streams.say(_OK, said)
+        await streams.say(_OK, reply)
         while not context.complete:
             _, heard = await streams.hear()
             await streams.say(_OK, context.step(heard) or b"")

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.env import Address, ClientEnv
-from harness.plugins import Convergence, NodeRole, Roles
+from harness.plugins import (
+    Convergence,
+    NodeRole,
+    Restart,
+    RestartingOperation,
+    Roles,
+    System,
+    override,
+)
 from targets.apache_hive.connection import ThriftDoor
 from targets.apache_hive.database import read_rows
 from targets.apache_hive.kdc import KDC_NODE
@@ -37,8 +45,8 @@ _NO_TOKEN: Final = Token(b"\0" + b"\6nobody" * 2 + bytes(5), b"none").text
 """Well written, so that it is looked for in the store."""
 
 
-class ApacheHiveSystem:
-    """Metastores and database of one deployment (`harness.plugins.System`)."""
+class ApacheHiveSystem(System):
+    """Metastores and database of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout, *, kdc: bool = False) -> None:
         """Nothing is asked yet."""
@@ -54,13 +62,11 @@ class ApacheHiveSystem:
         self._others = (DATABASE_NODE, *self._kdc, *self._zookeepers)
         self._has_databases = False
         self._members = Members(layout.metastores, layout.spares, self._serves, start_s=_START_S)
-        self.restarting = {ADD: self._members.add, REMOVE: self._members.remove}
-        self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
-        """A client with a connection of its own, like a process of its own.
+        """A client with its own connection, like a separate process.
 
-        Whatever the profile promises, these metastores know no request ids.
+        These metastores know no request ids, in any profile.
         """
         layout, members = self._layout, self._members
         return MetastoreClient(
@@ -74,10 +80,18 @@ class ApacheHiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """What all need, and any metastore: clients have time for that and another one."""
+        """The nodes that all need, and one metastore: clients have time to try two."""
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - 1))
         return [*(name for name in names if name in core), *self._others]
+
+    @override
+    def restarting(self) -> Mapping[str, RestartingOperation]:
+        return {ADD: self._members.add, REMOVE: self._members.remove}
+
+    @override
+    async def restore(self, restart: Restart) -> None:
+        await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
@@ -94,7 +108,7 @@ class ApacheHiveSystem:
         return groups | {name: Roles({}, nodes) for name, nodes in beside.items() if nodes}
 
     async def ready(self) -> Convergence:
-        """Whether every metastore reaches the database, and what that holds.
+        """Ask whether every metastore reaches the database, and for its contents.
 
         The first time the databases of the workload are made.
         """
@@ -119,16 +133,16 @@ class ApacheHiveSystem:
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     async def snapshot(self) -> dict[str, Any]:
-        """As the bundled metastores' (`targets.hive.system`)."""
-        found = await snapshot_of(
+        """The snapshot, in the form of the bundled metastores (`targets.hive.system`)."""
+        snapshot = await snapshot_of(
             self._layout,
             self._members.listed,
             dump=self._rows,
             show=lambda: self._ask_all(api.GetTableMeta()),
         )
         if self._zookeepers:
-            found["tokens"]["stale_ms"] = SILENCE_S * 1000
-        return found
+            snapshot["tokens"]["stale_ms"] = SILENCE_S * 1000
+        return snapshot
 
     async def _rows(self) -> dict[str, Any] | None:
         return await read_rows(self._env, timeout_s=_ASK_S)
@@ -144,7 +158,7 @@ class ApacheHiveSystem:
         return address.node
 
     async def _without_tokens(self) -> list[str]:
-        """What is said of metastores that cannot tell that this is no token."""
+        """The metastores that cannot recognise an invalid token, as messages."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(_NO_TOKEN)) for address in every)
@@ -167,7 +181,7 @@ class ApacheHiveSystem:
         return reply is not None and reply.error in {"", api.ALREADY_EXISTS}
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """What each metastore answers; `None` for those that do not."""
+        """The answer of each metastore, or `None`."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {

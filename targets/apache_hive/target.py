@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec
 from harness.errors import UsageError
 from harness.permits import CHANGE_RENAMED, DROP_MISSED, DROP_RENAMED, TORN_GET, Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from targets.apache_hive.artefacts import VERSION, require
 from targets.apache_hive.database import database_node
 from targets.apache_hive.kdc import KDC_NODE, kdc_node
@@ -23,7 +24,7 @@ from targets.apache_hive.metastore import (
     security_settings,
 )
 from targets.hive.permits import EVENTS, TOKENS, permits_of_profile
-from targets.hive.system import DATABASE, DATABASE_NODE, SERVICE, Layout
+from targets.hive.system import DATABASE_NODE, Layout
 from targets.hive.target import HiveTarget
 from targets.hive.tokens.token_stores import StoreKind
 from targets.hive.zookeeper.ensemble import ensemble_nodes
@@ -46,7 +47,7 @@ _TOKEN_OPTIONS: Final = (
 )
 _NO_TOKENS: Final = Permit(
     name="no-kdc",
-    why="real delegation tokens need Kerberos: deploy a KDC beside them with --kdc",
+    why="real delegation tokens need Kerberos: deploy a KDC with --kdc",
     lacks=("hms-tokens",),
 )
 _RENEW_GAP: Final = Permit(
@@ -74,7 +75,7 @@ _HIVE4: Final = (
     ),
     Permit(
         name=DROP_RENAMED,
-        why="a drop deletes by id what it has read by name",
+        why="a drop reads the table by name and deletes it by id",
         rules={EVENTS: ("replay",)},
     ),
     Permit(
@@ -90,30 +91,30 @@ _HIVE4: Final = (
 """What real metastores do beyond the bundled ones of this profile."""
 
 
-class ApacheHiveTarget:
+class ApacheHiveTarget(
+    Target,
+    workload=HiveTarget.workload,
+    usual={"profile": "hive4"},
+    groups=HiveTarget.groups,
+    nemeses=HiveTarget.nemeses,
+    operations=HiveTarget.operations,
+    variant_of=HiveTarget.variant_of,
+):
     """Stateless metastores, all active, over one database."""
 
-    api_version: ClassVar[int] = TARGET_API_VERSION
-    name: ClassVar[str] = "apache-hive"
-    doc: ClassVar[str] = (
-        f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
-    )
-    vocabularies: ClassVar[frozenset[str]] = HiveTarget.vocabularies
-    profiles: ClassVar[tuple[str, ...]] = ("hive4", "strict")
-    bugs: ClassVar[Mapping[str, str]] = {}
-    workload: ClassVar[str] = HiveTarget.workload
-    usual: ClassVar[Mapping[str, Any]] = {"profile": "hive4"}
-    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
-    nemeses: ClassVar[tuple[str, ...]] = HiveTarget.nemeses
-    operations: ClassVar[tuple[str, ...]] = HiveTarget.operations
-    variant_of: ClassVar[Mapping[str, str]] = HiveTarget.variant_of
-    options: ClassVar[tuple[Option, ...]] = (
+    api_version = TARGET_API_VERSION
+    name = "apache-hive"
+    doc = f"real Hive Metastores {VERSION} over a real PostgreSQL (harness fetch hive)"
+    vocabularies = HiveTarget.vocabularies
+    profiles = ("hive4", "strict")
+    bugs = MappingProxyType[str, str]({})
+    options = (
         *(
             msgspec.structs.replace(option, default=_USUAL.get(option.name, option.default))
             for option in HiveTarget.options
             if option.name in (*_OPTIONS, *_TOKEN_OPTIONS)
         ),
-        Option("kdc", False, "metastores ask for Kerberos, of a KDC beside them"),
+        Option("kdc", False, "require Kerberos, and deploy a KDC"),
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
@@ -155,21 +156,22 @@ class ApacheHiveTarget:
         others = [database, kdc_node(USERS), *ensemble_nodes(zookeepers)]
         return [*_members(layout, metastores), *others]
 
+    @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise, and what is not there."""
+        """The permits of the profile, and of features that are not deployed."""
         store = _layout(settings).token_store
-        found = list(permits_of_profile(settings.profile, store))
+        permits = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:
-            found.append(_NO_TOKENS)
+            permits.append(_NO_TOKENS)
         else:
             if settings.profile == "strict":
-                found.append(_RENEW_GAP)
+                permits.append(_RENEW_GAP)
             if store is StoreKind.ZOOKEEPER:
-                found.append(_STALE)
-        return [*found, *_HIVE4] if settings.profile == "hive4" else found
+                permits.append(_STALE)
+        return [*permits, *_HIVE4] if settings.profile == "hive4" else permits
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:
-        """What was just deployed."""
+        """Open the deployed system."""
         from targets.apache_hive.system import ApacheHiveSystem
 
         settings = deployment.settings
@@ -202,7 +204,7 @@ def _require_kerberos() -> None:
 
 
 def _layout(settings: TargetSettings) -> Layout:
-    """That of the bundled metastores; what is theirs alone is as by default."""
+    """The layout of the bundled metastores, with defaults for options that only they have."""
     theirs = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
     options = {**theirs, **settings.options, "zookeeper": ZooKeeperKind.ENSEMBLE.value}
     return Layout(msgspec.structs.replace(settings, options=options))

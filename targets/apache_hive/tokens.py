@@ -1,7 +1,7 @@
-"""Tokens as Hadoop writes them, and as they stand in a history.
+"""Tokens in Hadoop's form, and in the form of histories.
 
-Hadoop's text has the password in its middle. Here it is the end, so that whoever changes the last
-letter has forged the token and not only the kind of it.
+Hadoop's text has the password in its middle. A history has it at the end, so that a change of the
+last letter forges the password and not only the token's kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Token(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it stands in a history."""
+        """The form in histories."""
         return f"{self.identifier.hex()}:{self.password.hex()}"
 
     @property
@@ -32,14 +32,14 @@ class Token(NamedTuple):
 
     @property
     def hadoop(self) -> str:
-        """As `Token.encodeToUrlString` has it."""
+        """The form of `Token.encodeToUrlString`."""
         parts = (self.identifier, self.password, _KIND, b"")
         raw = b"".join(_length(len(part)) + part for part in parts)
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def read_text(text: str) -> Token:
-    """What stands in a history; any text is a token, if only one that nobody was given."""
+    """Read a token from a history; any text is a token, perhaps a forged one."""
     identifier, _, password = text.rpartition(":")
     try:
         return Token(bytes.fromhex(identifier), bytes.fromhex(password))
@@ -48,7 +48,7 @@ def read_text(text: str) -> Token:
 
 
 def read_hadoop(text: str) -> Token:
-    """What a metastore issued; raises `ValueError` for another text."""
+    """Read a token that a metastore issued; raises `ValueError` for any other text."""
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error as error:
@@ -66,10 +66,10 @@ def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
     more = 0 if first >= -112 else -112 - first
     size = int.from_bytes(raw[at + 1 : at + 1 + more]) if more else first
     start = at + 1 + more
-    found = raw[start : start + size]
-    if size < 0 or len(found) < size:
+    text = raw[start : start + size]
+    if size < 0 or len(text) < size:
         raise ValueError("a token ends in the middle")
-    return found, start + size
+    return text, start + size
 
 
 def _length(size: int) -> bytes:

@@ -139,7 +139,7 @@ class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Answers those of these tables that are there, whole."""
+    """Answers the whole records of the requested tables that exist."""
 
     database: str
     names: tuple[str, ...]
@@ -177,13 +177,13 @@ class RenewDelegationToken(msgspec.Struct, frozen=True, tag="renew_delegation_to
 
 
 class CancelDelegationToken(msgspec.Struct, frozen=True, tag="cancel_delegation_token"):
-    """Refuses nothing: what is not there is cancelled already."""
+    """Never refused: a token that does not exist is cancelled already."""
 
     token: str
 
 
 class Authenticate(msgspec.Struct, frozen=True, tag="sasl_digest"):
-    """What opening a connection with a token comes to; answers its owner."""
+    """Opens a connection with a token; answers the token's owner."""
 
     token: str
 
@@ -209,7 +209,7 @@ ApiCall = (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What a call answered, or the exception."""
+    """The answer of a call, or its exception."""
 
     result: Any = None
     error: str = ""

@@ -1,7 +1,7 @@
-"""The ledger of the bundled metastore: one row a switch, as in `targets.kudu.bugs`.
+"""The ledger of the bundled metastore: one row per switch, as in `targets.kudu.bugs`.
 
-`strict` promises what a catalog should. `hive2.3` and `hive4` are as those releases behave: what
-their rows do is permitted there (`targets.hive.permits`) and reported as such.
+`strict` promises what a catalog should. `hive2.3` and `hive4` behave like those releases: the
+effects of their rows are permitted (`targets.hive.permits`) and reported as such.
 """
 
 from __future__ import annotations
@@ -152,8 +152,8 @@ class Bug(enum.Enum):
 
     NO_REQUEST_IDS = Row(
         title="DDL has no request ids",
-        upstream="clients send a call once more when its answer was lost, and it may act twice; "
-        "what the second is told is then taken for unknown",
+        upstream="clients resend a call whose answer was lost, so it may act twice; the answer to "
+        "the second counts as unknown",
         fixed="open by design",
         profiles=HIVE,
         where=(_SERVICE, _CLIENT),

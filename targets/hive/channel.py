@@ -1,8 +1,8 @@
-"""Calls over one connection, one at a time, as Thrift's clients and PostgreSQL's sessions do it.
+"""Calls over one connection, one at a time, as Thrift clients and PostgreSQL sessions make them.
 
-A request is the msgpack array `[number, body]`, an answer repeats the number. Frames that come
-twice or late are recognised by it. Whoever lost an answer has lost the connection: nothing else is
-known of what the other side still does.
+A request is the msgpack array `[number, body]`; its answer repeats the number, which exposes
+duplicate and late frames. A caller that loses an answer gives up the connection, since it cannot
+know what the other side still does.
 """
 
 from __future__ import annotations

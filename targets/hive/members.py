@@ -1,12 +1,13 @@
-"""Which metastores there are: the list in the clients' configuration, changed under load.
+"""The list of metastores in the clients' configuration, changed under load.
 
-A metastore is added as an administrator does it: it is started, and once it answers it stands at
-the end of the list. One that is removed goes off the list first and is stopped then, with what is
-connected to it. What "stopped" is here is the variant `IDLE`: a node that runs and serves nobody,
-so that every environment has it and faults find it. The last metastore stays.
+An administrator adds a metastore by starting it; once it answers, it is appended to the list. To
+remove one, the administrator takes it off the list first and then stops it, which closes its
+connections. A stopped metastore is the variant `IDLE`: a node that runs and serves no client, which
+works in every environment and stays a possible target of faults. The last metastore is never
+removed.
 
-The list holds what serves: whoever is down, or does not answer in time, is not added, and one that
-cannot be stopped is off the list all the same, and serves those who kept the old one.
+A metastore that is down, or does not answer in time, is not added. One that cannot be stopped is
+off the list all the same, and still serves clients that kept the old list.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Those of these that are not listed, one after the other."""
+        """Add the nodes that are not listed, one after the other."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -76,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Those of these that are listed, one after the other, but never the last one."""
+        """Remove the nodes that are listed, one after the other, but never the last one."""
         done = []
         async with self._turn:
             for name in nodes:
@@ -88,7 +89,7 @@ class Members:
         return f"{REMOVE}: {', '.join(done)}" if done else None
 
     async def restore(self, restart: Restart) -> None:
-        """As at the beginning."""
+        """Restore the list of the start."""
         async with self._turn:
             self.listed = self._first
             for name, address in self._nodes.items():

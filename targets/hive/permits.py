@@ -1,4 +1,4 @@
-"""What a profile of the metastore does not promise (`harness.permits`), from its rows."""
+"""Permits of a profile of the metastore (`harness.permits`), derived from its rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKENS: Final = "hms-tokens"
 _PERMITS: Final[dict[Bug, Permit]] = {
     Bug.FAILBACK_FLAP: Permit(
         name="failback-flap",
-        why="a reconnect begins at the first metastore, whatever came of it",
+        why="a reconnect begins at the first metastore, even if that one has failed",
         rules={"hms-failover": ("other-not-tried",)},
     ),
     Bug.DROP_DROP: Permit(
@@ -24,7 +24,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
     ),
     Bug.DROP_RENAME: Permit(
         name=DROP_RENAMED,
-        why="a drop deletes by id what it has read by name",
+        why="a drop reads the table by name and deletes it by id",
         rules={EVENTS: ("replay",)},
     ),
     Bug.HIVE_24468: Permit(
@@ -55,5 +55,5 @@ def permits_of_profile(profile: str, store: StoreKind) -> list[Permit]:
     bugs = PROFILES[profile]
     if store is not StoreKind.MEMORY:
         bugs -= {Bug.TOKEN_MEMORY}
-    found = [permit for bug, permit in _PERMITS.items() if bug in bugs]
-    return sorted(found, key=lambda permit: permit.name)
+    permits = [permit for bug, permit in _PERMITS.items() if bug in bugs]
+    return sorted(permits, key=lambda permit: permit.name)

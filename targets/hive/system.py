@@ -12,7 +12,16 @@ import msgspec
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
-from harness.plugins import Convergence, NodeRole, Roles, TargetSettings
+from harness.plugins import (
+    Convergence,
+    NodeRole,
+    Restart,
+    RestartingOperation,
+    Roles,
+    System,
+    TargetSettings,
+    override,
+)
 from targets.hive import api
 from targets.hive.bugs import Bug, bugs_of
 from targets.hive.channel import Channel, ChannelError
@@ -37,8 +46,9 @@ DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
-"""Groups. All nodes are one service, led by its database: without that nothing is served. The
-database is alone in another, so that no fault may destroy what it has synced, and so is ZooKeeper.
+"""Groups. All nodes form one service, led by its database, without which nothing is served. The
+database also has a group of its own, so that no fault may destroy its synced data, and so does
+ZooKeeper.
 """
 ZOOKEEPER_PORT: Final = 2181
 _NO_TOKEN: Final = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
@@ -63,20 +73,20 @@ class Layout:
         every = [Address(f"hms{n}", METASTORE_PORT) for n in range(1, count + spares + 1)]
         self.metastores = tuple(every[:count])
         self.spares = tuple(every[count:])
-        """Those that may be added later."""
+        """The metastores that may be added later."""
         self.database = _real_or_ours(
             settings, "database", DatabaseKind.POSTGRES, DatabaseKind.STORE
         )
         usual = Selection.SEQUENTIAL if settings.profile == "strict" else Selection.RANDOM
-        given = options["selection"] or usual.value
-        if given not in [*Selection]:
+        selection = options["selection"] or usual.value
+        if selection not in [*Selection]:
             raise UsageError(
-                f"--selection is {given!r}; it must be one of: {', '.join(Selection)}, or leave it "
-                f"out: {settings.profile} has {usual.value}"
+                f"--selection is {selection!r}; it must be one of: {', '.join(Selection)}, or "
+                f"leave it out: {settings.profile} has {usual.value}"
             )
         delay_s = options["retry_delay_ms"] / 1000
         self.client = ClientSettings(
-            selection=Selection(given),
+            selection=Selection(selection),
             connect_rounds=options["connect_retries"],
             connect_delay_s=delay_s,
             retries=self._retries(options["failure_retries"]),
@@ -104,36 +114,36 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """As asked, else as the profile has it: Hive's clients have no resolver by default."""
-        given = settings.options["uri_list"]
+        """The option's value, or the profile's: Hive's clients have no resolver by default."""
+        chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
-        if given not in ["", *UriList]:
+        if chosen not in ["", *UriList]:
             raise UsageError(
-                f"--uri-list is {given!r}; it must be one of: {', '.join(UriList)}, or leave it "
+                f"--uri-list is {chosen!r}; it must be one of: {', '.join(UriList)}, or leave it "
                 f"out: {settings.profile} has {usual.value}"
             )
-        if given and not self.spares:
+        if chosen and not self.spares:
             raise UsageError(
-                f"--uri-list is {given!r}, but no list changes without --spare-metastores; give "
+                f"--uri-list is {chosen!r}, but no list changes without --spare-metastores; give "
                 "some, or leave it out"
             )
-        return UriList(given or usual)
+        return UriList(chosen or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
-        """As asked, else as the switch or the profile has it."""
-        given = settings.options["token_store"]
+        """The option's value, or that of the switch or the profile."""
+        chosen = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
-        if given not in ["", *StoreKind]:
+        if chosen not in ["", *StoreKind]:
             raise UsageError(
-                f"--token-store is {given!r}; it must be one of: {', '.join(StoreKind)}, or leave "
+                f"--token-store is {chosen!r}; it must be one of: {', '.join(StoreKind)}, or leave "
                 f"it out: it is {usual.value} then"
             )
-        if given not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
+        if chosen not in ("", StoreKind.MEMORY) and Bug.TOKEN_MEMORY.id in settings.bugs:
             raise UsageError(
-                f"--token-store is {given!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
+                f"--token-store is {chosen!r}, but the bug TOKEN-MEMORY is the store 'memory'; "
                 "leave one of them out"
             )
-        return StoreKind(given or usual)
+        return StoreKind(chosen or usual)
 
     def _retries(self, given: int) -> int:
         """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
@@ -143,20 +153,20 @@ class Layout:
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """As asked, else the real one wherever programs that are not ours can run."""
+    """The option's value, or the real one where foreign programs can run."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
-    given = settings.options[option] or usual.value
-    if given not in [*kinds]:
+    chosen = settings.options[option] or usual.value
+    if chosen not in [*kinds]:
         raise UsageError(
-            f"--{option} is {given!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
+            f"--{option} is {chosen!r}; it must be one of: {', '.join(kinds)}, or leave it out: it "
             f"is {real.value} in processes and containers, and {ours.value} in simulation"
         )
-    return kinds(given)
+    return kinds(chosen)
 
 
-class HiveSystem:
-    """Metastores and database of one deployment (`harness.plugins.System`)."""
+class HiveSystem(System):
+    """Metastores and database of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
         """Nothing is asked yet."""
@@ -170,8 +180,6 @@ class HiveSystem:
             answer_s=_ASK_S,
         )
         self._members = Members(layout.metastores, layout.spares, self._serves)
-        self.restarting = {ADD: self._members.add, REMOVE: self._members.remove}
-        self.restore = self._members.restore
 
     def client(self, process: int) -> MetastoreClient:
         """A client with a connection of its own, like a process of its own."""
@@ -186,11 +194,19 @@ class HiveSystem:
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """What all need, and any metastore; of many all but two, as clients have time for three."""
+        """The nodes that all need, and one metastore; of many, all but two: clients try three."""
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
         needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
         return [*(name for name in names if name in core), *needed]
+
+    @override
+    def restarting(self) -> Mapping[str, RestartingOperation]:
+        return {ADD: self._members.add, REMOVE: self._members.remove}
+
+    @override
+    async def restore(self, restart: Restart) -> None:
+        await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads where it answers; metastores follow, and are all alike."""
@@ -208,7 +224,7 @@ class HiveSystem:
         return {**groups, ZOOKEEPER: Roles({}, zookeepers)} if zookeepers else groups
 
     async def ready(self) -> Convergence:
-        """Whether every metastore reaches the database, and which event was the last then."""
+        """Ask whether every metastore reaches the database, and for the last event."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = tuple(f"{name} does not answer" for name, a in answers.items() if a is None)
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
@@ -240,7 +256,7 @@ class HiveSystem:
         )
 
     async def _dump(self) -> dict[str, Any] | None:
-        """What the database holds, of one moment; `None` where it does not answer."""
+        """One snapshot of the database; `None` if it does not answer."""
         return await self._look(Isolation.SERIALIZABLE, _dumped)
 
     async def _look(
@@ -261,10 +277,10 @@ class HiveSystem:
     # --- calls -------------------------------------------------------------------------------
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """What each metastore answers; `None` for those that do not."""
+        """The answer of each metastore, or `None`."""
         every = self._members.listed
         answers = await asyncio.gather(*(self._ask(address, call) for address in every))
-        return {address.node: one for address, one in zip(every, answers, strict=True)}
+        return {address.node: answer for address, answer in zip(every, answers, strict=True)}
 
     async def _serves(self, address: Address) -> bool:
         """Whether it reaches the database, and so may be listed."""
@@ -291,20 +307,20 @@ async def snapshot_of(
     dump: Callable[[], Awaitable[dict[str, Any] | None]],
     show: Callable[[], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """The rows of the database (`dump`), what each metastore shows, and the clients' bound.
+    """The rows of the database (`dump`), each metastore's view, and the clients' bound.
 
-    Metastores show these rows only if nobody changed them meanwhile: what a client gave up may
-    still be carried out. Where that does not end, nothing is said of what they show.
+    Metastores show the same rows only if no change comes in between, and an operation that a
+    client gave up may still be carried out. If changes do not end, the views are left out.
     """
-    rows, shown = await dump(), {}
+    rows, views = await dump(), {}
     for _ in range(LOOKS_MAX):
         before = rows
-        shown = await show()
+        views = await show()
         rows = await dump()
         if rows == before:
             break
     else:
-        shown = dict.fromkeys(shown)
+        views = dict.fromkeys(views)
     bound_s, spares = layout.client.failover_s, layout.spares
     more = {
         "members": [address.node for address in listed],
@@ -315,7 +331,7 @@ async def snapshot_of(
         "at": None if rows is None else {"event": rows["next_event"] - 1},
         "metastores": {
             name: None if tables is None else [".".join(table) for table in tables]
-            for name, tables in shown.items()
+            for name, tables in views.items()
         },
         "failover_s": bound_s(len(listed)),
         **(more if spares else {}),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec
 from harness.permits import Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from targets.hive import members
 from targets.hive.bugs import BUGS, PROFILES
 from targets.hive.permits import permits_of_profile
@@ -33,31 +33,18 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "selection": ("", "", "random"),
     "socket_lifetime_ms": (0, 0, 500),
 }
-"""Drawn in soaks: who is tried next, and clients that reconnect without need. New ones stand last:
-the others are drawn as before."""
+"""Drawn in soaks: the metastore to try next, and clients that reconnect without need. Append new
+entries, so that earlier draws stay the same."""
 
 
-class HiveTarget:
-    """Stateless metastores, all active, over one database."""
-
-    api_version: ClassVar[int] = TARGET_API_VERSION
-    name: ClassVar[str] = "hive"
-    doc: ClassVar[str] = "the bundled Hive Metastores, all active over one database"
-    vocabularies: ClassVar[frozenset[str]] = frozenset({"hms", "hms-tokens"})
-    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
-    bugs: ClassVar[Mapping[str, str]] = BUGS
-    workload: ClassVar[str] = "hms-ddl"
-    groups: ClassVar[tuple[str, ...]] = (SERVICE, DATABASE)
-    operations: ClassVar[tuple[str, ...]] = (members.ADD, members.REMOVE)
-    variant_of: ClassVar[Mapping[str, str]] = {
-        members.ADD: members.SERVING,
-        members.REMOVE: members.IDLE,
-    }
-    larger: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"token_store": "zookeeper"},
-        {"spare_metastores": 1},
-    )
-    nemeses: ClassVar[tuple[str, ...]] = (
+class HiveTarget(
+    Target,
+    workload="hms-ddl",
+    groups=(SERVICE, DATABASE),
+    operations=(members.ADD, members.REMOVE),
+    variant_of={members.ADD: members.SERVING, members.REMOVE: members.IDLE},
+    larger=({"token_store": "zookeeper"}, {"spare_metastores": 1}),
+    nemeses=(
         "kill-metastore",
         "pause-metastore",
         "partition-metastore",
@@ -70,8 +57,17 @@ class HiveTarget:
         "restart-random",
         "restart-database",
         "restart-metastores",
-    )
-    options: ClassVar[tuple[Option, ...]] = (
+    ),
+):
+    """Stateless metastores, all active, over one database."""
+
+    api_version = TARGET_API_VERSION
+    name = "hive"
+    doc = "the bundled Hive Metastores, all active over one database"
+    vocabularies = frozenset({"hms", "hms-tokens"})
+    profiles = tuple(PROFILES)
+    bugs = BUGS
+    options = (
         Option("metastores", 2, "number of metastores", within=(1, METASTORES_MAX)),
         Option(
             "selection",
@@ -150,7 +146,7 @@ class HiveTarget:
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """The node `db`, and what metastores need besides to reach it."""
+        """The node `db`, and the settings with which metastores reach it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -193,15 +189,17 @@ class HiveTarget:
         ]
         return nodes, {}
 
+    @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise."""
+        """The permits of the profile."""
         return permits_of_profile(settings.profile, Layout(settings).token_store)
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn values beside it."""
+        """The options of one seed of a soak: `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def open(self, deployment: Deployment) -> HiveSystem:
-        """What was just deployed; its connections are kept as long as it lasts."""
+        """Open the deployed system; its connections live as long as it does."""
         return HiveSystem(deployment.env, Layout(deployment.settings))

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from targets.kudu.flags import Flags
-from targets.kudu.tserver.limits import RESULTS_MAX, WRITES_WAITING_MAX
+from targets.kudu.tserver.errors import RESULTS_MAX, WRITES_WAITING_MAX
 
 Json = Mapping[str, Any]
 _DEAD_TABLETS: Final = ("DELETED", "REPLACED")

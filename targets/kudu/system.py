@@ -1,7 +1,7 @@
-"""The bundled Kudu as the harness looks at it while it runs.
+"""A running deployment of the bundled Kudu, as the harness inspects and changes it.
 
-All questions go over RPC from the client's door with a limit each, so they work in every
-environment and a node that does not answer is simply left out.
+All questions go over RPC from the client's environment, each with a time limit, so they work in
+every environment. A node that does not answer is left out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final
 
 from harness.env import ClientEnv
 from harness.errors import UsageError
@@ -23,22 +21,25 @@ from harness.plugins import (
     Client,
     Convergence,
     NodeRole,
+    Operation,
     Request,
     Roles,
     Said,
+    System,
     TargetSettings,
+    override,
 )
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu import messages as m
 from targets.kudu.bounds import describe_accepted, describe_bounds
 from targets.kudu.bugs import FLAGS, PROFILES, Bug, bugs_of
 from targets.kudu.client import KuduClient, RetryPolicy, TwoSidedClient
-from targets.kudu.consensus.messages import LeaderStepDownRequest, LeaderStepDownResponse
+from targets.kudu.consensus.messages import LeaderStepDownRequest
 from targets.kudu.convergence import MasterView, find_pending
 from targets.kudu.flags import Flags, parse_flags
-from targets.kudu.hms.deployment import Beside, HmsLayout
+from targets.kudu.hms.deployment import HmsLayout, Metastores
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
 from targets.kudu.tools.tool import use_tool
 
 MASTER_PORT: Final = 7051
@@ -47,9 +48,9 @@ CATALOG: Final = "catalog"
 """The masters, as one group of replicas."""
 STEP_DOWN: Final = "step-down"
 AS: Final = "as"
-"""`as-m1`: the variant of spare masters that have the name of the first one, which is lost."""
+"""`as-m1`: the variant of spare masters that take the name of the first one, which is lost."""
 CHANGED: Final = "changed"
-"""The variant of nodes with other flags, or told of other masters."""
+"""The variant of nodes with other flags, or with another list of masters."""
 RELEARN_S: Final = 2.0
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
@@ -59,8 +60,7 @@ RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
 SPREAD: Final = 37
-"""Spreads resending clients over the numbers of processes: it has no factor in common with 100."""
-R = TypeVar("R", bound=msgspec.Struct)
+"""Spreads resending clients over the numbers of processes: coprime with 100."""
 
 
 class Layout:
@@ -75,11 +75,11 @@ class Layout:
                 "more failures than the odd one below it"
             )
         self.bugs = bugs_of(settings.profile, settings.bugs)
-        # To send a mutation again is sound only where it is promised to happen exactly once.
+        # Resending a mutation is sound only where it is promised to happen exactly once.
         once = Bug.KUDU_1537 not in PROFILES[settings.profile]
         self.hms = HmsLayout(settings) if options.get("hms") else None
-        """The metastores beside the masters. A drop or rename that goes by them has no request id
-        in Kudu: what carries it out is the metastore's event.
+        """The metastores. A drop or rename that goes through them has no request id in Kudu: the
+        metastore's event carries it out.
         """
         self.resend_percent: int = options["resend"] if once and self.hms is None else 0
         usual = FLAGS[settings.profile]
@@ -87,70 +87,65 @@ class Layout:
         changed = options.get("changed_flag", "")
         both = ",".join(filter(None, [options["kudu_flag"], changed]))
         self.changed: Flags | None = parse_flags(both, usual) if changed else None
-        """Those of the variant `changed`."""
+        """The flags of the variant `changed`."""
         spares = options.get("spare_masters", 0)
         every = {
             f"m{number}": f"m{number}:{MASTER_PORT}" for number in range(1, masters + spares + 1)
         }
         self.masters = dict(itertools.islice(every.items(), masters))
-        """Those that are members at first."""
+        """The initial members."""
         self.all_masters = every
-        """Those that may become members, too."""
-        self.changed_told = self._among("changed-masters", options.get("changed_masters", ""))
-        """The addresses that nodes of the variant `changed` start with; none: as all others."""
-        told = options.get("told_spares", True)
-        self.told = tuple((every if told else self.masters).values())
+        """The initial members and the spares."""
+        self.changed_list = self._among("changed-masters", options.get("changed_masters", ""))
+        """The addresses that nodes of the variant `changed` start with; empty: the usual ones."""
+        names_spares = options.get("told_spares", True)
+        self.start_list = tuple((every if names_spares else self.masters).values())
         """The addresses that tablet servers and clients start with."""
         self.learns_masters = self.flags.heartbeat_names_masters
-        knows_all = len(self.told) == len(every)
-        if not (knows_all or self.learns_masters or self.changed_told):
+        knows_all = len(self.start_list) == len(every)
+        if not (knows_all or self.learns_masters or self.changed_list):
             raise UsageError(
-                "--no-told-spares, and with heartbeat_names_masters=false nobody learns of a spare "
-                "master later: none could lead; tell of them, or in the end by --changed-masters"
+                "--no-told-spares with heartbeat_names_masters=false: clients and tablet servers "
+                "would never learn of a spare master, so none could lead; drop --no-told-spares, "
+                "or name the spares in --changed-masters"
             )
         self.relearn_s = RELEARN_S if self.learns_masters and not knows_all else None
-        """How often clients ask whether there are others."""
+        """The interval at which clients ask for the current masters."""
         self.tservers = {
             f"t{number}": f"t{number}:{TSERVER_PORT}" for number in range(1, tservers + 1)
         }
 
     def _among(self, option: str, names: str) -> tuple[str, ...]:
-        """Addresses of masters that were named; raises `UsageError` for one that there is not."""
+        """The addresses of the named masters; raises `UsageError` for an unknown name."""
         named = [name.strip() for name in names.split(",") if name.strip()]
         for name in named:
             if name not in self.all_masters:
                 raise UsageError(
-                    f"--{option} is {names!r}, where {name!r} is no master; there are "
-                    f"{', '.join(self.all_masters)}: --masters and --spare-masters say how many"
+                    f"--{option} is {names!r}, where {name!r} is not a master; the masters are "
+                    f"{', '.join(self.all_masters)} (--masters and --spare-masters set how many)"
                 )
         return tuple(self.all_masters[name] for name in named)
 
 
-class KuduSystem:
-    """Masters and tablet servers of one deployment (`harness.plugins.System`)."""
+class KuduSystem(System):
+    """Masters and tablet servers of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
-        """Nothing is asked yet."""
+        """Connect to nothing yet."""
         self._env = env
         self._layout = layout
         self._rpc = RpcClient(env)
-        self._beside = None if layout.hms is None else Beside(env, layout.hms)
+        self._metastores = None if layout.hms is None else Metastores(env, layout.hms)
         self._members = tuple(layout.masters)
-        """The masters that vote, by the newest configuration that was heard of."""
+        """The masters that vote, by the newest configuration seen."""
         self._changing: tuple[str, ...] = ()
-        """Those that may vote besides, while it is not the same everywhere."""
+        """Masters that may also vote, while their configurations differ."""
         self._admin: KuduClient | None = None
-        self.operations = {
-            STEP_DOWN: self.step_down,
-            AddMaster.f: partial(self._change_masters, AddMaster.f),
-            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
-        }
 
     def client(self, process: int) -> Client:
-        """A client with connections of its own, like a process of its own.
+        """A client with its own connections, as a separate process would have.
 
-        Some send mutations again, with the same request id: what is promised to happen exactly once
-        must do so however often it is asked for.
+        Some clients resend mutations with the same request id: exactly-once must hold for them.
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
@@ -164,13 +159,13 @@ class KuduSystem:
         client = KuduClient(
             self._env,
             RpcClient(self._env, resolve_once=Bug.DNS_ONCE in self._layout.bugs),
-            masters=self._layout.told,
+            masters=self._layout.start_list,
             process=process,
             policy=policy,
         )
-        if self._beside is None:
+        if self._metastores is None:
             return client
-        return TwoSidedClient(client, self._beside.client(process))
+        return TwoSidedClient(client, self._metastores.client(process))
 
     def core(self, rng: random.Random) -> Sequence[str]:
         """A random majority of the masters, and all tablet servers.
@@ -180,11 +175,19 @@ class KuduSystem:
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
-        if self._changing:  # which of them are a majority is not known
+        if self._changing:  # the majority is not known
             masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
             core = masters
-        beside = [] if self._beside is None else self._beside.core(rng)
-        return [name for name in masters if name in core] + list(self._layout.tservers) + beside
+        hms = [] if self._metastores is None else self._metastores.core(rng)
+        return [name for name in masters if name in core] + list(self._layout.tservers) + hms
+
+    @override
+    def operations(self) -> Mapping[str, Operation]:
+        return {
+            STEP_DOWN: self.step_down,
+            AddMaster.f: partial(self._change_masters, AddMaster.f),
+            RemoveMaster.f: partial(self._change_masters, RemoveMaster.f),
+        }
 
     # --- inspection --------------------------------------------------------------------------
 
@@ -194,19 +197,15 @@ class KuduSystem:
         leader = roles.leader
         if leader is None or not roles.by_node[leader].ready:
             return Convergence(ok=False, pending=("no master leads and is ready",))
-        listed = await self._ask(
-            self._layout.all_masters[leader],
-            "MasterService.ListTabletServers",
-            m.ListTabletServersRequest(),
-            m.ListTabletServersResponse,
-        )
+        request = m.ListTabletServersRequest()
+        listed = await self._ask(self._layout.all_masters[leader], request)
         limit_ms = self._layout.flags.tserver_unresponsive_timeout_ms
         servers = () if listed is None else listed.servers
-        known = {s.address for s in servers if s.millis_since_heartbeat <= limit_ms}
-        missing = [name for name, address in self._layout.tservers.items() if address not in known]
+        heard = {s.address for s in servers if s.millis_since_heartbeat <= limit_ms}
+        missing = [name for name, address in self._layout.tservers.items() if address not in heard]
         pending = tuple(f"{name} was not heard by {leader}" for name in missing)
-        if self._beside is not None:
-            pending += await self._beside.pending()
+        if self._metastores is not None:
+            pending += await self._metastores.pending()
         return Convergence(ok=not pending, pending=pending)
 
     async def groups(self) -> Mapping[str, Roles]:
@@ -228,76 +227,52 @@ class KuduSystem:
         return Roles(members, self._members)
 
     def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
-        """Who votes now, by the configurations of all masters that answered."""
-        configs = [one.committed_config for one in heard if one.committed_config is not None]
+        """Note the current voters, by the configurations of all masters that answered."""
+        configs = [answer.committed_config for answer in heard if answer.committed_config]
         if not configs:
             return
         newest = max(configs, key=lambda config: config.opid_index)
         addresses = [peer.address for peer in newest.peers if peer.member_type == "VOTER"]
-        everybody = {peer.address for config in configs for peer in config.peers}
+        all_addresses = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        # By address: a master that has taken the name of another is asked under both.
-        members = {one.address: one for one in heard if one.address in addresses}
+        # By address: a master that has taken the name of another answers under both.
+        members = {answer.address: answer for answer in heard if answer.address in addresses}
         same = len(members) == len(addresses) == len(newest.peers) and all(
-            one.committed_config == newest and one.active_index == newest.opid_index
-            for one in members.values()
+            answer.committed_config == newest and answer.active_index == newest.opid_index
+            for answer in members.values()
         )
-        self._changing = () if same else tuple(n for n in nodes if nodes[n] in everybody)
+        self._changing = () if same else tuple(n for n in nodes if nodes[n] in all_addresses)
 
     async def _role(self, address: str) -> tuple[NodeRole, m.GetMasterRegistrationResponse] | None:
-        """The role of a master, and what it said of itself."""
-        raft = await self._registration(address)
+        """The role of a master, and its registration."""
+        raft = await self._ask(address, m.GetMasterRegistrationRequest())
         if raft is None or raft.error is not None:
             return None
         if raft.role != "LEADER":
             return NodeRole(raft.role.lower(), raft.meta.term), raft
-        catalog = await self._ask(
-            address,
-            "MasterService.ConnectToMaster",
-            m.ConnectToMasterRequest(),
-            m.ConnectToMasterResponse,
-        )
+        catalog = await self._ask(address, m.ConnectToMasterRequest())
         serves = catalog is not None and catalog.error is None and catalog.role == "LEADER"
         return NodeRole("leader", raft.meta.term, ready=serves), raft
 
-    async def _registration(self, address: str) -> m.GetMasterRegistrationResponse | None:
-        return await self._ask(
-            address,
-            "MasterService.GetMasterRegistration",
-            m.GetMasterRegistrationRequest(),
-            m.GetMasterRegistrationResponse,
-        )
-
     async def converged(self) -> Convergence:
         """Whether masters, tablets and tablet servers agree and nothing is under way."""
-        found = await self.snapshot()
-        pending = tuple(found["pending"])
-        return Convergence(ok=not pending, pending=pending, at=found["at"])
+        snapshot = await self.snapshot()
+        pending = tuple(snapshot["pending"])
+        return Convergence(ok=not pending, pending=pending, at=snapshot["at"])
 
     async def snapshot(self) -> dict[str, Any]:
-        """Every node's own dump, `None` for those that did not answer, and whether they rest."""
+        """The dump of each node, `None` for a silent one, and the work still pending."""
 
-        async def dump(address: str, method: str, request: msgspec.Struct) -> Any:
-            answer = await self._ask(
-                address, method, request, m.DumpResponse, limit_s=_DUMP_LIMIT_S
-            )
+        async def dump(address: str, request: Call[m.DumpResponse]) -> Any:
+            answer = await self._ask(address, request, limit_s=_DUMP_LIMIT_S)
             return None if answer is None else answer.data
 
-        roles = await self.roles()
+        roles, addresses = await self.roles(), self._layout.all_masters
+        tserver_addresses = self._layout.tservers.values()
         dumps = await asyncio.gather(
-            *(
-                dump(
-                    self._layout.all_masters[name],
-                    "MasterService.DumpEntities",
-                    m.DumpEntitiesRequest(),
-                )
-                for name in roles.candidates
-            ),
-            *(
-                dump(address, "TabletServerService.DumpTablets", m.DumpTabletsRequest())
-                for address in self._layout.tservers.values()
-            ),
+            *(dump(addresses[name], m.DumpEntitiesRequest()) for name in roles.candidates),
+            *(dump(address, m.DumpTabletsRequest()) for address in tserver_addresses),
         )
         count = len(roles.candidates)
         masters = dict(zip(roles.candidates, dumps[:count], strict=True))
@@ -306,9 +281,9 @@ class KuduSystem:
         leader = masters.get(roles.leader or "")
         pending = list(find_pending(views, tservers))
         hms: dict[str, Any] = {}
-        if self._beside is not None:
-            hms = {"hms": await self._beside.snapshot()}
-            pending += self._beside.open_work(masters, leader, hms["hms"])
+        if self._metastores is not None:
+            hms = {"hms": await self._metastores.snapshot()}
+            pending += self._metastores.open_work(masters, leader, hms["hms"])
         return {
             "masters": masters,
             "tservers": tservers,
@@ -322,7 +297,7 @@ class KuduSystem:
     # --- operations --------------------------------------------------------------------------
 
     async def step_down(self, nodes: Sequence[str]) -> str | None:
-        """Masters among these give up their role, as `kudu tablet leader_step_down` has it."""
+        """Have the masters among `nodes` give up their role (`kudu tablet leader_step_down`)."""
         done = []
         for name in nodes:
             address = self._layout.all_masters.get(name)
@@ -331,13 +306,13 @@ class KuduSystem:
         return f"{', '.join(done)} stepped down" if done else None
 
     async def _change_masters(self, f: str, nodes: Sequence[str]) -> str | None:
-        """Masters among these are added, or removed, one after the other."""
+        """Add or remove the masters among `nodes`, one after the other."""
         if self._admin is None:
             rpc = RpcClient(self._env)
             self._admin = KuduClient(
                 self._env,
                 rpc,
-                masters=self._layout.told,
+                masters=self._layout.start_list,
                 process=_ADMIN,
                 policy=RetryPolicy(relearn_s=self._layout.relearn_s),
             )
@@ -351,38 +326,31 @@ class KuduSystem:
         return f"{f}: {', '.join(done)}" if done else None
 
     async def _step_down(self, address: str) -> bool:
-        state = await self._registration(address)
+        state = await self._ask(address, m.GetMasterRegistrationRequest())
         if state is None or state.role != "LEADER":
             return False
         request = LeaderStepDownRequest(state.meta.master_uuid, SYSTEM_TABLET_ID)
-        answer = await self._ask(
-            address, "ConsensusService.LeaderStepDown", request, LeaderStepDownResponse
-        )
+        answer = await self._ask(address, request)
         return answer is not None and answer.error is None
 
     # --- tools -------------------------------------------------------------------------------
 
+    @override
     async def tool(self, arguments: Sequence[str]) -> Said:
-        """`harness kudu`; raises `UsageError` for arguments that it does not have."""
+        """`harness kudu`; raises `UsageError` for unknown arguments."""
         await self.roles()  # masters come and go
         members = tuple(self._layout.all_masters[name] for name in self._members)
-        beside = self._beside
-        metastore = None if beside is None else partial(beside.metastore, members)
+        metastores = self._metastores
+        metastore = None if metastores is None else partial(metastores.metastore, members)
         return await use_tool(self._rpc, members, arguments, metastore, announce=self._env.event)
 
     # --- RPC ---------------------------------------------------------------------------------
 
     async def _ask(
-        self,
-        address: str,
-        method: str,
-        request: msgspec.Struct,
-        response_type: type[R],
-        *,
-        limit_s: float = _ASK_LIMIT_S,
-    ) -> R | None:
+        self, address: str, request: Call[R_co], *, limit_s: float = _ASK_LIMIT_S
+    ) -> R_co | None:
         """One call; `None` where no answer came, which is an observation here, not an error."""
         try:
-            return await self._rpc.call(address, method, request, response_type, timeout_s=limit_s)
+            return await self._rpc.call(address, request, timeout_s=limit_s)
         except RpcError:
             return None

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 
 from harness.cluster import NodeSpec, Variant
 from harness.permits import Permit
-from harness.plugins import TARGET_API_VERSION, Deployment, Option, TargetSettings
+from harness.plugins import TARGET_API_VERSION, Deployment, Option, Target, TargetSettings, override
 from harness.vocabularies.members import AddMaster, RemoveMaster
 from targets.kudu.bugs import BUGS, PROFILES, Bug
 from targets.kudu.flags import draw_flags
@@ -32,22 +32,12 @@ from targets.kudu.system import (
 
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
-"""Drawn in soaks. A fourth tablet server lets tablets be made anew where one is down."""
+"""Drawn in soaks. A fourth tablet server can take new replicas while another one is down."""
 
 
-class KuduTarget:
-    """Masters with a replicated catalog, and tablet servers with replicated tablets."""
-
-    api_version: ClassVar[int] = TARGET_API_VERSION
-    name: ClassVar[str] = "kudu"
-    doc: ClassVar[str] = "the bundled re-creation of Apache Kudu's masters and tablet servers"
-    vocabularies: ClassVar[frozenset[str]] = frozenset(
-        {"ddl", "append", "rows", "follower-reads", "mixed", "kudu-hms"}
-    )
-    profiles: ClassVar[tuple[str, ...]] = tuple(PROFILES)
-    bugs: ClassVar[Mapping[str, str]] = BUGS
-    larger: ClassVar[tuple[Mapping[str, Any], ...]] = ({"hms": True},)
-    nemeses: ClassVar[tuple[str, ...]] = (
+class KuduTarget(
+    Target,
+    nemeses=(
         "partition-leader",
         "partition-halves",
         "partition-random-node",
@@ -59,21 +49,31 @@ class KuduTarget:
         "pause-random",
         "power-cut-leader",
         "power-cut-all",
-    )
-    groups: ClassVar[tuple[str, ...]] = (CATALOG,)
-    operations: ClassVar[tuple[str, ...]] = (STEP_DOWN, AddMaster.f, RemoveMaster.f)
-    checkers: ClassVar[tuple[str, ...]] = ("bounds",)
-    options: ClassVar[tuple[Option, ...]] = (
+    ),
+    groups=(CATALOG,),
+    operations=(STEP_DOWN, AddMaster.f, RemoveMaster.f),
+    checkers=("bounds",),
+    larger=({"hms": True},),
+):
+    """Masters with a replicated catalog, and tablet servers with replicated tablets."""
+
+    api_version = TARGET_API_VERSION
+    name = "kudu"
+    doc = "the bundled re-creation of Apache Kudu's masters and tablet servers"
+    vocabularies = frozenset({"ddl", "append", "rows", "follower-reads", "mixed", "kudu-hms"})
+    profiles = tuple(PROFILES)
+    bugs = BUGS
+    options = (
         Option("masters", 3, "number of masters: 1, 3, 5 or 7"),
         Option(
-            "spare-masters", 0, "masters that are no members, but may become some", within=(0, 4)
+            "spare-masters", 0, "masters that are not members, but may become so", within=(0, 4)
         ),
         Option("told-spares", True, "tablet servers and clients know the spare masters, too"),
         Option("tservers", 3, "number of tablet servers", within=(1, TSERVERS_MAX)),
         Option(
             "resend",
             30,
-            "this share of the clients sends mutations again, in percent",
+            "the share of clients that resend mutations, in percent",
             within=(0, 100),
         ),
         Option(
@@ -84,11 +84,13 @@ class KuduTarget:
         Option(
             "changed-masters",
             "",
-            "masters that nodes of the variant `changed` are told of, as m1,m4,m5",
+            "the masters that nodes of the variant `changed` start with, as m1,m4,m5",
         ),
         Option("kudu-flag", "", "Kudu flags as NAME=VALUE,NAME=VALUE"),
-        Option("hms", False, "two metastores and their database stand beside the masters"),
-        Option("hms-poll-ms", 1000, "how often leaders poll the metastore's log", (10, 60_000)),
+        Option("hms", False, "run two metastores and their database with the masters"),
+        Option(
+            "hms-poll-ms", 1000, "interval at which leaders poll the metastore's log", (10, 60_000)
+        ),
     )
 
     # --- declaration -------------------------------------------------------------------------
@@ -100,9 +102,9 @@ class KuduTarget:
         def spec(name: str, address: str, role: str, port: int, pages: int) -> NodeSpec:
             flags, masters = layout.flags, list(layout.masters.values())
             if role == "tserver":
-                masters = [*layout.told]
+                masters = [*layout.start_list]
             elif name not in layout.masters:
-                # It waits to be added, and would not if it were let to join by itself.
+                # A spare waits to be added, so it must not join by itself.
                 masters.append(address)
                 flags = msgspec.structs.replace(flags, master_auto_join_cluster=False)
             config = {
@@ -119,15 +121,15 @@ class KuduTarget:
             variants = {}
             if role == "master" and name not in layout.masters:
                 variants = _replacements(layout)
-            if layout.changed is not None or layout.changed_told:
+            if layout.changed is not None or layout.changed_list:
                 changed = layout.changed or layout.flags
                 if role == "master" and not flags.master_auto_join_cluster:
                     changed = msgspec.structs.replace(changed, master_auto_join_cluster=False)
-                told = [*(layout.changed_told or masters)]
-                if role == "master" and address not in told:
-                    told.append(address)
-                other = {"flags": msgspec.to_builtins(changed), "masters": told}
-                if layout.changed_told and "masters_kept" in config:
+                changed_list = [*(layout.changed_list or masters)]
+                if role == "master" and address not in changed_list:
+                    changed_list.append(address)
+                other = {"flags": msgspec.to_builtins(changed), "masters": changed_list}
+                if layout.changed_list and "masters_kept" in config:
                     other["masters_kept"] = False  # this list is the operator's own
                 variants[CHANGED] = Variant(config=other)
             return NodeSpec(
@@ -152,24 +154,24 @@ class KuduTarget:
             *(() if layout.hms is None else layout.hms.nodes()),
         ]
 
+    @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """What the profile does not promise."""
         return permits_of_profile(settings.profile, Layout(settings).flags)
 
+    @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a seed of a soak runs with: what is `given`, and drawn sizes and flags beside it."""
+        """The options of one seed of a soak: `given`, over drawn sizes and flags."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in SIZES.items()}
         flags = draw_flags(rng, str(given.get("kudu_flag", "")))
         return {**drawn, **given, "kudu_flag": flags}
 
     def open(self, deployment: Deployment) -> KuduSystem:
-        """What was just deployed; its connections are kept as long as it lasts."""
         return KuduSystem(deployment.env, Layout(deployment.settings))
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:
-    """A spare master as each of the first ones: once that one's name leads to it, it joins by
-    itself, when the one that had the name before has been removed.
+    """One variant of a spare per initial master: under that master's name it joins by itself, once
+    the master that had the name before was removed.
     """
     usual = {
         "masters": [*layout.masters.values()],

@@ -1,88 +1,97 @@
 """Random histories of small simulated stores, of any size: clients overlap, answers get lost, and
-some answers are falsified. The kinds of `tests.native.generate`, and two more: the versioned
-catalog, with lists and renames, and a queue that may answer in any order.
+some answers are falsified. The kinds of `tests.native.generate`, and two more: the catalog of
+tables, with lists and renames, and a queue that may answer in any order.
 """
 
 import random
 from dataclasses import replace
 from typing import Any
 
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    ListTables,
+    Rename,
+)
+from checkers.foreign.catalogs import catalog_of_tables, table_request
 from checkers.linearizability import UNKNOWN, Model, Operation
 from checkers.linearizability.models.queues import Dequeue, Enqueue, UnorderedQueue
-from checkers.linearizability.models.versioned import (
-    VersionedCatalog,
-    VersionedInput,
-    VersionedOutput,
-)
 from tests.native import generate
 from tests.native.generate import Kind, Ops
+
+
+class TableKind(Kind):
+    """The catalog of tables, whose model depends on the operations."""
+
+    def model_for(self, operations: Ops) -> Model[Any, Any, Any]:
+        return catalog_of_tables(operations)
 
 
 def _catalog_kind(names: int, ids: int) -> Kind:
     """With few ids, several creates give the same one."""
 
-    def call(rng: random.Random) -> VersionedInput:
-        op = rng.choice(("create", "create", "alter", "alter", "drop", "ren", "get", "get", "list"))
-        if op == "list":
-            return VersionedInput(op, "", "", 0, 0)
-        name = f"t{rng.randrange(names)}"
-        other = f"t{rng.randrange(names)}" if op == "ren" else ""
-        payload = rng.randrange(10) if op in {"create", "alter"} else 0
-        return VersionedInput(
-            op, name, other, payload, rng.randint(1, ids) if op == "create" else 0
-        )
+    def call(rng: random.Random) -> CatalogInput:
+        f = rng.choice(("create", "create", "alter", "alter", "drop", "ren", "get", "get", "list"))
+        value = {
+            "name": f"t{rng.randrange(names)}",
+            "name2": f"t{rng.randrange(names)}",
+            "payload": rng.randrange(10),
+            "id": rng.randint(1, ids),
+        }
+        return table_request(f, value)
 
-    def answer(state: Any, input_: VersionedInput) -> tuple[VersionedOutput, Any]:
+    def answer(state: Any, request: CatalogInput) -> tuple[Answer, Any]:
         held = {entry[0]: entry[1:] for entry in state}
-        ident, version, payload, result = 0, 0, 0, "ok"
-        listing: tuple[tuple[str, int], ...] = ()
-        here = held.get(input_.name)
-        if input_.op == "list":
-            listing = tuple((name, held[name][0]) for name in sorted(held))
-        elif input_.op == "create":
-            if here is not None:
-                result = "ex"
-            else:
-                ident, version = input_.ident, 1
-                held[input_.name] = (ident, 1, input_.payload)
+        if isinstance(request, ListTables):
+            return Answer("ok", listing=tuple((n, held[n][0], None) for n in sorted(held))), state
+        output = Answer("ok")
+        here = held.get(request.name)
+        if isinstance(request, Create):
+            output = Answer("ok", request.key) if here is None else Answer("exists")
+            held.setdefault(request.name, (request.key, 1, request.columns))
         elif here is None:
-            result = "nf"
-        elif input_.op == "ren" and input_.name2 in held:
-            result = "ex"
+            return Answer("not-found"), state
+        elif isinstance(request, Rename) and request.new_name in held:
+            return Answer("exists"), state
         else:
-            ident, version, payload = here
-            if input_.op == "alter":
-                version += 1
-                held[input_.name] = (ident, version, input_.payload)
-            elif input_.op == "drop":
-                del held[input_.name]
-            elif input_.op == "ren":
-                held[input_.name2] = held.pop(input_.name)
-        seen = payload if input_.op == "get" else 0
-        return (
-            VersionedOutput(result, ident, version, seen, listing),
-            tuple(sorted((name, *rest) for name, rest in held.items())),
-        )
+            ident, version, columns = here
+            output = Answer("ok", ident)
+            match request:
+                case Alter(steps=((_, payload),)):
+                    held[request.name] = (ident, version + 1, (payload,))
+                    output = Answer("ok", ident, version + 1)
+                case Delete():
+                    del held[request.name]
+                case Rename(new_name=new_name):
+                    held[new_name] = held.pop(request.name)
+                case _:
+                    output = Answer("ok", ident, version, columns=columns)
+        return output, tuple(sorted((name, *rest) for name, rest in held.items()))
 
-    def lie(rng: random.Random, input_: VersionedInput, output: VersionedOutput) -> Any:
-        if input_.op == "list":
+    def lie(rng: random.Random, request: CatalogInput, output: Answer) -> Any:
+        if isinstance(request, ListTables):
             if output.listing and rng.random() < 0.7:
                 at = rng.randrange(len(output.listing))
                 return output._replace(listing=output.listing[:at] + output.listing[at + 1 :])
-            entry = (f"t{rng.randrange(names)}", rng.randint(1, ids))
-            return output._replace(listing=tuple(sorted({*output.listing, entry})))
+            entry = (f"t{rng.randrange(names)}", str(rng.randint(1, ids)), None)
+            return output._replace(listing=tuple(sorted({*output.listing, entry}, key=str)))
         if output.result != "ok":
-            return output._replace(result="ex" if output.result == "nf" else "nf")
-        wrong = rng.choice(("ident", "version", "seen", "nf"))
-        if wrong == "nf":
-            return VersionedOutput("nf" if input_.op != "create" else "ex", 0, 0, 0, ())
-        if wrong == "ident":
-            return output._replace(ident=rng.randint(1, ids))
-        if wrong == "version":
+            return Answer("exists" if output.result == "not-found" else "not-found")
+        wrong = rng.choice(("ident", "version", "columns", "not-found"))
+        if wrong == "not-found":
+            return Answer("exists" if isinstance(request, Create) else wrong)
+        if wrong == "ident" and not isinstance(request, Create):
+            return output._replace(table_id=str(rng.randint(1, ids)))
+        if wrong == "version" and output.version is not None:
             return output._replace(version=max(1, output.version + rng.choice((-1, -1, 1))))
-        return output._replace(seen=rng.randrange(10))
+        if output.columns is None:
+            return output
+        return output._replace(columns=(f"payload {rng.randrange(10)}",))
 
-    return Kind(VersionedCatalog(), call, answer, lie)
+    return TableKind(catalog_of_tables(()), call, answer, lie)
 
 
 def _queue_call(rng: random.Random) -> Enqueue | Dequeue:
@@ -129,10 +138,9 @@ def simulate(
     An operation takes effect at a random moment while it is open, or, if its answer is lost, then
     or later or never. Lies are told after that share of the history.
     """
-    model: Model[Any, Any, Any] = kind.model
-    state: Any = () if not isinstance(model.init(), int | tuple) else model.init()
-    if kind is generate.KINDS["lossy"]:
-        state = 0
+    state: Any = kind.model.init()
+    if isinstance(kind, TableKind) or not isinstance(state, int | tuple):
+        state = 0 if kind is generate.KINDS["lossy"] else ()
     made: Ops = []
     working: dict[int, tuple[Any, int, Any, bool]] = {}  # input, call, output, applied
     waiting: list[Any] = []  # lost, and not applied yet

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from checkers.catalog.invariants.answers import check_answers
-from checkers.catalog.invariants.findings import Findings
 from checkers.catalog.invariants.history_invariants import check_history
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType
@@ -62,17 +61,17 @@ def made() -> Writer:
     return h
 
 
-def looked_at(h: Writer, dump: Json | None = None) -> Findings:
-    findings = Findings()
+def looked_at(h: Writer, dump: Json | None = None) -> CatalogFindings:
+    findings = CatalogFindings("catalog-invariants", h.history)
     found = read_snapshot(dump or snapshot(), findings, {})
-    check_answers(h.history, found, findings, Permissions(h.history))
-    check_refusals(h.history, findings, Permissions(h.history))
-    check_history(h.history, findings, Permissions(h.history))
+    check_answers(h.history, found, findings)
+    check_refusals(h.history, findings)
+    check_history(h.history, findings)
     return findings
 
 
 def rules(h: Writer, dump: Json | None = None) -> list[str]:
-    return sorted({violation.invariant for violation in looked_at(h, dump).violations})
+    return sorted({violation.rule for violation in looked_at(h, dump).violations})
 
 
 def test_sound_answers() -> None:
@@ -147,7 +146,7 @@ def test_a_cut_answer_is_exempt() -> None:
     locate(h, shown_tablet("A1", "", "80"), truncated=True)
     findings = looked_at(h)
     assert findings.violations == []
-    assert findings.exempt["located"] == 1
+    assert findings.exempted["located"] == 1
 
 
 def test_replicas_may_have_changed_with_the_configuration() -> None:
@@ -264,8 +263,8 @@ def test_what_is_done_at_rest_or_is_not_there_is_counted() -> None:
     converged(h)
     ask_done(h, done=True)
     h.ok(4, "is-alter-done", {"name": "z"}, {"result": "not-found"})
-    findings = Findings()
-    check_answers(h.history, None, findings, Permissions(h.history))
+    findings = CatalogFindings("catalog-invariants", h.history)
+    check_answers(h.history, None, findings)
     assert findings.looked["done-at-rest"] == 1
     assert findings.violations == []
 
@@ -302,7 +301,7 @@ def test_a_version_is_applied_when_every_tablet_has_it(
     altered(h)
     told(h, A1=[[1, 0]], A2=steps)
     findings = looked_at(h)
-    assert [v.invariant for v in findings.violations] == ["applied-early"] * (2 * broken)
+    assert [v.rule for v in findings.violations] == ["applied-early"] * (2 * broken)
     assert findings.looked["applied-early"] == 4  # A0 and A2 have one range
     assert findings.gaps == []
 
@@ -395,7 +394,7 @@ def test_a_refusal_that_nothing_explains_is_wrong(f: str, call: Json, error: str
     h = made()
     index = refused(h, f, call, error)
     found = looked_at(h).violations
-    assert [(v.invariant, v.operations) for v in found] == [("refusals", (index,))]
+    assert [(v.rule, v.operations) for v in found] == [("refusals", (index,))]
 
 
 LEGAL = [
@@ -541,7 +540,7 @@ def test_a_table_that_was_done_can_be_located_while_its_name_stays() -> None:
 def test_a_code_that_nobody_knows_is_exempt() -> None:
     h = made()
     refused(h, "delete", {"name": "a"}, "QUOTA_EXCEEDED/ABORTED")
-    assert looked_at(h).exempt == {"refusals": 1}
+    assert looked_at(h).exempted == {"refusals": 1}
 
 
 DEMANDED = [

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from checkers.catalog.history import catalog_history
-from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
 from checkers.linearizability import UNKNOWN, Limits, Result, check_operations
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from tests.checkers.catalogs import oracle, random_history, spoil
@@ -176,7 +177,7 @@ def test_a_table_that_was_created_and_is_missing_is_explained() -> None:
     )
     assert core == (
         "Ops 0 and 4 contradict each other by themselves (a minimal set), "
-        "whatever became of the 0 other changes."
+        "with any outcome of the 0 other changes."
     )
     assert rest == "Process 1 created table 'b' (op 0, create, 0.000-0.001 s, answered by m1)."
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.linearizability import (
     UNKNOWN,
     Certificate,
@@ -23,6 +23,7 @@ from checkers.linearizability import (
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.verify import verify_core
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import InternalError
 from harness.ops import OpType, Verdict
 from tests.checkers.test_catalog_linearizable import small_history
@@ -136,7 +137,7 @@ def test_a_search_that_lies_crashes_the_checker(monkeypatch: pytest.MonkeyPatch)
     h.ok(0, "write", {"value": 1})
     h.ok(0, "read", {}, {"value": 0})
     lie = CheckOutcome(result=Result.OK, reason="", witness=((0, 2),))
-    monkeypatch.setattr("checkers.catalog.linearizable.check_operations", lambda *_, **__: lie)
+    monkeypatch.setattr("checkers.registers.linearizable.check_operations", lambda *_, **__: lie)
     with pytest.raises(InternalError, match="operation 2 is not legal"):
         RegisterLinearizable().check(h.history, None, time_limit_s=300)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
 from checkers.linearizability import (
     CertificateError,
     CheckOutcome,
@@ -30,6 +29,7 @@ from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, Unor
 from checkers.linearizability.models.register import Cas, Read, Register, Write
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
 from checkers.linearizability.verify import verify_core
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.ops import Verdict
 from harness.store.folder import load_run
 from tests.checkers.direct_histories import STYLES, Ops, compared, history

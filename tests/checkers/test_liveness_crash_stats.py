@@ -554,7 +554,7 @@ def toothless(h: Writer) -> None:
     ("act", "words"),
     [
         (never, "the nemesis kill-leader was never injected"),
-        (missed, "injected 1 time but hit nobody"),
+        (missed, "injected 1 time but hit no node"),
         (toothless, "hit 1 time but did nothing measurable"),
     ],
 )
@@ -589,7 +589,7 @@ def test_a_fault_that_somebody_else_ended_does_not_count_as_bitten() -> None:
     assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "no-bite")
     certificate = result.details["certificate"]
     assert "0 bit" in certificate["faults_by_nemesis"]["cut"]
-    assert "somebody else" in certificate["faults"][0]
+    assert "from outside" in certificate["faults"][0]
     h.nemesis("cut", {**value, "fault": "f2"})
     h.nemesis("cut", {**value, "fault": "f2", "action": "heal", **bite})
     assert stats(h, "cut").verdict is Verdict.VALID

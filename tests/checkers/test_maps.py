@@ -5,9 +5,8 @@ import random
 
 import pytest
 
-from checkers.catalog.invariants.findings import Findings
 from checkers.catalog.invariants.maps import check_maps, check_named_tablets
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import read_snapshot
 from harness.ops import OpType, Verdict
 from tests.checkers.test_catalog_invariants import Json, judge, sound_history, sound_snapshot
@@ -24,18 +23,18 @@ def snapshot_with_maps() -> Json:
     return snapshot
 
 
-def findings_of(snapshot: Json, h: Writer | None = None) -> Findings:
-    findings = Findings()
+def findings_of(snapshot: Json, h: Writer | None = None) -> CatalogFindings:
+    history = (h or Writer()).history
+    findings = CatalogFindings("catalog-invariants", history)
     read = read_snapshot(snapshot, findings, {})
     assert read is not None
     check_maps(read, findings)
-    history = (h or Writer()).history
-    check_named_tablets(history, read, findings, Permissions(history))
+    check_named_tablets(history, read, findings)
     return findings
 
 
 def broken(snapshot: Json, h: Writer | None = None) -> list[str]:
-    return [violation.invariant for violation in findings_of(snapshot, h).violations]
+    return [violation.rule for violation in findings_of(snapshot, h).violations]
 
 
 def test_maps_that_equal_a_scan_are_sound() -> None:
@@ -54,7 +53,7 @@ def test_a_map_that_is_not_the_rows_is_named(master: str, which: str) -> None:
     snapshot = snapshot_with_maps()
     snapshot["masters"][master]["unlike_rows"][which] = ["lacks table A"]
     (violation,) = findings_of(snapshot).violations
-    assert violation.invariant == "maps-equal-rows"
+    assert violation.rule == "maps-equal-rows"
     for part in (master, which, "lacks table A"):
         assert part in violation.sentence
     assert judge(sound_history(), snapshot).verdict is Verdict.INVALID

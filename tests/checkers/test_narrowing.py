@@ -239,6 +239,7 @@ def test_the_time_limit_is_for_both_searches_and_what_comes_before_them(
     monkeypatch.setattr(linearizable, "refute", passes)
     monkeypatch.setattr(linearizable, "narrowed", slow)
     monkeypatch.setattr(linearizable, "check_operations", undecided)
+    monkeypatch.setattr("checkers.verdict.search.check_operations", undecided)
     history = random_history(3, count=40, names=3, processes=4, lost=0.3)
     result = CatalogLinearizable().check(history, None, time_limit_s=10)
     assert result.verdict is Verdict.UNKNOWN

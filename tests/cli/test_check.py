@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from checkers.foreign import model as engine
 from checkers.linearizability import CheckOutcome, Result, certificate, check_operations
-from checkers.linearizability import judged as engine
 from harness.case import Case
 from harness.cli import main
 from harness.cli.check.counterexample_page import OPS_SHOWN_MAX, render_page

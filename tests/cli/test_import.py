@@ -7,7 +7,6 @@ import pytest
 
 from harness.cli import main
 from harness.store import load_run
-from harness.verdict.imported import independence_of, model_of
 
 SURE = [
     "{:process 0, :type :invoke, :f :write, :value [1 3]}",
@@ -34,9 +33,9 @@ def imported(tmp_path, capsys, lines, *arguments):
 def test_independent_keys_are_recorded_and_said(tmp_path, capsys, arguments):
     run, said = imported(tmp_path, capsys, SURE, *arguments)
 
-    assert independence_of(run.case) is True
-    assert model_of(run.case) == ("register" if "register" in arguments else "cas-register")
-    assert f"2 independent keys, each judged by itself as {model_of(run.case)}" in said
+    assert run.case.independent is True
+    assert run.case.model == ("register" if "register" in arguments else "cas-register")
+    assert f"2 independent keys, each judged by itself as {run.case.model}" in said
     assert ("--no-independent" in said) == ("--independent" not in arguments)
     assert run.history[3].value == [1, 3]  # values stay as they are
 
@@ -47,11 +46,11 @@ def test_values_of_one_object_stay_so(tmp_path, capsys):
         "{:process 0, :type :ok, :f :add, :value [1 3]}",
     ]
     run, said = imported(tmp_path, capsys, lines, "--model", "set", "--no-independent")
-    assert independence_of(run.case) is False
+    assert run.case.independent is False
     assert said == ""
     plain = [line.replace("[1 3]", "3") for line in lines]
     run, _ = imported(tmp_path, capsys, plain, "--model", "set")
-    assert independence_of(run.case) is None
+    assert run.case.independent is None
 
 
 @pytest.mark.slow

@@ -221,14 +221,6 @@ def test_every_case_that_is_planned_can_be_replayed(tmp_path, capsys):
     assert len(Case(**json.loads(path.read_text())).faults) > 10
 
 
-def test_a_nemesis_that_cannot_tell_is_trusted(monkeypatch, tmp_path):
-    monkeypatch.delattr("harness.faults.nemesis_from_text.AimedNemesis.check_args")
-    fault = {"id": "f", "nemesis": "kill-leader", "at_ns": 0, "duration_ns": 1, "args": {"x": 1}}
-    path = tmp_path / "case.json"
-    path.write_text(json.dumps({"seed": 1, "faults": [fault]}))
-    assert main(["run", "--dry-run", "--case", str(path)]) == 0
-
-
 # --- the native core -------------------------------------------------------------------------
 
 

@@ -9,8 +9,8 @@ from harness.plugins import Session
 from harness.run.divergence import Checkpoints
 from targets.kudu.consensus import messages as msg
 from targets.kudu.messages import PeerConfig
-from targets.kudu.rpc import RpcClient, RpcError
-from tests.consensus.group import GROUP, Ask, Told, members
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
+from tests.consensus.group import ASKS, GROUP, members
 from tests.sim.toy import PORT, run
 
 T = TypeVar("T")
@@ -45,9 +45,7 @@ class Group:
             self.exits.append(event)
 
     async def ask(self, node: str, method: str, text: str = "") -> dict[str, Any]:
-        answer = await self.client.call(
-            f"{node}:{PORT}", f"Test.{method}", Ask(text), Told, timeout_s=8.0
-        )
+        answer = await self.client.call(f"{node}:{PORT}", ASKS[method](text), timeout_s=8.0)
         return answer.data
 
     async def leader(self, *, among: list[str] | None = None, timeout_s: float = 30.0) -> str:
@@ -82,15 +80,8 @@ class Group:
         for number in range(count):
             assert await self.write(leader, f"{prefix}{number}") == "ok"
 
-    async def consensus(
-        self, node: str, request: Any, answer: type[T], *, timeout_s: float = 20.0
-    ) -> T:
-        """Call the method of `ConsensusService` that `request` belongs to."""
-        name = type(request).__name__.removesuffix("Request")
-        method = f"ConsensusService.{name}"
-        return await self.client.call(
-            f"{node}:{PORT}", method, request, answer, timeout_s=timeout_s
-        )
+    async def consensus(self, node: str, request: Call[R_co], *, timeout_s: float = 20.0) -> R_co:
+        return await self.client.call(f"{node}:{PORT}", request, timeout_s=timeout_s)
 
     async def change(
         self, kind: msg.ChangeType, name: str, member_type: str = "VOTER", **more: Any
@@ -107,11 +98,11 @@ class Group:
         request = msg.ChangeConfigRequest(
             f"uuid-{leader}", GROUP, msg.PeerChange(kind, peer), cas_config_opid_index=cas
         )
-        return await self.consensus(leader, request, msg.ChangeConfigResponse)
+        return await self.consensus(leader, request)
 
     async def state(self, node: str) -> msg.GetConsensusStateResponse:
         request = msg.GetConsensusStateRequest(f"uuid-{node}", GROUP)
-        return await self.consensus(node, request, msg.GetConsensusStateResponse)
+        return await self.consensus(node, request)
 
     async def voters(self) -> list[str]:
         """Those of the leader's committed configuration, by node."""

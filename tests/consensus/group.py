@@ -19,7 +19,7 @@ from targets.kudu.consensus.raft_consensus import (
 from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
 from targets.kudu.flags import Flags
 from targets.kudu.messages import PeerConfig, RaftConfig
-from targets.kudu.rpc import RpcClient, RpcServer
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcServer
 from tests.sim.toy import PORT, specs
 
 GROUP = "g" * 32
@@ -27,12 +27,28 @@ FOLDER = f"tablets/{GROUP}"
 BURIED = "buried"  # a file that says so
 
 
-class Ask(msgspec.Struct, array_like=True, frozen=True):
+class Told(msgspec.Struct, array_like=True, frozen=True):
+    data: dict[str, Any]
+
+
+class Ask(Call[R_co], frozen=True):
+    service = "Test"
     text: str = ""
 
 
-class Told(msgspec.Struct, array_like=True, frozen=True):
-    data: dict[str, Any]
+class Write(Ask[Told], frozen=True): ...
+
+
+class Read(Ask[Told], frozen=True): ...
+
+
+class Dump(Ask[Told], frozen=True): ...
+
+
+class Tombstone(Ask[Told], frozen=True): ...
+
+
+ASKS: dict[str, type[Ask[Told]]] = {kind.__name__: kind for kind in (Write, Read, Dump, Tombstone)}
 
 
 class Appender:
@@ -66,13 +82,8 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     peers = tuple(PeerConfig(f"uuid-{name}", f"{name}:{PORT}") for name in config["peers"])
     member = _Member(env, config, service, RaftConfig(-1, peers), flags)
     service.on_missing_group = member.on_missing_group
-    for name, method in (
-        ("Write", member.write),
-        ("Read", member.read),
-        ("Dump", member.dump),
-        ("Tombstone", member.tombstone),
-    ):
-        server.register(f"Test.{name}", method, Ask)
+    for handler in (member.write, member.read, member.dump, member.tombstone):
+        server.serve(handler)
     await server.start()
     if await env.disk.list(BURIED):
         await member.voter.start()
@@ -127,7 +138,7 @@ class _Member:
         )
         await self.replica.start()
 
-    async def tombstone(self, request: Ask, peer: str) -> Told:
+    async def tombstone(self, request: Tombstone, peer: str) -> Told:
         """Give up the data of the replica, as a tablet server does when it is told to."""
         if self.replica is not None:
             await self.replica.stop()
@@ -162,7 +173,7 @@ class _Member:
         await self.start()
         return None
 
-    async def write(self, request: Ask, peer: str) -> Told:
+    async def write(self, request: Write, peer: str) -> Told:
         assert self.replica is not None
         try:
             index, term, count = await self.replica.replicate(request.text.encode(), timeout_s=5.0)
@@ -172,7 +183,7 @@ class _Member:
             return Told({"info": str(error)})
         return Told({"index": index, "term": term, "count": count})
 
-    async def read(self, request: Ask, peer: str) -> Told:
+    async def read(self, request: Read, peer: str) -> Told:
         if self.replica is None:
             return Told({"fail": "no replica here"})
         try:
@@ -181,7 +192,7 @@ class _Member:
             return Told({"fail": str(error)})
         return Told({"index": index, "items": list(self.machine.items)})
 
-    async def dump(self, request: Ask, peer: str) -> Told:
+    async def dump(self, request: Dump, peer: str) -> Told:
         files = await self.env.disk.list("tablets/")
         state = {} if self.replica is None else self.replica.dump()
         return Told({**state, "items": self.machine.items, "files": files, "health": self.health})

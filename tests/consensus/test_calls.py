@@ -8,7 +8,7 @@ import pytest
 
 from targets.kudu.consensus import events as ev
 from targets.kudu.consensus import messages as msg
-from targets.kudu.consensus.incoming import ConsensusCalls
+from targets.kudu.consensus.consensus_service import ConsensusCalls
 from targets.kudu.messages import RaftConfig
 
 DATA = bytes(range(30))

@@ -152,9 +152,7 @@ async def test_leadership_can_be_handed_over(group: Group) -> None:
     start_s = asyncio.get_running_loop().time()
     answer = await group.client.call(
         f"{leader}:{PORT}",
-        "ConsensusService.LeaderStepDown",
         request,
-        msg.LeaderStepDownResponse,
         timeout_s=5.0,
     )
     assert answer.error is None
@@ -176,9 +174,7 @@ async def test_strangers_calls_are_refused(
 ) -> None:
     answer = await group.client.call(
         f"n1:{PORT}",
-        "ConsensusService.GetConsensusState",
         msg.GetConsensusStateRequest(dest_uuid, tablet_id),
-        msg.GetConsensusStateResponse,
         timeout_s=5.0,
     )
     error = answer.error

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.env import File
-from targets.kudu.checked_file import DamagedFileError
+from targets.checked_file import DamagedFileError
 from targets.kudu.consensus import consensus_meta as cmeta
 from targets.kudu.consensus.log import Wal, WalCorruptionError
 from targets.kudu.consensus.messages import Entry, EntryKind, OpId

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from checkers.elle import ElleResult, check_list_append, check_rw_register
-from checkers.elle.certificate import certified
 from checkers.elle.models import (
     CYCLE_TYPES,
     EXISTENCE_MODELS,
@@ -23,6 +22,7 @@ from checkers.elle.models import (
     impossible_models,
     with_implied,
 )
+from checkers.elle.verdict import certified
 from harness.formats.edn.jepsen import load_edn
 from harness.ops import History, Verdict
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from checkers.elle import check_list_append, check_rw_register
-from checkers.elle.checkers import ElleListAppend, ElleRwRegister
+from checkers.foreign.transactions import ElleListAppend, ElleRwRegister
 from harness.errors import HistoryError, UsageError
 from harness.ops import History, Op, OpType, Verdict
 from tests.elle.histories import concurrent, sequence

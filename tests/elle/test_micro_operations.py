@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from checkers.elle import Transaction, check_list_append, check_rw_register
-from checkers.elle.checkers import ElleListAppend, ElleRwRegister
-from checkers.foreign.transactions import ListAppend, RwRegister
+from checkers.foreign.transactions import ElleListAppend, ElleRwRegister, ListAppend, RwRegister
 from harness.errors import HistoryError
 from harness.formats import model_for
 from harness.formats.edn.jepsen import load_edn

@@ -361,12 +361,12 @@ def test_the_history_model_judges_an_edn_history(tmp_path: Path) -> None:
         *(f":index {4 + n}, :type :ok, {body}" for body, n in both),
     ]
     history = load_edn(_edn(tmp_path, *lines))
-    model: Any = load_plugin("models", "closed-predicate")
+    model: Any = load_plugin("checkers", "closed-predicate")
     prepared = model.prepare(history, ModelSettings())
     result, picture = prepared.check(time_limit_s=300, draw=True)
 
     assert (prepared.operations, result.verdict) == (2, Verdict.INVALID)
-    assert (result.details["anomalies"], result.details["not"]) == (["G2"], ["serializable"])
+    assert ([*result.details["anomalies"]], result.details["not"]) == (["G2"], ["serializable"])
     assert picture is not None
     assert picture.core == (2, 3)
     with pytest.raises(UsageError, match="--wfr-keys"):

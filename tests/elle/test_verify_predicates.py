@@ -13,7 +13,7 @@ from checkers.elle.models import UNKNOWN_TYPES
 from checkers.elle.verify import predicates as verify_predicates
 from checkers.elle.verify.predicates import PredicateVerifier
 from checkers.elle.verify.raw import CaseError, NotVerified, fits
-from checkers.foreign.predicates import ClosedPredicate
+from checkers.foreign.transactions import ClosedPredicate
 from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, ModelSettings, OpType, Verdict
 from tests.elle.predicates import LEVELS, at_once, run, timed

@@ -9,7 +9,8 @@ from harness.cli import main
 from harness.cluster import CLOCKS, ENV_NODES_ONLY, Capability, NodeSpec
 from harness.errors import UsageError
 from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
-from harness.plan.planning import foreign_clocks, refuse_nodes
+from harness.plan.reach import foreign_clocks, refuse_nodes
+from nemesis.none import NoNemesis
 
 FOREIGN = NodeSpec(name="db", role="db", ports=(), command=("postgres",))
 OTHER = NodeSpec(name="a1", role="app", ports=(), command=("app",))
@@ -39,7 +40,7 @@ def test_all_sentences_of_a_nemesis_count_and_strangers_may_hit_anybody():
     two = AimedNemesis("two", "", "clock node:db offset=5s", "kill node:a1")
     assert two.may_hit(NODES, CLOCKS) == ["db"]
 
-    class Stranger:
+    class Stranger(NoNemesis):
         requires = frozenset({Capability.CLOCK_SKEW})
 
     assert foreign_clocks({"stranger": Stranger()}, list(NODES.values())) == {"db", "a1"}

@@ -35,9 +35,10 @@ def test_an_operation_is_told_from_its_begin_to_its_end():
 
 def test_an_operation_may_restart_nodes_as_a_variant_and_what_it_changed_is_put_back():
     class Changing(FakeSystem):
-        def __init__(self):
-            self.restarting = {"grow": self.grow}
-            self.done = []
+        done = ()
+
+        def restarting(self):
+            return {"grow": self.grow}
 
         async def grow(self, nodes, restart):
             self.done = [node for node in nodes if await restart(node, "big")]
@@ -80,8 +81,8 @@ def test_an_operation_and_a_wait_for_readiness_are_bounded(monkeypatch, name):
     monkeypatch.setattr("harness.run.operations.READY_BOUND_S", 0.001)
 
     class Hanging(FakeSystem):
-        def __init__(self):
-            self.operations = {"hang": self.hang}
+        def operations(self):
+            return {"hang": self.hang}
 
         async def hang(self, nodes):
             await asyncio.Event().wait()

@@ -6,7 +6,8 @@ import pytest
 from harness.case import Case
 from harness.errors import UsageError
 from harness.faults.nemesis_from_text import load_nemesis
-from harness.plan.planning import client_ends, plan_case
+from harness.plan.planning import plan_case
+from harness.plan.reach import client_ends
 from harness.registry import load_plugin, plugin_names
 from harness.run.phases import conduct
 from harness.timeline import faults_of

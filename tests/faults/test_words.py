@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.case import NS_PER_S, Case, stream
+from harness.case import Case, Trigger, stream
 from harness.cli import main
 from harness.cluster import Capability, DiskQuality, LinkQuality, StreamQuality
 from harness.errors import UsageError
 from harness.faults.nemesis_from_text import AimedNemesis, load_nemesis
 from harness.faults.parser import parse
-from harness.faults.schedules import Schedule, Trigger
+from harness.faults.schedules import Schedule
 from harness.nodes.faults import (
     Clock,
     Cpu,
@@ -26,6 +26,7 @@ from harness.nodes.faults import (
     Shape,
     Stream,
 )
+from harness.ops import NS_PER_S
 from harness.plan.planning import plan_case
 
 S = NS_PER_S

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.case import ScheduledOp
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.generator import (
     Draft,
@@ -22,7 +21,7 @@ from harness.generator import (
     time_limit,
     timed_ops,
 )
-from harness.ops import Attempt, History, OpType
+from harness.ops import Attempt, History, OpType, ScheduledOp
 from harness.plugins import Completion
 from harness.run.interpreter import GUARD_MARGIN_S, IDLE_S_MAX, POLL_S
 from harness.run.recorder import Recorder

@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 
-from harness.case import ScheduledOp
 from harness.errors import UsageError
 from harness.generator import (
     NOTHING,
@@ -18,7 +17,7 @@ from harness.generator import (
     time_limit,
     timed_ops,
 )
-from harness.ops import OpType
+from harness.ops import OpType, ScheduledOp
 from tests.generator import simulate as sim
 from tests.generator.shapes import S, forever, names, numbered, short, times
 from tests.generator.simulate import perfect, perfect_history, perfect_info, quick

@@ -114,7 +114,7 @@ def test_another_list_is_fetched_anew(maven):
     fetching.fetch(print)
     lock = artefacts._LOCK
     lock.write_text(lock.read_text() + "# changed\n")
-    with pytest.raises(UsageError, match="those of another version"):
+    with pytest.raises(UsageError, match="belong to another version"):
         require()
     fetching.fetch(print)
     require()

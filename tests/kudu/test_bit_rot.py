@@ -6,7 +6,7 @@ import pytest
 
 from harness.cluster import NodeState
 from harness.timeline import faults_of
-from targets.kudu import checked_file
+from targets import checked_file
 from targets.kudu.consensus import log as wal
 from tests.async_tests import on
 from tests.faults.test_runs import run

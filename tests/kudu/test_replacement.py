@@ -11,7 +11,7 @@ from harness.ops import OpType
 from harness.plugins import Convergence
 from targets.kudu import messages as m
 from targets.kudu.bugs import Bug
-from targets.kudu.master.membership import LISTS_DIFFER, check_told
+from targets.kudu.master.membership import LISTS_DIFFER, check_start_list
 from targets.kudu.system import AS, CHANGED
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
@@ -168,12 +168,12 @@ def test_lists_may_differ_by_one_that_is_not_stored(stored, told, may_start):
     config = m.RaftConfig(7, peers)
     addresses = [f"m{name}:7051" for name in told]
     strict, checking = Node(), Node(Bug.STORED_LIST)
-    check_told(strict, config, addresses)
+    check_start_list(strict, config, addresses)
     if may_start:
-        check_told(checking, config, addresses)
+        check_start_list(checking, config, addresses)
     else:
         with pytest.raises(UsageError, match=LISTS_DIFFER):
-            check_told(checking, config, addresses)
+            check_start_list(checking, config, addresses)
     differ = sorted(f"m{name}:7051" for name in set(stored) ^ set(told))
     told_of = [] if differ in ([], ["m1:7051"]) else [differ]
     for node in (strict, checking):

@@ -11,7 +11,6 @@ from harness.plugins import Convergence
 from targets.kudu import messages as m
 from targets.kudu.consensus.messages import (
     ChangeConfigRequest,
-    ChangeConfigResponse,
     ChangeType,
     PeerChange,
 )
@@ -64,12 +63,9 @@ async def held_by(cluster: Deployed, node: str) -> dict[str, str]:
     return {tablet["tablet_id"]: tablet["data_state"] for tablet in dump["tablets"]}
 
 
-async def call_leader(cluster: Deployed, name: str, request: Any) -> Any:
+async def call_leader(cluster: Deployed, request: Any) -> Any:
     client = RpcClient(cluster.env)
-    method = f"MasterService.{name}"
-    answer = await client.call(
-        f"{await cluster.leader()}:7051", method, request, m.METHODS[method][1], timeout_s=5
-    )
+    answer = await client.call(f"{await cluster.leader()}:7051", request, timeout_s=5)
     client.close()
     return answer
 
@@ -156,14 +152,14 @@ async def test_replicas_follow_a_new_number(cluster: Deployed):
         request = m.AlterTableRequest(
             identifier, m.RequestId("me", number, "n"), num_replicas=replicas
         )
-        answer = await call_leader(cluster, "AlterTable", request)
+        answer = await call_leader(cluster, request)
         assert answer.error is None
         await until_whole(cluster, 2, replicas)
         await cluster.until_done(client, "is-alter-done", "t")
         await cluster.until_converged()
     for bad in (2, 7, 9):
         request = m.AlterTableRequest(identifier, m.RequestId("b", bad, "n"), num_replicas=bad)
-        assert (await call_leader(cluster, "AlterTable", request)).error is not None
+        assert (await call_leader(cluster, request)).error is not None
 
 
 @on(deploy, tservers=4, flags=SOON)
@@ -174,7 +170,7 @@ async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
     uuid = await uuid_of(cluster, "t1")
     enter = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.ENTER_MAINTENANCE_MODE)
     leave = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.EXIT_MAINTENANCE_MODE)
-    assert (await call_leader(cluster, "ChangeTServerState", enter)).error is None
+    assert (await call_leader(cluster, enter)).error is None
     await world.kill("t1")
     await asyncio.sleep(20)
     dump = await of_leader(cluster)
@@ -185,7 +181,7 @@ async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
     leader = await cluster.leader()
     await world.kill(leader)
     await cluster.until_led_by_another(leader)
-    assert (await call_leader(cluster, "ChangeTServerState", leave)).error is None
+    assert (await call_leader(cluster, leave)).error is None
     await until_whole(cluster, 6, 3, uuid)
     await world.start(leader)
     await world.start("t1")
@@ -203,11 +199,11 @@ async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: D
         await world.wipe(node)
         await world.start(node)
     await cluster.until_ready()
-    answer = await call_leader(cluster, "ReplaceTablet", m.ReplaceTabletRequest(old))
+    answer = await call_leader(cluster, m.ReplaceTabletRequest(old))
     assert answer.error is None
     await cluster.until_converged(limit_s=150)
     assert [answer.replacement_tablet_id] == list(await members(cluster))
-    assert (await call_leader(cluster, "ReplaceTablet", m.ReplaceTabletRequest(old))).error
+    assert (await call_leader(cluster, m.ReplaceTabletRequest(old))).error
 
 
 @pytest.mark.slow
@@ -290,10 +286,7 @@ async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster: 
             ChangeType.MODIFY_PEER, m.PeerConfig(moved["uuid"], moved["address"], replace=True)
         )
         request = ChangeConfigRequest(leader, tablet["id"], change)
-        method = "ConsensusService.ChangeConfig"
-        answer = await rpc.call(
-            leads["address"], method, request, ChangeConfigResponse, timeout_s=5
-        )
+        answer = await rpc.call(leads["address"], request, timeout_s=5)
         assert answer.error is None
         await until_whole(cluster, 1, 3, moved["uuid"])
         await cluster.until_converged()

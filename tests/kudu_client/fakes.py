@@ -61,8 +61,8 @@ class FakeRpc:
         self.sent: list[tuple[str, str, Any]] = []
         self.closed = False
 
-    async def call(self, address, method, request, response_type, *, timeout_s):
-        name = method.partition(".")[2]
+    async def call(self, address, request, *, timeout_s):
+        name = request.method.partition(".")[2]
         self.sent.append((address, name, request))
         answers = self.script[address, name]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -80,7 +80,7 @@ class FakeRpc:
             raise RpcError("timed out", sent=True)
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, response_type)
+        assert isinstance(answer, request.answer_type)
         return answer
 
     def close(self) -> None:

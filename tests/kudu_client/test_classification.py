@@ -48,7 +48,7 @@ READS = tuple(f for f in RPC_OF if f not in MUTATIONS)
 
 
 def answer(f: str, error: m.MasterError | None = None, **fields: Any) -> Any:
-    return m.METHODS[f"MasterService.{RPC_OF[f]}"][1](META, error=error, **fields)
+    return getattr(m, f"{RPC_OF[f]}Response")(META, error=error, **fields)
 
 
 def refusal(

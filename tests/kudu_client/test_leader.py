@@ -11,8 +11,7 @@ from targets.kudu.client.leader import (
     choose_leader,
     first_leader,
 )
-from targets.kudu.client.policy import RetryPolicy
-from targets.kudu.client.time import Deadline
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
 from tests.support.virtual import run

@@ -42,7 +42,7 @@ async def refused(kudu, client, f, **value):
 
 async def entries(kudu):
     """Name -> (table id, masters) in the metastore."""
-    found = await kudu.system._beside.snapshot()
+    found = await kudu.system._metastores.snapshot()
     return {name: (ident, masters) for name, ident, masters, _ in found["entries"]}
 
 

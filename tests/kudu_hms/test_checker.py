@@ -30,7 +30,8 @@ def judged(snapshot, *, ok=True):
     if snapshot is not None:
         h.fact("snapshot", snapshot)
     result = KuduHmsChecker().check(h.history, None, time_limit_s=10)
-    return str(result.verdict), result.details.get("rule")
+    broken_rules = "+".join(result.details["by_invariant"])
+    return str(result.verdict), broken_rules or result.details.get("rule")
 
 
 def broken(change):

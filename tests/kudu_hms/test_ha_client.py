@@ -5,9 +5,7 @@ import asyncio
 import pytest
 
 from targets.hive import api
-from targets.kudu.hms.client import HaClient
-from targets.kudu.hms.errors import HmsError
-from targets.kudu.hms.settings import HmsSettings
+from targets.kudu.hms.client import HaClient, HmsError, HmsSettings
 from tests.async_tests import on
 from tests.hive.deploy import Deployed, deploy
 

@@ -181,6 +181,6 @@ def test_without_metastores_the_tool_says_so_and_prechecks_names():
             await kudu.ok(client, "create", name=name)
         text = await tool(kudu, "hms precheck", 1)
         assert text.count("another table has that name") == 2
-        assert "'plain' is none of Hive's" in text
+        assert "'plain'" in text
 
     deploy_kudu(body)

@@ -129,7 +129,7 @@ async def test_a_tablet_server_in_maintenance_is_named(cluster: Deployed):
     admin = Admin(RpcClient(cluster.env), [f"{name}:7051" for name in ("m1", "m2", "m3")])
     mode = m.TServerStateChange.ENTER_MAINTENANCE_MODE
     change = m.ChangeTServerStateRequest(servers[0]["uuid"], mode)
-    await admin.ask_leader("MasterService.ChangeTServerState", change)
+    await admin.ask_leader(change)
     assert states((await _kudu(cluster, "ksck")).text)
 
 

@@ -12,8 +12,6 @@ import random
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-import msgspec
-
 from harness.env import Address
 from targets.kudu import messages as m
 from targets.kudu.bugs import bugs_of
@@ -32,7 +30,8 @@ from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 from targets.kudu.master.tablets.background import run_background
 from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.master.tablets.ts_manager import TServerMap
-from targets.kudu.rpc import RpcConnectionError
+from targets.kudu.rpc import Call, R_co, RpcConnectionError
+from targets.kudu.rpc.server import request_type_of
 from tests.support.virtual import VirtualClock
 
 T = TypeVar("T")
@@ -175,19 +174,17 @@ class FakeTServers:
     async def call(
         self,
         address: Address | str,
-        method: str,
-        request: msgspec.Struct,
-        response_type: type[Any],
+        request: Any,
         *,
         timeout_s: float,
     ) -> Any:
         await asyncio.sleep(0.001)
-        name = method.split(".")[1]
+        name = request.method.split(".")[1]
         self.calls.append((str(address), name, request))
         answer = self.answers.get(name)
         if isinstance(answer, Exception):
             raise answer
-        return response_type(error=answer)
+        return request.answer_type(error=answer)
 
     def of(self, name: str) -> list[Any]:
         return [request for _, method, request in self.calls if method == name]
@@ -241,6 +238,18 @@ class FakeMaster:
             follower_reads=FollowerReads(node, self.leadership),
             membership=Membership(node, self.leadership, ("m1:7051",)),
         )
+        self.handlers: dict[type, Any] = {}
+        server: Any = self
+        self.calls: dict[str, int] = {}
+        self.service.register(server)
+
+    def serve(self, handler: Any, request_type: type | None = None) -> None:
+        self.handlers[request_type or request_type_of(handler)] = handler
+
+    async def ask(self, request: Call[R_co]) -> R_co:
+        """The service's answer."""
+        answer = self.handlers[type(request)](request, "client")
+        return await answer if isinstance(answer, Coroutine) else answer
 
     async def lead(self, term: int = 1, *, tservers: int = 3) -> FakeMaster:
         """Win an election, load the catalog, hear of tablet servers."""
@@ -280,12 +289,11 @@ class FakeMaster:
     # --- requests ----------------------------------------------------------------------------
 
     async def create(self, name: str, *columns: str, **changes: Any) -> m.CreateTableResponse:
-        request = create_request(name, *columns, **changes)
-        return await self.service.create_table(request, "client")
+        return await self.ask(create_request(name, *columns, **changes))
 
     async def delete(self, name: str, seq_no: int | None = None) -> m.DeleteTableResponse:
         request = m.DeleteTableRequest(m.TableIdentifier(table_name=name), request_id(seq_no))
-        return await self.service.delete_table(request, "client")
+        return await self.ask(request)
 
     async def alter(
         self, name: str, *steps: m.AlterStep, to: str | None = None, seq_no: int | None = None
@@ -293,20 +301,20 @@ class FakeMaster:
         request = m.AlterTableRequest(
             m.TableIdentifier(table_name=name), request_id(seq_no), steps, to
         )
-        return await self.service.alter_table(request, "client")
+        return await self.ask(request)
 
     async def get(self, name: str) -> m.GetTableSchemaResponse:
         request = m.GetTableSchemaRequest(m.TableIdentifier(table_name=name))
-        return await self.service.get_table_schema(request, "client")
+        return await self.ask(request)
 
     async def names(self) -> list[str]:
-        answer = await self.service.list_tables(m.ListTablesRequest(), "client")
+        answer = await self.ask(m.ListTablesRequest())
         assert answer.error is None, answer.error
         return [table.name for table in answer.tables]
 
     async def locate(self, name: str, **changes: Any) -> m.GetTableLocationsResponse:
         request = m.GetTableLocationsRequest(m.TableIdentifier(table_name=name), **changes)
-        return await self.service.get_table_locations(request, "client")
+        return await self.ask(request)
 
     async def run_tablets(self, name: str) -> None:
         """Have every tablet server report every tablet of a table as running, leader first."""

@@ -148,7 +148,7 @@ async def test_names_are_unique_among_live_tables_and_ids_for_ever() -> None:
     assert second.error is None
     assert first.table_id != second.table_id
     by_id = m.GetTableSchemaRequest(m.TableIdentifier(table_id=first.table_id))
-    answer = await master.service.get_table_schema(by_id, "client")
+    answer = await master.ask(by_id)
     assert Code.TABLE_NOT_FOUND is refusal(answer).code
 
 
@@ -238,11 +238,11 @@ async def test_identifiers_need_a_name_or_an_id_that_agree() -> None:
     ]
     for identifier, code in cases:
         for answer in (
-            await master.service.get_table_schema(m.GetTableSchemaRequest(identifier), "c"),
-            await master.service.is_create_table_done(m.IsCreateTableDoneRequest(identifier), "c"),
-            await master.service.is_alter_table_done(m.IsAlterTableDoneRequest(identifier), "c"),
-            await master.service.get_table_locations(m.GetTableLocationsRequest(identifier), "c"),
-            await master.service.alter_table(m.AlterTableRequest(identifier, request_id()), "c"),
+            await master.ask(m.GetTableSchemaRequest(identifier)),
+            await master.ask(m.IsCreateTableDoneRequest(identifier)),
+            await master.ask(m.IsAlterTableDoneRequest(identifier)),
+            await master.ask(m.GetTableLocationsRequest(identifier)),
+            await master.ask(m.AlterTableRequest(identifier, request_id())),
         ):
             if isinstance(answer, m.GetTableLocationsResponse) and code is None:
                 assert answer.error is not None

@@ -28,7 +28,7 @@ class Follower(FakeMaster):
         replica.config = m.RaftConfig(-1, (*replica.config.peers, LEADER))
         self.asked: list[tuple[str, Any]] = []
 
-        async def call(address: str, method: str, request: Any, *_: Any, **__: Any) -> Any:
+        async def call(address: str, request: Any, **_: Any) -> Any:
             self.asked.append((address, request))
             return told
 
@@ -37,7 +37,7 @@ class Follower(FakeMaster):
         self.leadership.on_role_change(self.replica)
 
     async def read(self) -> m.ListTablesResponse:
-        return await self.service.list_tables(m.ListTablesRequest(max_staleness_ms=1000), "c")
+        return await self.ask(m.ListTablesRequest(max_staleness_ms=1000))
 
 
 async def test_a_follower_answers_once_it_has_applied_what_its_leader_had() -> None:

@@ -36,12 +36,12 @@ async def test_a_leader_is_ready_only_after_its_own_term_committed() -> None:
     master.replica.elect(1, no_op_commits=False)
     await asyncio.sleep(1)
     assert Status.SERVICE_UNAVAILABLE is refusal(await master.get("t")).status
-    role = master.service.connect_to_master(m.ConnectToMasterRequest(), "client").role
+    role = (await master.ask(m.ConnectToMasterRequest())).role
     assert role == "FOLLOWER"
     master.replica.commit()
     await asyncio.sleep(0.1)
     assert master.leadership.epoch is not None
-    role = master.service.connect_to_master(m.ConnectToMasterRequest(), "client").role
+    role = (await master.ask(m.ConnectToMasterRequest())).role
     assert role == "LEADER"
     assert master.rows.cluster_id is not None
 
@@ -276,7 +276,7 @@ async def test_masters_change_only_from_the_configuration_that_was_looked_at() -
         raise ConfigRefusedError(ConsensusErrorCode.CAS_FAILED, "the configuration is 8, not 7")
 
     replica.change_config = overtaken
-    answer = await master.service.remove_master(m.RemoveMasterRequest("m2:7051"), "client")
+    answer = await master.ask(m.RemoveMasterRequest("m2:7051"))
 
     assert (refusal(answer).code, refusal(answer).status) == (
         Code.UNKNOWN_ERROR,

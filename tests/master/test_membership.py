@@ -17,16 +17,10 @@ BY_HAND = "master_auto_join_cluster=false"
 
 
 async def ask(cluster: Deployed | Session, node: str, method: str, *request: Any) -> Any:
-    request_type, response_type = m.METHODS[f"MasterService.{method}"]
+    request_type = getattr(m, f"{method}Request")
     rpc = RpcClient(cluster.env)
     try:
-        return await rpc.call(
-            f"{node}:7051",
-            f"MasterService.{method}",
-            request_type(*request),
-            response_type,
-            timeout_s=15,
-        )
+        return await rpc.call(f"{node}:7051", request_type(*request), timeout_s=15)
     finally:
         rpc.close()
 

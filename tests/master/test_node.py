@@ -18,9 +18,7 @@ async def dump(cluster: Deployed, node: str) -> dict:
     client = RpcClient(cluster.env)
     answer = await client.call(
         f"{node}:7051",
-        "MasterService.DumpEntities",
         m.DumpEntitiesRequest(),
-        m.DumpResponse,
         timeout_s=1,
     )
     client.close()

@@ -217,10 +217,10 @@ async def test_a_call_that_hangs_is_made_anew_where_another_one_leads() -> None:
     client: Any = tablet.master.client
     answering = client.call
 
-    async def call(address: str, method: str, *rest: Any, **more: Any) -> Any:
-        if method.endswith("ChangeConfig") and address == f"{tablet.leader}:7050":
+    async def call(address: str, request: Any, **more: Any) -> Any:
+        if request.method.endswith("ChangeConfig") and address == f"{tablet.leader}:7050":
             await asyncio.get_running_loop().create_future()
-        return await answering(address, method, *rest, **more)
+        return await answering(address, request, **more)
 
     client.call = call
     await tablet.report(tablet.third)
@@ -250,7 +250,7 @@ async def test_replicas_go_to_servers_that_live_and_are_not_in_maintenance() -> 
     await tablet.report(tablet.third)
     assert tablet.asked == [], "no server is left"
     request = m.ChangeTServerStateRequest(one, MODES.ENTER_MAINTENANCE_MODE)
-    assert (await master.service.change_tserver_state(request, "c")).error is None
+    assert (await master.ask(request)).error is None
     await beat(master, other, for_s=3)
     assert tablet.asked == []
     await master.heartbeat(other)
@@ -264,7 +264,7 @@ async def test_a_server_in_maintenance_is_not_missed_until_it_leaves() -> None:
 
     async def switch(change: MODES, uuid: str = tablet.third) -> Any:
         request = m.ChangeTServerStateRequest(uuid, change)
-        return (await master.service.change_tserver_state(request, "c")).error
+        return (await master.ask(request)).error
 
     assert await switch(MODES.ENTER_MAINTENANCE_MODE) is None
     entries = len(master.replica.log)
@@ -272,7 +272,7 @@ async def test_a_server_in_maintenance_is_not_missed_until_it_leaves() -> None:
     assert entries == len(master.replica.log), "nothing to write"
     await tablet.report(tablet.third)
     assert tablet.asked == []
-    listed = master.service.list_tablet_servers(m.ListTabletServersRequest(), "c").servers
+    listed = (await master.ask(m.ListTabletServersRequest())).servers
     assert [s.uuid for s in listed if s.in_maintenance] == [tablet.third]
     await master.fail_over()
     await tablet.report(tablet.third)
@@ -292,7 +292,7 @@ async def test_another_number_of_replicas_is_followed_without_a_new_report() -> 
     await tablet.report()
     identifier, request_id = m.TableIdentifier(table_name="t"), m.RequestId("c", 1, "n")
     request = m.AlterTableRequest(identifier, request_id, num_replicas=5)
-    assert (await tablet.master.service.alter_table(request, "c")).error is None
+    assert (await tablet.master.ask(request)).error is None
     await asyncio.sleep(0.1)
     assert [change for _, change, *_ in tablet.asked] == ["ADD_PEER"]
     got = await tablet.master.get("t")
@@ -304,7 +304,7 @@ async def test_another_number_of_replicas_is_followed_without_a_new_report() -> 
         (0, m.MasterErrorCode.ILLEGAL_REPLICATION_FACTOR),
     ):
         request = m.AlterTableRequest(identifier, m.RequestId("c", 10 + bad, "n"), num_replicas=bad)
-        error = (await tablet.master.service.alter_table(request, "c")).error
+        error = (await tablet.master.ask(request)).error
         assert error is not None
         assert error.code is code
     plain = await tablet.master.alter("t", add("x"))
@@ -338,7 +338,7 @@ async def test_a_leader_that_is_to_be_replaced_is_asked_to_hand_over() -> None:
 async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
     tablet = await one_tablet()
     master = tablet.master
-    answer = await master.service.replace_tablet(m.ReplaceTabletRequest(tablet.id), "c")
+    answer = await master.ask(m.ReplaceTabletRequest(tablet.id))
     assert answer.error is None
     await asyncio.sleep(0.1)
     (table_id,) = master.catalog.tables
@@ -347,14 +347,14 @@ async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
     assert master.catalog.tablets[tablet.id].state is TabletState.DELETED
     assert len(master.client.of("DeleteTablet")) == 3
     for dead in (tablet.id, "f" * 32):
-        again = await master.service.replace_tablet(m.ReplaceTabletRequest(dead), "c")
+        again = await master.ask(m.ReplaceTabletRequest(dead))
         assert again.error is not None
         assert again.error.status is m.AppStatus.NOT_FOUND
     assert len(master.catalog.live_tablets(table_id)) == 1
     master.replica.reachable = (
         False  # whoever cannot confirm itself does not know what is not there
     )
-    unsure = await master.service.replace_tablet(m.ReplaceTabletRequest("f" * 32), "c")
+    unsure = await master.ask(m.ReplaceTabletRequest("f" * 32))
     assert unsure.error is not None
     assert unsure.error.code is m.MasterErrorCode.NOT_THE_LEADER
 
@@ -363,9 +363,9 @@ def test_one_change_of_one_configuration_is_pending_at_once() -> None:
     eviction = ChangeConfig(TABLET, EvictPeer("B"), None, 7)
     addition = ChangeConfig(TABLET, AddPeer("NON_VOTER", promote=True), ("D", "d:1"), 7)
     assert eviction.key == addition.key
-    assert addition.said == {"change": "add", "peer": "D", "member_type": "NON_VOTER"}
-    assert eviction.said == {"change": "evict", "peer": "B"}
-    assert ChangeConfig(TABLET, StepDownLeader(), None, 7).said == {"change": "step-down"}
+    assert addition.description == {"change": "add", "peer": "D", "member_type": "NON_VOTER"}
+    assert eviction.description == {"change": "evict", "peer": "B"}
+    assert ChangeConfig(TABLET, StepDownLeader(), None, 7).description == {"change": "step-down"}
     assert eviction.key != ChangeConfig(TABLET, EvictPeer("B"), None, 8).key
 
 

@@ -29,9 +29,8 @@ from targets.kudu.master.catalog.records import (
 )
 from targets.kudu.master.catalog.sys_catalog import SystemTablet
 from targets.kudu.master.tablets.async_rpc_tasks import retry_delay_ms
-from targets.kudu.master.tablets.placement import place_replicas
 from targets.kudu.master.tablets.tablet_reports import plan_missing, plan_report
-from targets.kudu.master.tablets.ts_manager import TServer, TServerMap
+from targets.kudu.master.tablets.ts_manager import TServer, TServerMap, place_replicas
 from tests.master.fakes import UNREACHABLE, FakeMaster, add, refusal, reported, with_table
 from tests.support.virtual import run
 
@@ -224,9 +223,9 @@ async def test_a_table_is_placed_created_and_located() -> None:
         assert call.dest_uuid in {peer.uuid for peer in call.config.peers}
         assert len({peer.uuid for peer in call.config.peers}) == 3
     done = m.IsCreateTableDoneRequest(m.TableIdentifier(table_name="t"))
-    assert not (await master.service.is_create_table_done(done, "c")).done
+    assert not (await master.ask(done)).done
     await master.run_tablets("t")
-    assert (await master.service.is_create_table_done(done, "c")).done
+    assert (await master.ask(done)).done
     located = await master.locate("t")
     assert located.error is None
     assert [t.partition.start for t in located.tablets] == [b"", b"\x00\x00\x00\x01"]
@@ -247,7 +246,7 @@ async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
     master = await with_table("a", partitions=2)
     altered = await master.alter("t", add("b"))
     done = m.IsAlterTableDoneRequest(m.TableIdentifier(table_name="t"))
-    answer = await master.service.is_alter_table_done(done, "c")
+    answer = await master.ask(done)
     assert (answer.done, answer.schema_version) == (False, 1)
     await asyncio.sleep(0.1)
     sent = master.client.of("AlterSchema")
@@ -258,10 +257,10 @@ async def test_an_alter_ends_when_every_tablet_reported_it() -> None:
     one = reported(first.id, first.consensus.config, first.consensus.leader_uuid, 1)
     await master.heartbeat("ts0", m.TabletReport(True, 2, (one,)))
     await asyncio.sleep(0.1)
-    assert not (await master.service.is_alter_table_done(done, "c")).done
+    assert not (await master.ask(done)).done
     await master.run_tablets("t")
     await asyncio.sleep(0.1)
-    assert (await master.service.is_alter_table_done(done, "c")).done
+    assert (await master.ask(done)).done
     got = await master.get("t")
     assert (got.schema_version, got.applied_schema_version, got.state) == (1, 1, "RUNNING")
     assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
@@ -382,7 +381,7 @@ async def test_followers_take_note_and_drop_reports() -> None:
         answer.processed_sequence,
         answer.error,
     ) == (False, -1, None)
-    listed = master.service.list_tablet_servers(m.ListTabletServersRequest(), "c").servers
+    listed = (await master.ask(m.ListTabletServersRequest())).servers
     assert [server.uuid for server in listed] == ["ts0"]
 
 
@@ -472,7 +471,7 @@ def test_retry_delays_double_and_then_stay_at_a_minute() -> None:
 
 async def test_dumps_are_plain_sorted_data() -> None:
     master = await with_table(running=False)
-    dump = (await master.service.dump_entities(m.DumpEntitiesRequest(), "c")).data
+    dump = (await master.ask(m.DumpEntitiesRequest())).data
     assert dump == msgspec.json.decode(msgspec.json.encode(dump))
     assert (dump["role"], dump["term"], dump["ready"]) == ("LEADER", 1, True)
     assert [table["name"] for table in dump["tables"]] == ["t"]

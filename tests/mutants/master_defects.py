@@ -1,6 +1,7 @@
 """Defects of the masters: DDL, reads, refusals, reports, calls."""
 
 import asyncio
+import functools
 import itertools
 
 import msgspec
@@ -9,18 +10,17 @@ from targets.kudu.master import leadership, reads
 from targets.kudu.master import master_service as service
 from targets.kudu.master.catalog import alter
 from targets.kudu.master.catalog import catalog_manager as ddl
-from targets.kudu.master.catalog import delete as delete_module
 from targets.kudu.master.catalog.catalog_manager import Ddl
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import TabletState
 from targets.kudu.master.catalog.sys_catalog import SystemTablet
-from targets.kudu.master.errors import RefusedError
+from targets.kudu.master.errors import invalid_schema
 from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.master_service import MasterService
 from targets.kudu.master.tablets import heartbeats
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks, _Pending
 from targets.kudu.master.tablets.heartbeats import Heartbeats
-from targets.kudu.messages import AppStatus, ListTablesResponse, MasterError, MasterErrorCode
+from targets.kudu.messages import ListTablesRequest, ListTablesResponse
 from tests.mutants.plant import mutant
 
 
@@ -29,10 +29,7 @@ def request_ids_ignored(patch):
     """Request ids are never looked up"""
 
     async def again(self, epoch, request_id, execute):
-        try:
-            return await execute()
-        except RefusedError as refusal:
-            return refusal.error
+        return await execute()
 
     patch.setattr(Ddl, "_once", again)
 
@@ -91,10 +88,8 @@ def snapshot_misses_last(patch):
 def list_in_two_steps(patch):
     """ListTables takes its second half a little later"""
 
-    async def torn(self, request, _peer):
-        first = await self._read(reads.list_tables, request, ListTablesResponse)
-        if first.error is not None:
-            return first
+    async def torn(self, request: ListTablesRequest):
+        first = await self._read(reads.list_tables, request)
         await asyncio.sleep(0.001)
         epoch = self._leadership.epoch
         if epoch is None:
@@ -115,8 +110,6 @@ def rename_not_reserved(patch):
 
     def unreserved(*args, **options):
         plan = original(*args, **options)
-        if isinstance(plan, MasterError):
-            return plan
         return type(plan)(
             plan.table_id, plan.schema_version, plan.tables, plan.tablets, None, plan.calls
         )
@@ -171,7 +164,7 @@ def locate_leaves_out_a_tablet(patch):
 
     def short(*args):
         response = original(*args)
-        if response.error is None and len(response.tablets) > 1:
+        if len(response.tablets) > 1:
             return msgspec.structs.replace(response, tablets=response.tablets[:-1])
         return response
 
@@ -183,9 +176,10 @@ def created_too_early(patch):
     """IsCreateTableDone says so before the tablets run"""
     original = reads.is_create_table_done
 
+    @functools.wraps(original)
     def early(*args):
         response = original(*args)
-        return response if response.error else msgspec.structs.replace(response, done=True)
+        return msgspec.structs.replace(response, done=True)
 
     patch.setattr(service.reads, "is_create_table_done", early)
 
@@ -196,11 +190,10 @@ def every_third_alter_refused(patch):
     original = Ddl.alter
     count = itertools.count()
 
+    @functools.wraps(original)
     async def moody(self, epoch, request):
         if next(count) % 3 == 2:
-            return MasterError(
-                MasterErrorCode.INVALID_SCHEMA, AppStatus.INVALID_ARGUMENT, "not today"
-            )
+            raise invalid_schema("not today")
         return await original(self, epoch, request)
 
     patch.setattr(Ddl, "alter", moody)
@@ -267,12 +260,10 @@ def altered_by_one(patch):
 @mutant("delete-keeps-tablets", "ddl")
 def delete_keeps_tablets(patch):
     """DeleteTable writes the table alone, its tablets stay (KUDU-495)"""
-    original = delete_module.plan_delete
+    original = alter.plan_delete
 
     def partial(*args, **options):
         plan = original(*args, **options)
-        if isinstance(plan, MasterError):
-            return plan
         return type(plan)(
             plan.table_id, plan.schema_version, plan.tables, (), plan.reserve, plan.calls
         )

@@ -97,6 +97,11 @@ class Kind:
     answer: Callable[[Any, Any], tuple[Any, Any]]  # (state, input) -> (output, state)
     lie: Callable[[random.Random, Any, Any], Any]  # (random, input, output) -> another output
 
+    def model_for(self, operations: Ops) -> Model[Any, Any, Any]:
+        """The model, where it depends on the operations that it judges."""
+        del operations
+        return self.model
+
 
 def _register_call(rng: random.Random) -> Any:
     value = rng.randrange(4)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(not is_native(), reason=native_status())
 
 
 def native(kind: Kind, operations: Ops) -> NativeProblem:
-    problem = problem_of(kind.model, operations)
+    problem = problem_of(kind.model_for(operations), operations)
     assert isinstance(problem, NativeProblem)
     return problem
 
@@ -93,7 +93,7 @@ def assert_same_survivors(
 
 def assert_equal(kind: Kind, operations: Ops) -> Status:
     """Everything is equal; returns what the breadth-first search found."""
-    problems = (Problem(kind.model, operations), native(kind, operations))
+    problems = (Problem(kind.model_for(operations), operations), native(kind, operations))
     assert_same_preparation(*problems)
     for lean in (True, False):
         for most in (10**6, 20):
@@ -144,10 +144,10 @@ def test_outcomes_are_equal_with_witness_and_explanation(
     kind = KINDS[name]
     for seed in range(HISTORIES // 4):
         operations = history(kind, 10**6 + seed)
-        ours = check_operations(kind.model, operations, limits=FAST)
+        ours = check_operations(kind.model_for(operations), operations, limits=FAST)
         with monkeypatch.context() as patch:
             patch.setenv("HARNESS_NATIVE", "0")
-            assert check_operations(kind.model, operations, limits=FAST) == ours
+            assert check_operations(kind.model_for(operations), operations, limits=FAST) == ours
         if ours.result is Result.OK:
             assert ours.witness is not None
             assert_witness(kind, operations, ours.witness)
@@ -170,7 +170,7 @@ def test_outcomes_are_equal_with_witness_and_explanation(
 def test_wide_masks_are_equal_too(clients: int, unknown: int) -> None:
     kind = KINDS["directory"]
     operations = wide(clients, unknown)
-    one = (Problem(kind.model, operations), native(kind, operations))
+    one = (Problem(kind.model_for(operations), operations), native(kind, operations))
     assert (len(one[1].unknown), max(one[1].core.return_slots)) == (unknown, clients - 1)
     assert_same_preparation(*one)
     for lean in (True, False):

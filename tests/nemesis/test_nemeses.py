@@ -225,7 +225,7 @@ MIXED = {"partition", "partition-some-clients", "kill", "pause", "clock", "disk"
 def test_a_nemesis_waits_for_a_leader_only_if_it_needs_one(name):
     nemesis = load_plugin("nemeses", name)
     faults = [fault for seed in range(20) for fault in plan(name, seed)]
-    waits = {bool(nemesis.needs_leader_for(fault)) for fault in faults}
+    waits = {bool(nemesis.needs_leader(fault)) for fault in faults}
     assert waits == ({True, False} if name in MIXED else {name in WAITS})
 
 

@@ -9,7 +9,7 @@ import msgspec
 from harness.cluster import NodeSpec
 from harness.env import Conn, Env
 from harness.plugins import Session
-from targets.kudu.rpc import Answer, RpcHandlerError, RpcServer
+from targets.kudu.rpc import Answer, Call, R_co, RpcHandlerError, RpcServer
 from targets.kudu.rpc.wire import answer_frame
 from tests.sim.toy import run
 
@@ -17,34 +17,75 @@ PORT = 7000
 T = TypeVar("T")
 
 
-class Ping(msgspec.Struct, array_like=True, frozen=True):
-    number: int
-    wait_s: float = 0.0
-
-
 class Pong(msgspec.Struct, array_like=True, frozen=True):
     number: int
     text: str = ""
 
 
+class Ping(Call[R_co], frozen=True):
+    service = "Test"
+    number: int
+    wait_s: float = 0.0
+
+
+class Echo(Ping[Pong], frozen=True): ...
+
+
+class Slow(Ping[Pong], frozen=True): ...
+
+
+class Later(Ping[Pong], frozen=True): ...
+
+
+class Refuse(Ping[Pong], frozen=True): ...
+
+
+class BreakDown(Ping[Pong], frozen=True): ...
+
+
+class Count(Ping[Pong], frozen=True): ...
+
+
+class Nothing(Ping[Pong], frozen=True): ...
+
+
+class Odd(Call[Pong], frozen=True):
+    """Of the method `Echo`, but unreadable there."""
+
+    text: str
+    service = "Test"
+
+
+Odd.method = Echo.method
+
+
+class OtherCall(Call[R_co], frozen=True):
+    service = "Other"
+    number: int
+    wait_s: float = 0.0
+
+
+class SlowRequest(OtherCall[Pong], frozen=True): ...
+
+
 async def server(env: Env, config: dict[str, Any]) -> None:
     calls: dict[int, int] = {}
 
-    def echo(request: Ping, peer: str) -> Pong:
+    def echo(request: Echo, peer: str) -> Pong:
         calls[request.number] = calls.get(request.number, 0) + 1
         return Pong(request.number, f"{env.name} to {peer}")
 
-    async def slow(request: Ping, peer: str) -> Pong:
+    async def slow(request: Slow, peer: str) -> Pong:
         await asyncio.sleep(request.wait_s)
         return Pong(request.number)
 
-    async def refuse(request: Ping, peer: str) -> Pong:
+    async def refuse(request: Refuse, peer: str) -> Pong:
         raise RpcHandlerError("no, thank you")
 
-    async def break_down(request: Ping, peer: str) -> Pong:
+    async def break_down(request: BreakDown, peer: str) -> Pong:
         raise KeyError("a bug")
 
-    def later(request: Ping, peer: str) -> Answer:
+    def later(request: Later, peer: str) -> Answer:
         """Answered by nobody's task: at once, after a wait, twice, or with an error."""
         answer = Answer()
         outcome = Pong(request.number) if request.number >= 0 else RpcHandlerError("no, thank you")
@@ -55,17 +96,13 @@ async def server(env: Env, config: dict[str, Any]) -> None:
             answer.set(outcome)
         return answer
 
-    def count(request: Ping, peer: str) -> Pong:
+    def count(request: Count, peer: str) -> Pong:
         return Pong(calls.get(request.number, 0))
 
     rpc = RpcServer(env, PORT, calls_in_flight_max=config.get("calls_in_flight_max", 256))
-    rpc.register("Test.Echo", echo, Ping)
-    rpc.register("Test.Slow", slow, Ping)
-    rpc.register("Other.Slow", slow, Ping)
-    rpc.register("Test.Later", later, Ping)
-    rpc.register("Test.Refuse", refuse, Ping)
-    rpc.register("Test.BreakDown", break_down, Ping)
-    rpc.register("Test.Count", count, Ping)
+    for handler in (echo, slow, later, refuse, break_down, count):
+        rpc.serve(handler)
+    rpc.serve(slow, SlowRequest)
     await rpc.start()
     try:
         await asyncio.get_running_loop().create_future()

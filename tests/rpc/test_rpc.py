@@ -18,7 +18,20 @@ from targets.kudu.rpc import (
     parse_address,
 )
 from tests.async_tests import on
-from tests.rpc.nodes import PORT, Ping, Pong, simulate, spec
+from tests.rpc.nodes import (
+    PORT,
+    BreakDown,
+    Count,
+    Echo,
+    Nothing,
+    Odd,
+    Pong,
+    Refuse,
+    Slow,
+    SlowRequest,
+    simulate,
+    spec,
+)
 
 ODD_FRAMES = [
     b"",  # the request itself
@@ -36,12 +49,12 @@ WHERE = f"n1:{PORT}"
 
 
 async def echo(client: RpcClient, number: int = 1, *, timeout_s: float = 2.0) -> Pong:
-    return await client.call(WHERE, "Test.Echo", Ping(number), Pong, timeout_s=timeout_s)
+    return await client.call(WHERE, Echo(number), timeout_s=timeout_s)
 
 
 async def slow(client: RpcClient, wait_s: float, *, service: str = "Test") -> Pong:
-    request = Ping(1, wait_s)
-    return await client.call(WHERE, f"{service}.Slow", request, Pong, timeout_s=20.0)
+    request = Slow(1, wait_s) if service == "Test" else SlowRequest(1, wait_s)
+    return await client.call(WHERE, request, timeout_s=20.0)
 
 
 @on(simulate)
@@ -64,22 +77,22 @@ async def test_calls_overtake_each_other_on_one_connection(session: Session) -> 
 
 
 @pytest.mark.parametrize(
-    ("method", "message"),
-    [("Test.Nothing", "unknown method 'Test.Nothing'"), ("Test.Refuse", "no, thank you")],
+    ("request_type", "message"),
+    [(Nothing, "unknown method 'Test.Nothing'"), (Refuse, "no, thank you")],
 )
 @on(simulate)
 async def test_a_refusal_by_the_server_is_a_remote_error(
-    session: Session, method: str, message: str
+    session: Session, request_type: type[Refuse], message: str
 ) -> None:
     with pytest.raises(RpcRemoteError) as caught:
-        await RpcClient(session.env).call(WHERE, method, Ping(1), Pong, timeout_s=2.0)
+        await RpcClient(session.env).call(WHERE, request_type(1), timeout_s=2.0)
     assert caught.value.message == message
 
 
 @on(simulate)
 async def test_an_unreadable_request_is_a_remote_error(session: Session) -> None:
     with pytest.raises(RpcRemoteError) as caught:
-        await RpcClient(session.env).call(WHERE, "Test.Echo", Pong(1, "x"), Pong, timeout_s=2.0)
+        await RpcClient(session.env).call(WHERE, Odd("x"), timeout_s=2.0)
     assert "bad request of Test.Echo" in caught.value.message
 
 
@@ -102,7 +115,7 @@ def test_what_is_no_answer_breaks_the_connection(answer: bytes) -> None:
 @on(simulate)
 async def test_a_bug_in_a_handler_is_the_end_of_the_node(session: Session) -> None:
     with pytest.raises(RpcConnectionError) as caught:
-        await RpcClient(session.env).call(WHERE, "Test.BreakDown", Ping(1), Pong, timeout_s=2.0)
+        await RpcClient(session.env).call(WHERE, BreakDown(1), timeout_s=2.0)
     log = await session.cluster.logs("n1")
     sent, log = caught.value.sent, "\n".join(log)
     assert sent
@@ -137,7 +150,7 @@ async def test_a_lost_answer_means_perhaps(session: Session) -> None:
         await echo(client, 2)
     await session.cluster.heal(fault)
     again = RpcClient(session.env)
-    error, count = caught.value, await again.call(WHERE, "Test.Count", Ping(2), Pong, timeout_s=5.0)
+    error, count = caught.value, await again.call(WHERE, Count(2), timeout_s=5.0)
     assert error.sent
     assert count.number == 1  # it was processed indeed
 
@@ -175,7 +188,7 @@ async def test_a_slow_call_keeps_its_connection_while_others_are_answered(sessio
     client = RpcClient(session.env)
     await echo(client)
     (link,) = client._links.values()
-    call = asyncio.create_task(client.call(WHERE, "Test.Slow", Ping(1, 60.0), Pong, timeout_s=2.0))
+    call = asyncio.create_task(client.call(WHERE, Slow(1, 60.0), timeout_s=2.0))
     await asyncio.sleep(1.0)
     await echo(client)
     with pytest.raises(RpcTimeoutError):
@@ -193,7 +206,7 @@ async def test_doubled_and_reordered_frames_run_a_call_once(session: Session) ->
     assert [answer.number for answer in answers] == list(range(200))
     counts = []
     for number in range(200):
-        answer = await client.call(WHERE, "Test.Count", Ping(number), Pong, timeout_s=30.0)
+        answer = await client.call(WHERE, Count(number), timeout_s=30.0)
         counts.append(answer.number)
     assert counts == [1] * 200
 

@@ -19,7 +19,7 @@ from targets.kudu.rpc import (
 from targets.kudu.rpc.server import _SEEN_CALLS_MAX, _SeenCalls
 from targets.kudu.rpc.wire import answer_frame
 from tests.async_tests import on
-from tests.rpc.nodes import PORT, Ping, Pong, simulate, spec
+from tests.rpc.nodes import PORT, Count, Echo, Later, Ping, Pong, Refuse, Slow, simulate, spec
 from tests.rpc.test_rpc import ODD_FRAMES
 
 WHERE = f"n1:{PORT}"
@@ -33,9 +33,9 @@ class Told:
         self.outcomes: list[Pong | RpcError] = []
         self.started = False
 
-    def start(self, method: str, request: Ping, *, timeout_s: float = 2.0) -> None:
+    def start(self, request: Ping[Pong], *, timeout_s: float = 2.0) -> None:
         self.started = False
-        self.client.start(WHERE, method, request, Pong, self._done, timeout_s=timeout_s)
+        self.client.start(WHERE, request, self._done, timeout_s=timeout_s)
         self.started = True
 
     def _done(self, outcome: Pong | RpcError) -> None:
@@ -47,7 +47,7 @@ class Told:
 async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session: Session) -> None:
     told = Told(RpcClient(session.env))
     for number in (1, 2):
-        told.start("Test.Echo", Ping(number))
+        told.start(Echo(number))
         await asyncio.sleep(1)
     assert told.outcomes == [Pong(1, "n1 to client"), Pong(2, "n1 to client")]
 
@@ -56,8 +56,8 @@ async def test_an_answer_is_told_on_a_new_connection_and_on_an_old_one(session: 
 def test_what_is_no_answer_is_told_as_a_broken_connection(answer: bytes) -> None:
     async def body(session: Session) -> None:
         told = Told(RpcClient(session.env))
-        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-        told.start("Test.Echo", Ping(2))
+        await told.client.call(WHERE, Echo(1), timeout_s=2.0)
+        told.start(Echo(2))
         await asyncio.sleep(1)
         (outcome,) = told.outcomes
         assert isinstance(outcome, RpcConnectionError)
@@ -72,9 +72,9 @@ def test_what_is_no_answer_is_told_as_a_broken_connection(answer: bytes) -> None
 async def test_a_cut_is_told_as_a_timeout_once(session: Session, connected: bool) -> None:
     told = Told(RpcClient(session.env))
     if connected:
-        await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+        await told.client.call(WHERE, Echo(1), timeout_s=2.0)
     await session.cluster.cut([Link(CLIENT, "n1")], lease_s=60)
-    told.start("Test.Echo", Ping(2))
+    told.start(Echo(2))
     await asyncio.sleep(30)
     (outcome,) = told.outcomes
     assert isinstance(outcome, RpcTimeoutError)
@@ -84,12 +84,12 @@ async def test_a_cut_is_told_as_a_timeout_once(session: Session, connected: bool
 @on(simulate)
 async def test_a_broken_connection_is_told(session: Session) -> None:
     told = Told(RpcClient(session.env))
-    await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-    told.start("Test.Slow", Ping(1, 1.0))
+    await told.client.call(WHERE, Echo(1), timeout_s=2.0)
+    told.start(Slow(1, 1.0))
     await asyncio.sleep(0.1)
     await session.cluster.kill("n1")
     await asyncio.sleep(0.1)
-    told.start("Test.Echo", Ping(2))  # nobody listens now
+    told.start(Echo(2))  # nobody listens now
     await asyncio.sleep(1)
     first, second = told.outcomes
     assert isinstance(first, RpcConnectionError)
@@ -101,7 +101,7 @@ async def test_a_broken_connection_is_told(session: Session) -> None:
 async def test_refusals_are_told(session: Session) -> None:
     told = Told(RpcClient(session.env))
     for _ in range(2):
-        told.start("Test.Refuse", Ping(1))
+        told.start(Refuse(1))
         await asyncio.sleep(1)
     outcomes = told.outcomes
     assert [str(outcome) for outcome in outcomes] == ["no, thank you"] * 2
@@ -111,8 +111,8 @@ async def test_refusals_are_told(session: Session) -> None:
 @on(simulate)
 async def test_closing_the_client_is_told(session: Session) -> None:
     told = Told(RpcClient(session.env))
-    await told.client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
-    told.start("Test.Slow", Ping(1, 1.0))
+    await told.client.call(WHERE, Echo(1), timeout_s=2.0)
+    told.start(Slow(1, 1.0))
     told.client.close()
     await asyncio.sleep(1)
     (outcome,) = told.outcomes
@@ -126,22 +126,22 @@ async def test_a_request_that_back_pressure_holds_times_out_and_is_never_sent(
 ) -> None:
     client = RpcClient(session.env)
     told = Told(client)
-    await client.call(WHERE, "Test.Echo", Ping(1), Pong, timeout_s=2.0)
+    await client.call(WHERE, Echo(1), timeout_s=2.0)
     await session.cluster.pause("n1", lease_s=60)
     other = asyncio.create_task(
-        client.call(WHERE, "Test.Slow", Ping(1, 10.0), Pong, timeout_s=60.0)
+        client.call(WHERE, Slow(1, 10.0), timeout_s=60.0)
     )  # or the connection would be given up with its last call
     await asyncio.sleep(0)
     link = next(iter(client._links.values()))
     ignored = answer_frame(1, Pong(0, "x" * 1_000_000))  # a server expects no answers
     while link._conn.try_send(ignored):
         pass
-    told.start("Test.Echo", Ping(5))
+    told.start(Echo(5))
     await asyncio.sleep(3)
     assert [type(outcome) for outcome in told.outcomes] == [RpcTimeoutError]
     await session.cluster.resume("n1")
     await other
-    assert await client.call(WHERE, "Test.Count", Ping(5), Pong, timeout_s=5.0) == Pong(0)
+    assert await client.call(WHERE, Count(5), timeout_s=5.0) == Pong(0)
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.5])
@@ -152,8 +152,7 @@ def test_an_answer_may_be_set_at_once_or_later_and_the_first_wins(
     async def main(session: Session) -> Pong | str:
         client = RpcClient(session.env)
         try:
-            request = Ping(number, wait_s)
-            return await client.call(WHERE, "Test.Later", request, Pong, timeout_s=2.0)
+            return await client.call(WHERE, Later(number, wait_s), timeout_s=2.0)
         except RpcRemoteError as error:
             return error.message
 

@@ -64,6 +64,10 @@ class Behaving:
         self._plugin = plugin
         self.__dict__.update(overrides)
 
+    @property
+    def __class__(self):
+        return type(self._plugin)
+
     def __getattr__(self, name):
         return getattr(self._plugin, name)
 

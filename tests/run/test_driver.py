@@ -2,8 +2,7 @@
 
 import asyncio
 
-from harness.case import NS_PER_S
-from harness.ops import Attempt, OpType
+from harness.ops import NS_PER_S, Attempt, OpType
 from harness.plugins import Completion, Convergence, Request
 from harness.run.bounded_calls import poll
 from harness.run.heartbeat import Heartbeat

@@ -5,13 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.case import NS_PER_S, Fault
+from harness.case import Fault
 from harness.nodes.faults import Aim, Kill
+from harness.ops import NS_PER_S
 from harness.plugins import NodeRole, Roles
 from harness.run import conductor as faults
 from harness.run.conductor import FaultConductor
 from harness.run.recorder import Recorder
-from tests.support.cluster import FakeCluster, FakeEnv
+from nemesis.none import NoNemesis
+from tests.support.cluster import FakeCluster, FakeEnv, FakeSystem
 
 SEEN = Roles({"m2": NodeRole("leader", term=7)}, ("m1", "m2"))
 
@@ -31,12 +33,15 @@ class Clock:
         return {"g": SEEN if self.now_ns > self.leads_after_ns else Roles({}, ("m1", "m2"))}
 
 
-class System:
+class Seeing(FakeSystem):
     async def groups(self):
         return {"g": SEEN}
 
 
-class Nemesis:
+class Striking(NoNemesis):
+    def needs_leader(self, fault):
+        return True
+
     def aim(self, scene, fault):
         return Aim(what=Kill(), targets=(scene.roles().leader,))
 
@@ -44,8 +49,8 @@ class Nemesis:
 def test_the_roles_that_a_fault_saw_are_told():
     observed = []
     conductor = FaultConductor(
-        cluster=FakeCluster(), env=FakeEnv(), system=System(),
-        nemeses={"x": Nemesis()},
+        cluster=FakeCluster(), env=FakeEnv(), system=Seeing(),
+        nemeses={"x": Striking()},
         recorder=Recorder(SimpleNamespace(monotonic_ns=lambda: 0)), observe_roles=observed.append,
     )  # fmt: skip
 
@@ -66,9 +71,7 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     clock = Clock(leads_after_s)
     recorder = Recorder(clock)
 
-    class Striking:
-        needs_leader = True
-
+    class Waiting(Striking):
         def aim(self, scene, fault):
             conductor.end()  # else it would last
             struck_ns.append(clock.now_ns)
@@ -77,7 +80,7 @@ def test_a_fault_waits_for_a_leader_as_long_as_it_would_have_lasted(
     struck_ns = []
     conductor = FaultConductor(
         cluster=FakeCluster(), env=FakeEnv(),
-        system=clock, nemeses={"x": Striking()}, recorder=recorder,
+        system=clock, nemeses={"x": Waiting()}, recorder=recorder,
         observe_roles=lambda roles: None,
     )  # fmt: skip
 

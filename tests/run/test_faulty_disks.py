@@ -8,8 +8,7 @@ from harness.cluster import Capability, NodeSpec
 from harness.errors import UsageError
 from harness.faults.nemesis_from_text import load_nemesis
 from harness.nodes.deployment import check_nodes
-from harness.plan.planning import nodes_for, refuse_nodes
-from harness.plan.random_case import out_of_reach, why_no_faulty_disks
+from harness.plan.reach import nodes_for, out_of_reach, refuse_nodes, why_no_faulty_disks
 from harness.registry import load_plugin
 
 ON_ENV = NodeSpec(name="e", role="r", ports=(1,), entry="tests.process.nodes:main")
@@ -34,7 +33,12 @@ def test_what_a_node_declares_is_what_reaches_it(nemesis, unreached):
     assert out_of_reach(plugin, NODES) == unreached
     if unreached:
         with pytest.raises(UsageError, match=f"cannot reach {', '.join(unreached)}: a foreign"):
-            refuse_nodes(plugin, {node.name: node for node in NODES}, None, SimpleNamespace())
+            refuse_nodes(
+                plugin,
+                {node.name: node for node in NODES},
+                None,
+                SimpleNamespace(reaches_foreign=None),
+            )
 
 
 def test_nothing_is_mounted_that_nobody_needs():

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from checkers.catalog.linearizable import CatalogLinearizable, RegisterLinearizable
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import CheckerLimitError
 from harness.ops import CheckResult, History, Op, OpType, Verdict
+from harness.plugins import Checker
 from harness.verdict.judge import judge, judge_one, traceback_of, was_limited
 from harness.verdict.limits import Limits
 from harness.verdict.signature import failure_of
@@ -18,7 +20,7 @@ from results.judging.verdict_rows import judge_history
 CASE = Case(seed=1, target="toy-register", workload="register")
 
 
-class Checker:
+class Scripted(Checker):
     """Does what it was told."""
 
     api_version = 1
@@ -32,14 +34,14 @@ class Checker:
 
 
 def says(verdict, **fields):
-    return Checker(verdict, lambda: CheckResult(verdict, Verdict(verdict), "so it is", **fields))
+    return Scripted(verdict, lambda: CheckResult(verdict, Verdict(verdict), "so it is", **fields))
 
 
 def raising(error):
     def fail():
         raise error
 
-    return Checker("failing", fail)
+    return Scripted("failing", fail)
 
 
 def only(checker):
@@ -124,7 +126,7 @@ def test_a_conviction_outlives_what_cannot_be_stored_of_it(verdict):
     assert "cannot be stored" in result.reason
 
 
-class Searching(Checker):
+class Searching(Scripted):
     """A checker that takes the limits of a search."""
 
     given = None
@@ -166,7 +168,7 @@ def test_a_reached_limit_is_unknown_and_marked(monkeypatch, does, limits, reason
         raise does()
 
     monkeypatch.setattr("harness.verdict.limits._GRACE_S", 0.01)
-    result = judge_one(Checker("greedy", fail), History(LIST), CASE, limits)
+    result = judge_one(Scripted("greedy", fail), History(LIST), CASE, limits)
     assert (result.verdict, result.reason) == (Verdict.UNKNOWN, f"hit a limit: {reason}")
     assert was_limited(result)
     assert traceback_of(result) is None
@@ -204,7 +206,7 @@ def test_a_report_has_the_signature_that_the_run_has():
         Op(0, 0, 0, OpType.INVOKE, "create", {"name": "t"}),
         Op(1, 1, 0, OpType.OK, "create", answer),
     ]
-    checker = Checker(
+    checker = Scripted(
         "mine", lambda: CheckResult("mine", Verdict.INVALID, f"table {table} was lost", (), (0,))
     )
     judgement = judge(History(ops), CASE, [checker])

@@ -109,7 +109,7 @@ def test_a_generator_that_fails_while_it_runs_is_the_workloads():
         ("aim", lambda *_: Aim(what=Cut(), targets=("r1",), links="r1"), "must be tuples"),
         ("aim", lambda *_: Aim(what=Cut(), targets=("r1",)), "hits links and names none"),
         ("trigger_of", lambda _fault: 7, "trigger_of() raised TypeError: 7 is not a Trigger"),
-        ("needs_leader_for", raising, "needs_leader_for() raised ValueError: boom"),
+        ("needs_leader", raising, "needs_leader() raised ValueError: boom"),
     ],
 )
 def test_a_nemesis_mistake_names_it_and_the_method(method, mistake, words):
@@ -303,14 +303,14 @@ def test_a_workload_that_only_reads_has_nothing_to_lose():
 
 MODULE = """
 from harness.case import Fault
-from harness.registry import load_plugin
+from harness.plugins import Nemesis
+from toy_register import ToyRegister
 
 
-class Nemesis:
+class Mistaken(Nemesis):
     api_version = 2
     doc = "breaks its contract"
     requires = frozenset()
-    needs_leader = False
 
     def __init__(self, name, plan, aim):
         self.name, self._plan, self._aim = name, plan, aim
@@ -320,6 +320,9 @@ class Nemesis:
 
     def aim(self, scene, fault):
         return self._aim()
+
+    def needs_leader(self, fault):
+        return False
 
 
 def boom(*_):
@@ -331,19 +334,15 @@ def once(name):
 
 
 def Plans():
-    return Nemesis("plans", boom, None)
+    return Mistaken("plans", boom, None)
 
 
 def Aims():
-    return Nemesis("aims", once, boom)
+    return Mistaken("aims", once, boom)
 
 
-class Target:
-    api_version = 2
+class NoNodes(ToyRegister):
     name = "no-nodes"
-
-    def __getattr__(self, name):
-        return getattr(load_plugin("targets", "toy-register"), name)
 
     def nodes(self, settings):
         return boom()
@@ -352,7 +351,7 @@ POINTS = """[harness.nemeses]
 plans = mistaken_plugins:Plans
 aims = mistaken_plugins:Aims
 [harness.targets]
-no-nodes = mistaken_plugins:Target
+no-nodes = mistaken_plugins:NoNodes
 """
 
 

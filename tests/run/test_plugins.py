@@ -14,13 +14,18 @@ from tests.support.distributions import installed
 
 MODULE = """
 import sys
-class Old:
+from harness.plugins import Nemesis
+class Old(Nemesis):
     api_version = 0
-class Hollow:
+    plan = aim = None
+class Hollow(Nemesis):
     api_version = 2
     name = "hollow"
-class Loose:
+class Loose(Nemesis):
     api_version, name, doc, requires = 2, "loose", "", None
+    plan = aim = lambda *_: None
+class Stranger:
+    api_version, name, doc, requires = 2, "stranger", "", frozenset()
     plan = aim = lambda *_: None
 def Raises():
     raise ValueError("boom")
@@ -31,6 +36,7 @@ POINTS = """[harness.nemeses]
 old = strange_plugins:Old
 hollow = strange_plugins:Hollow
 loose = strange_plugins:Loose
+stranger = strange_plugins:Stranger
 raises = strange_plugins:Raises
 exits = strange_plugins:Exits
 absent = no_such_module:X
@@ -51,7 +57,8 @@ def strange_plugins(tmp_path, monkeypatch):
     ("name", "words"),
     [
         ("old", "has api_version 0"),
-        ("hollow", "lacks doc, requires, plan, aim"),
+        ("hollow", "lacks aim, plan"),
+        ("stranger", r"not a harness.plugins.Nemesis; write `class Stranger\(Nemesis\)`"),
         ("loose", "has requires=None; it must be a set of Capabilities"),
         ("raises", "does not load: ValueError"),
         ("exits", "does not load: SystemExit"),
@@ -66,7 +73,7 @@ def test_a_broken_plugin_is_named_with_the_reason(name, words):
 @pytest.mark.usefixtures("strange_plugins")
 def test_broken_plugins_are_lines_of_the_list(capsys):
     assert main(["list", "all"]) == 0
-    assert capsys.readouterr().out.count("BROKEN") == 7
+    assert capsys.readouterr().out.count("BROKEN") == 8
 
 
 @pytest.mark.usefixtures("strange_plugins")

@@ -7,12 +7,14 @@ import pytest
 from harness.cluster import ClusterEvent, NodeSpec
 from harness.errors import InfrastructureError, TargetError
 from harness.ops import HARNESS, Attempt, History, Op, OpType, Verdict
-from harness.plugins import Completion, NodeRole, Roles
+from harness.plugins import Completion, NodeRole, Roles, TargetSettings
 from harness.run.announcements import DRIVER_KINDS
 from harness.run.live_target import OpenedTarget
 from harness.run.recorder import EventScribe, Recorder
 from tests.support.env import Clock
+from tests.up.fakes import FakeTarget
 
+SETTINGS = TargetSettings(profile="strict", bugs=(), options={})
 ROLES = Roles({"m1": NodeRole("leader", term=3)}, ("m1", "m2"))
 
 
@@ -182,9 +184,11 @@ def test_who_ended_before_anybody_listened_is_written_down():
             callback(early.pop())
 
     recorder = Recorder(SimpleNamespace(monotonic_ns=lambda: 0))
-    target = SimpleNamespace(open=lambda deployment: SimpleNamespace())
+    target = FakeTarget()
     plan = SimpleNamespace(
-        target=target, settings=None, case=SimpleNamespace(damage="minority", target="t")
+        target=target,
+        settings=SETTINGS,
+        case=SimpleNamespace(damage="minority", target="t"),
     )
     cluster = SimpleNamespace(nodes={}, clients=(), subscribe=subscribe)
     session = SimpleNamespace(cluster=cluster, env=SimpleNamespace())

@@ -11,7 +11,6 @@ from harness import webclient
 from harness.env import Address
 from harness.ops import OpType
 from harness.plugins import Convergence, Request
-from harness.support.httpreply import read_reply
 from harness.webclient import DeclinedError, WebClient, agreement, ask_each
 from tests.support.waiting import LIMIT_S
 
@@ -177,26 +176,3 @@ def test_agreement():
         in agreement({"a": {"term": 1}, "b": {"term": 2}}, "ab", "term").pending[0]
     )
     assert not agreement({"a": {}}, "a", "term").ok
-
-
-def read(raw):
-    async def body():
-        reader = asyncio.StreamReader()
-        reader.feed_data(raw)
-        reader.feed_eof()
-        return await read_reply(reader)
-
-    return asyncio.run(body())
-
-
-def test_answers_are_read_by_length_and_in_chunks():
-    assert read(plain({"a": 1}))[2] == b'{"a": 1}'
-    assert json.loads(read(CHUNKED)[2]) == [1, 2]
-    assert read(b"HTTP/1.1 204 No\r\nX-Y: z\r\n\r\n") == (204, {"x-y": "z"}, b"")
-    old = b"HTTP/1.0 200 OK\r\n\r\nto the end"
-    assert read(old) == (200, {"connection": "close"}, b"to the end")
-    for bad in (b"SSH-2.0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"):
-        with pytest.raises(ValueError, match=r"HTTP answer|bytes"):
-            read(bad)
-    with pytest.raises(asyncio.IncompleteReadError):
-        read(plain("cut")[:-1])

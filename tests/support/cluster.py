@@ -4,7 +4,7 @@ import asyncio
 
 from harness.cluster import CLIENT, Bite, ClusterEvent, DiskQuality, NodeSpec, NodeState
 from harness.faults.nemesis_from_text import load_nemesis
-from harness.plugins import Convergence, NodeRole, Roles
+from harness.plugins import Convergence, NodeRole, Roles, System
 from harness.run.conductor import FaultConductor
 from harness.run.recorder import Recorder
 
@@ -25,11 +25,13 @@ class FakeEnv:
         return asyncio.get_running_loop().create_task(coro, name=name)
 
 
-class FakeSystem:
-    """Always ready, and m2 leads; `step-down` says what it was asked."""
+class FakeSystem(System):
+    """Always ready, and m2 leads; `step-down` returns the nodes that it was asked for."""
 
-    def __init__(self):
-        self.operations = {"step-down": self.step_down}
+    client = core = converged = None
+
+    def operations(self):
+        return {"step-down": self.step_down}
 
     async def ready(self):
         return Convergence(ok=True)

@@ -105,7 +105,7 @@ def written(*lines: Any) -> list[Op]:
 
 def judged_by(model: str, ops: list[Op]) -> Any:
     """The model's verdict and drawing."""
-    check = load_plugin("models", model).prepare(ops, ModelSettings())
+    check = load_plugin("checkers", model).prepare(ops, ModelSettings())
     return check.check(time_limit_s=300, draw=True)
 
 

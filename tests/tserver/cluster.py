@@ -14,9 +14,8 @@ from harness.nodes.faults import Aim, Clock, Cut, Pause
 from harness.plugins import Session
 from harness.run.divergence import Checkpoints
 from targets.kudu import messages as m
-from targets.kudu.consensus import messages as raft
 from targets.kudu.pages import TSERVER_PAGES_PORT
-from targets.kudu.rpc import RpcClient, RpcError
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
 from tests.sim.toy import run, specs
 
 T = TypeVar("T")
@@ -35,12 +34,6 @@ FLAGS = {
 def row(kind: str, key: str, **values: str | None) -> m.RowOperation:
     ids = {"a": 1, "b": 2}
     return m.RowOperation(m.RowKind[kind], (key,), {ids[name]: v for name, v in values.items()})
-
-
-_METHODS = {
-    **m.METHODS,
-    "ConsensusService.LeaderStepDown": (raft.LeaderStepDownRequest, raft.LeaderStepDownResponse),
-}
 
 
 class Servers:
@@ -68,18 +61,15 @@ class Servers:
         if event.kind == "node-exited" and not event.data["expected"]:
             self.exits.append(event)
 
-    async def call(self, node: str, method: str, request: Any, *, timeout_s: float = 12.0) -> Any:
-        full, answer = next(
-            (name, types[1]) for name, types in _METHODS.items() if name.endswith(f".{method}")
-        )
-        return await self.rpc.call(f"{node}:7050", full, request, answer, timeout_s=timeout_s)
+    async def call(self, node: str, request: Call[R_co], *, timeout_s: float = 12.0) -> R_co:
+        return await self.rpc.call(f"{node}:7050", request, timeout_s=timeout_s)
 
     async def create(self, **changes: Any) -> None:
         async with asyncio.timeout(30):
             while len(self.uuids) < len(NAMES):
                 for name in NAMES:
                     with contextlib.suppress(RpcError):
-                        listed = await self.call(name, "ListTablets", m.ListTabletsRequest())
+                        listed = await self.call(name, m.ListTabletsRequest())
                         self.uuids[name] = listed.ts_uuid
                 await asyncio.sleep(0.1)
         peers = tuple(m.PeerConfig(self.uuids[name], f"{name}:7050") for name in NAMES)
@@ -96,14 +86,14 @@ class Servers:
                 "partition_schema": m.PartitionSchema(),
             }
             request = m.CreateTabletRequest(**fields | changes)
-            created = await self.call(name, "CreateTablet", request)
+            created = await self.call(name, request)
             assert created.error is None
 
     async def write(
         self, node: str, client: str, number: int, *rows: m.RowOperation, **more: Any
     ) -> m.WriteResponse:
         name = m.RowRequestId(client, number, more.pop("first_incomplete", 0))
-        return await self.call(node, "Write", m.WriteRequest(TABLET, name, rows, **more))
+        return await self.call(node, m.WriteRequest(TABLET, name, rows, **more))
 
     async def write_ok(self, client: str, number: int, *rows: m.RowOperation) -> m.WriteResponse:
         """Send the same request to whoever may lead until it is answered."""
@@ -119,7 +109,7 @@ class Servers:
                 await asyncio.sleep(0.1)
 
     async def page(self, node: str, **request: Any) -> m.ScanResponse:
-        return await self.call(node, "Scan", m.ScanRequest(TABLET, **request))
+        return await self.call(node, m.ScanRequest(TABLET, **request))
 
     async def scan(
         self, nodes: list[str], **request: Any
@@ -173,7 +163,7 @@ class Servers:
                 found = []
                 for name in NAMES:
                     with contextlib.suppress(RpcError):
-                        dump = await self.call(name, "DumpTablets", m.DumpTabletsRequest())
+                        dump = await self.call(name, m.DumpTabletsRequest())
                         found.append(dump.data["tablets"][0])
                 if (
                     len(found) == len(NAMES)

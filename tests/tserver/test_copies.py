@@ -16,6 +16,7 @@ from targets.kudu.tserver import tablet_replica as _tablet
 from targets.kudu.tserver import ts_tablet_manager as _manager
 from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from tests.tserver.fakes import UUID, FakeDisk, FakeReplica, alter, create, delete
+from tests.tserver.test_manager import code as refused_by
 from tests.tserver.test_manager import manager, replica_of
 
 Code = ConsensusErrorCode
@@ -110,7 +111,7 @@ async def test_a_copy_takes_the_place_of_a_tombstone():
     disk = FakeDisk()
     tablets = manager(disk)
     await tablets.create_tablet(create())
-    assert await tablets.delete_tablet(TOMBSTONE) is None
+    await tablets.delete_tablet(TOMBSTONE)
     restarted = manager(disk)
     await restarted.open_all()
     for server in (tablets, restarted):
@@ -121,10 +122,10 @@ async def test_a_copy_takes_the_place_of_a_tombstone():
         (reported,), _ = server.report(None)
         assert reported.committed_config == MEMBERS
         stale = delete(delete_type="TOMBSTONED", cas_config_opid_index=8)
-        assert (await server.delete_tablet(stale)).code is m.TabletErrorCode.CAS_FAILED
+        assert await refused_by(server.delete_tablet(stale)) is m.TabletErrorCode.CAS_FAILED
         await caught_up(server, 9)
         assert state_of(server) == ("READY", "RUNNING")
-        assert await server.delete_tablet(TOMBSTONE) is None
+        await server.delete_tablet(TOMBSTONE)
 
 
 async def test_a_copy_that_is_no_longer_wanted_is_tombstoned_or_deleted():
@@ -132,10 +133,8 @@ async def test_a_copy_that_is_no_longer_wanted_is_tombstoned_or_deleted():
         tablets = manager()
         await tablets.start_copy(await asked_by_leader())
         stale = delete(delete_type=delete_type, cas_config_opid_index=8)
-        answer = await tablets.delete_tablet(stale)
-        assert answer is not None
-        assert answer.code is m.TabletErrorCode.CAS_FAILED
-        assert await tablets.delete_tablet(delete(delete_type=delete_type)) is None
+        assert await refused_by(tablets.delete_tablet(stale)) is m.TabletErrorCode.CAS_FAILED
+        await tablets.delete_tablet(delete(delete_type=delete_type))
         await asyncio.gather(*tablets._env.tasks)
         reported, _ = tablets.report(None)
         assert [t.data_state for t in reported] == ["TOMBSTONED"] * (delete_type != "DELETED")

@@ -1,6 +1,7 @@
 """What a tablet server does with its replicas, and what a crash in between leaves."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
 from targets.kudu.tserver import tablet_replica as _tablet
 from targets.kudu.tserver import ts_tablet_manager as _manager
+from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from tests.tserver.fakes import UUID, FakeDisk, FakeEnv, FakeReplica, alter, create, delete
 
@@ -35,8 +37,13 @@ def manager(disk: FakeDisk | None = None, dirty: list[str] | None = None) -> Tab
     return TabletManager(node, consensus=nothing, on_dirty=marks.append)
 
 
-def code(error: m.TabletError | None) -> Code | None:
-    return None if error is None else error.code
+async def code(operation: Awaitable[None]) -> Code | None:
+    """The code of the refusal."""
+    try:
+        await operation
+    except TabletRefusedError as refusal:
+        return refusal.error.code
+    return None
 
 
 def replica_of(tablets: TabletManager, tablet_id: str = "x") -> FakeReplica:
@@ -48,7 +55,7 @@ async def test_create_is_idempotent_and_makes_the_tablet_dirty():
     tablets = manager(dirty=dirty)
     assert await tablets.create_tablet(create()) is None
     assert "x" in dirty
-    assert code(await tablets.create_tablet(create())) is Code.TABLET_ALREADY_EXISTS
+    assert (await code(tablets.create_tablet(create()))) is Code.TABLET_ALREADY_EXISTS
     (reported,), gone = tablets.report(None)
     assert (reported.tablet_id, reported.data_state, reported.state, gone) == (
         "x", "READY", "RUNNING", (),
@@ -69,19 +76,19 @@ async def test_requests_meant_for_another_server_are_refused():
     tablets = manager()
     await tablets.create_tablet(create())
     other = {"dest_uuid": "b" * 32}
-    for error in (
-        await tablets.create_tablet(create("y", **other)),
-        await tablets.delete_tablet(delete(**other)),
-        await tablets.alter_schema(alter(4, "a", **other)),
+    for operation in (
+        tablets.create_tablet(create("y", **other)),
+        tablets.delete_tablet(delete(**other)),
+        tablets.alter_schema(alter(4, "a", **other)),
     ):
-        assert code(error) is Code.WRONG_SERVER_UUID
+        assert (await code(operation)) is Code.WRONG_SERVER_UUID
     assert tablets.live_tablets == 1
 
 
 async def test_server_outside_the_configuration_creates_nothing():
     tablets = manager()
     config = m.RaftConfig(-1, (m.PeerConfig("b" * 32, "t2:7050"),))
-    assert code(await tablets.create_tablet(create(config=config))) is Code.UNKNOWN_ERROR
+    assert (await code(tablets.create_tablet(create(config=config)))) is Code.UNKNOWN_ERROR
     assert tablets.live_tablets == 0
 
 
@@ -94,9 +101,9 @@ async def test_deleted_tablet_is_gone_and_its_id_refused_until_a_restart():
     assert dirty == ["x"]
     assert disk.files == {}
     assert tablets.report(("x",)) == ((), ("x",))
-    assert code(await tablets.delete_tablet(delete())) is Code.TABLET_NOT_FOUND
-    assert code(await tablets.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_FOUND
-    assert code(await tablets.create_tablet(create())) is Code.TABLET_NOT_FOUND
+    assert (await code(tablets.delete_tablet(delete()))) is Code.TABLET_NOT_FOUND
+    assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_FOUND
+    assert (await code(tablets.create_tablet(create()))) is Code.TABLET_NOT_FOUND
     restarted = manager(disk)
     await restarted.open_all()
     assert await restarted.create_tablet(create()) is None
@@ -111,7 +118,7 @@ async def test_memory_of_deleted_ids_is_bounded_and_says_so(monkeypatch):
         await tablets.delete_tablet(delete(tablet_id))
     said = [event for event in tablets._env.events if event[0] != "checkpoint"]
     assert said == [("deleted-id-forgotten", {"tablet": "x", "limit": 2})]
-    assert code(await tablets.create_tablet(create("y"))) is Code.TABLET_NOT_FOUND
+    assert (await code(tablets.create_tablet(create("y")))) is Code.TABLET_NOT_FOUND
     assert await tablets.create_tablet(create("x")) is None
 
 
@@ -123,7 +130,7 @@ async def test_deletion_decided_on_old_news_fails(kind, mine, expected, error):
     peers = (m.PeerConfig(UUID, "t1:7050"),)
     replica_of(tablets).committed_config = m.RaftConfig(mine, peers)
     request = delete(delete_type=kind, cas_config_opid_index=expected)
-    assert code(await tablets.delete_tablet(request)) is error
+    assert (await code(tablets.delete_tablet(request))) is error
 
 
 async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
@@ -140,12 +147,12 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
         assert (reported.state, reported.data_state) == ("STOPPED", "TOMBSTONED")
         assert reported.committed_config is None
         assert server.live_tablets == 0
-        assert code(await server.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_RUNNING
-        assert code(await server.create_tablet(create())) is Code.TABLET_ALREADY_EXISTS
+        assert (await code(server.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_RUNNING
+        assert (await code(server.create_tablet(create()))) is Code.TABLET_ALREADY_EXISTS
         assert server.dump()["tablets"][0]["raft"] is None
     assert "tablets/x/raft/meta" in disk.files
     stale = delete(cas_config_opid_index=-2)
-    assert code(await restarted.delete_tablet(stale)) is Code.CAS_FAILED
+    assert (await code(restarted.delete_tablet(stale))) is Code.CAS_FAILED
     assert await restarted.delete_tablet(delete()) is None
     assert disk.files == {}
 
@@ -153,9 +160,7 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
 async def test_unknown_delete_type_is_refused():
     tablets = manager()
     await tablets.create_tablet(create())
-    error = await tablets.delete_tablet(delete(delete_type="COPYING"))
-    assert code(error) is Code.UNKNOWN_ERROR
-    assert "'COPYING'" in error.message
+    assert await code(tablets.delete_tablet(delete(delete_type="COPYING"))) is Code.UNKNOWN_ERROR
 
 
 @pytest.mark.parametrize("steps", range(6))
@@ -201,8 +206,8 @@ async def test_only_one_transition_at_a_time():
     disk.replace = slow
     first = asyncio.create_task(tablets.create_tablet(create()))
     await asyncio.sleep(0)
-    assert code(await tablets.create_tablet(create())) is Code.ALREADY_INPROGRESS
-    assert code(await tablets.delete_tablet(delete())) is Code.ALREADY_INPROGRESS
+    assert (await code(tablets.create_tablet(create()))) is Code.ALREADY_INPROGRESS
+    assert (await code(tablets.delete_tablet(delete()))) is Code.ALREADY_INPROGRESS
     gate.set()
     assert await first is None
     assert await tablets.delete_tablet(delete()) is None
@@ -225,7 +230,7 @@ async def test_versions_of_a_schema_change(version, columns, error, logged):
     tablets = manager(dirty=dirty)
     await tablets.create_tablet(create())
     dirty.clear()
-    assert code(await tablets.alter_schema(alter(version, *columns))) is error
+    assert (await code(tablets.alter_schema(alter(version, *columns)))) is error
     assert len(replica_of(tablets).log) == logged
     assert bool(dirty) is bool(logged)
     (reported,), _ = tablets.report(None)
@@ -236,7 +241,7 @@ async def test_only_the_leader_changes_a_schema():
     tablets = manager()
     await tablets.create_tablet(create())
     replica_of(tablets).role = "FOLLOWER"
-    assert code(await tablets.alter_schema(alter(4, "a"))) is Code.NOT_THE_LEADER
+    assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.NOT_THE_LEADER
     assert replica_of(tablets).log == []
 
 
@@ -253,7 +258,7 @@ async def test_failed_replication_is_reported_and_may_be_asked_again(raised, exp
     await tablets.create_tablet(create())
     replica = replica_of(tablets)
     replica.raises = raised
-    assert code(await tablets.alter_schema(alter(4, "a"))) is expected
+    assert (await code(tablets.alter_schema(alter(4, "a")))) is expected
     replica.raises = None
     assert await tablets.alter_schema(alter(4, "a")) is None
 
@@ -262,7 +267,7 @@ async def test_replica_that_bootstraps_changes_nothing():
     tablets = manager()
     await tablets.create_tablet(create())
     replica_of(tablets).state_text = "BOOTSTRAPPING"
-    assert code(await tablets.alter_schema(alter(4, "a"))) is Code.TABLET_NOT_RUNNING
+    assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_RUNNING
 
 
 async def test_second_change_meanwhile_is_told_to_come_back():
@@ -278,7 +283,7 @@ async def test_second_change_meanwhile_is_told_to_come_back():
     replica.replicate = slow
     first = asyncio.create_task(tablets.alter_schema(alter(4, "a", "b")))
     await asyncio.sleep(0)
-    assert code(await tablets.alter_schema(alter(5, "c"))) is Code.ALREADY_INPROGRESS
+    assert (await code(tablets.alter_schema(alter(5, "c")))) is Code.ALREADY_INPROGRESS
     gate.set()
     assert await first is None
     assert await tablets.alter_schema(alter(5, "c")) is None

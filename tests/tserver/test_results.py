@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowError, RowErrorCode
-from targets.kudu.tserver import limits
+from targets.kudu.tserver import errors as limits
 from targets.kudu.tserver.result_tracker import Results, WriteResult
 
 TTL_MS, CLIENTS_MS = 10, 30

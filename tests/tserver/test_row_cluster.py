@@ -16,7 +16,7 @@ from targets.kudu.consensus import messages as raft
 from targets.kudu.messages import ReadMode
 from targets.kudu.partitions import partition_key, partitions_of, tablet_position
 from targets.kudu.rpc import RpcError
-from targets.kudu.tserver import limits
+from targets.kudu.tserver import errors as limits
 from tests.async_tests import on
 from tests.tserver.cluster import KEY, NAMES, SCHEMA, TABLET, Servers, row, simulate
 
@@ -87,10 +87,10 @@ async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
     ]
     for code, request in scans:
         assert (await servers.page(leader, **request)).error.code is code
-    dragged = await servers.call(leader, "AdvanceSafeTime", m.SafeTimeRequest(TABLET, far))
+    dragged = await servers.call(leader, m.AdvanceSafeTimeRequest(TABLET, far))
     assert dragged.error.code is Code.CLOCK_TOO_FAR_AHEAD
     missing = m.ScanRequest("0" * 32)
-    assert (await servers.call(leader, "Scan", missing)).error.code is Code.TABLET_NOT_FOUND
+    assert (await servers.call(leader, missing)).error.code is Code.TABLET_NOT_FOUND
     _, rows = await servers.scan_ok(NAMES, mode=ReadMode.READ_AT_SNAPSHOT)
     assert list(rows) == ["k000"]
 
@@ -109,7 +109,7 @@ async def test_rows_of_other_tablets_are_told_apart(servers: Servers):
     answer = None
     while answer is None or answer.error is not None:
         for node in NAMES:
-            answer = await servers.call(node, "Write", request)
+            answer = await servers.call(node, request)
             if answer.error is None:
                 break
         await asyncio.sleep(0.1)
@@ -162,7 +162,7 @@ async def test_schemas_change_in_the_order_of_the_log(servers: Servers):
     await some_rows(servers, 3)
     columns = (SCHEMA.columns[0], SCHEMA.columns[2], m.Column(3, "c"))
     altered = m.AlterSchemaRequest(servers.uuids[servers.leader], TABLET, m.Schema(columns), 1)
-    assert (await servers.call(servers.leader, "AlterSchema", altered)).error is None
+    assert (await servers.call(servers.leader, altered)).error is None
     refused = await servers.write(servers.leader, "c", 50, row("INSERT", "x", a="1"))
     assert refused.error.code is Code.MISMATCHED_SCHEMA
     new = m.RowOperation(m.RowKind.UPDATE, ("k001",), {3: "new"})
@@ -190,12 +190,9 @@ async def test_what_a_far_behind_replica_is_sent_is_the_tablet(servers: Servers)
     dumps = await servers.dumps()
     assert len({dump["rows"]["digest"] for dump in dumps}) == 1
     assert all(dump["raft"]["first_index"] > 5 for dump in dumps)
-    sums = [await servers.call(n, "Checksum", m.ChecksumRequest(TABLET)) for n in NAMES]
+    sums = [await servers.call(n, m.ChecksumRequest(TABLET)) for n in NAMES]
     at = max(one.snap_timestamp for one in sums)
-    sums = [
-        await servers.call(n, "Checksum", m.ChecksumRequest(TABLET, snapshot_timestamp=at))
-        for n in NAMES
-    ]
+    sums = [await servers.call(n, m.ChecksumRequest(TABLET, snapshot_timestamp=at)) for n in NAMES]
     assert [one.error for one in sums] == [None, None, None]
     assert len({(one.checksum, one.rows) for one in sums}) == 1
 
@@ -347,7 +344,7 @@ async def storm(servers: Servers, known: Known, rounds: int) -> None:
 
 async def step_down(servers: Servers, name: str, request: raft.LeaderStepDownRequest) -> None:
     try:
-        await servers.call(name, "LeaderStepDown", request, timeout_s=1.0)
+        await servers.call(name, request, timeout_s=1.0)
     except RpcError:
         return
 

@@ -14,7 +14,7 @@ from targets.kudu.messages import RowErrorCode as Error
 from targets.kudu.messages import RowKind
 from targets.kudu.tserver import mvcc as _rows
 from targets.kudu.tserver.mvcc import decode_row
-from targets.kudu.tserver.row_blocks import StoredRows
+from targets.kudu.tserver.rowset import StoredRows
 from targets.kudu.tserver.tablet import AdvanceOp, AlterSchemaOp, TabletMachine, WriteOp
 
 KEY = m.Column(0, "key", is_key=True)

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from targets.kudu.tserver import sorted_keys as _sorted_keys
-from targets.kudu.tserver.mvcc import RowStore, decode_row, encode_row
-from targets.kudu.tserver.row_blocks import pack_blocks, read_blocks
-from targets.kudu.tserver.sorted_keys import SortedKeys
+from targets.kudu.tserver import mvcc
+from targets.kudu.tserver.mvcc import RowStore, SortedKeys, decode_row, encode_row
+from targets.kudu.tserver.rowset import pack_blocks, read_blocks
 
 KEYS = st.sampled_from([b"", b"a", b"a\x00", b"b", b"c", b"d"])
 STEPS = st.lists(
@@ -162,7 +161,7 @@ def test_a_page_does_not_search_without_end():
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=120))
 def test_sorted_keys_are_a_sorted_set(steps):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_sorted_keys, "_BLOCK_MAX", 4)
+        patch.setattr(mvcc, "_BLOCK_MAX", 4)
         keys, oracle = SortedKeys(), set()
         for is_add, number in steps:
             key = b"%02d" % number

@@ -8,7 +8,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.process.cluster import CAPABILITIES
 from harness.errors import InfrastructureError
 from harness.plan.planning import TargetPlan
-from harness.plugins import Convergence, TargetSettings
+from harness.plugins import Convergence, Target, TargetSettings
 from harness.up.cluster import StandingCluster
 from tests.support.cluster import FakeCluster, FakeEnv, FakeSystem
 
@@ -27,16 +27,22 @@ class Cluster(FakeCluster):
         self.calls.append(("heal-all",))
 
 
-class System(FakeSystem):
+class Waiting(FakeSystem):
     async def ready(self):
         return Convergence(ok=False, pending=("a leader",))
 
 
+class FakeTarget(Target, groups=("catalog",), operations=("step-down",)):
+    name = "fake"
+    nodes = None
+
+    def open(self, deployment):
+        return Waiting()
+
+
 def standing(cluster=None):
     """A cluster that stays, on a fake one in which m2 leads."""
-    target = SimpleNamespace(
-        name="fake", groups=("catalog",), operations=("step-down",), open=lambda _: System()
-    )
+    target = FakeTarget()
     plan = TargetPlan(
         case=Case(seed=1, target="fake"),
         target=target,

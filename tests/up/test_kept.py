@@ -126,7 +126,7 @@ def test_what_cannot_go_on_is_refused(what: str):
         "foreign": {"nodes": [replaced(first, entry=None, command=("x",)), NODES[1]]},
         "user": {"nodes": [replaced(first, user="postgres"), NODES[1]]},
         "set-up": {"nodes": [replaced(first, setup=(("mkfs",),)), NODES[1]]},
-        "environment": {"environment": SimpleNamespace(name="other")},
+        "environment": {"environment": SimpleNamespace(name="other", restores_data=False)},
         "missing": {"folder": folder / "nowhere"},
     }[what]
     with pytest.raises(UsageError, match="--fresh"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from checkers.elle.checkers import ElleListAppend
+from checkers.foreign.transactions import ElleListAppend
 from harness.case import Case
 from harness.errors import HistoryError, UsageError
 from harness.ops import History, OpType, Verdict

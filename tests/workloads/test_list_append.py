@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from checkers.elle.checkers import ElleListAppend
+from checkers.foreign.transactions import ElleListAppend
 from harness.ops import OpType, Verdict
 from harness.vocabularies.transactions import play
 from tests.support.cases import case_of

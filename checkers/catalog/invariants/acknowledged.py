@@ -1,10 +1,10 @@
 """Acknowledged changes against the final rows (I3 and I5 of the bug catalogue).
 
 The snapshot is younger than every completion before it, and rows of removed tables stay for ever.
-So a table that any answer ever showed has a row, whatever was lost. Only that row's *state* can be
-the work of a delete whose answer was lost, and only if that delete can have met the table: under a
-name that the table had at or after the delete's invocation (a lost delete may take effect at any
-later time, never before it was asked for). One delete removes one table at most.
+So a table that any answer ever showed has a row, no matter which answers were lost. Only that row's
+*state* can be the work of a delete whose answer was lost, and only if that delete can have met the
+table: under a name that the table had at or after the delete's invocation (a lost delete may take
+effect at any later time, never before it was asked for). One delete removes one table at most.
 
 Rows come from creates: each shows the nonce of one that was asked for and not refused, and no two
 rows show the same one.
@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, table_words, tried
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings, Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
 from checkers.catalog.part import is_late
-from checkers.catalog.sentences import ops, sentence
+from checkers.catalog.sentences import sentence, table_words, tried
+from checkers.verdict.sentences import ops
 from harness.ops import History, OpType, Pair
 from harness.permits import DDL_TWICE, DIRTY_CREATE
+from harness.vocabularies import fields_of, is_ok
 from harness.vocabularies.ddl import MUTATIONS
 
 INVARIANT: Final = "acknowledged"
@@ -31,7 +32,7 @@ INVARIANT: Final = "acknowledged"
 
 @dataclass(slots=True)
 class _Story:
-    """What the answers of a history say about one table."""
+    """The life of one table, as the answers of a history show it."""
 
     seen: Pair
     version: int = -1
@@ -43,8 +44,8 @@ class _Story:
 
     def show(self, name: str, version: Any) -> None:
         """An answer showed the table under `name`."""
-        shown = version if isinstance(version, int) else math.inf
-        self.held[name] = max(self.held.get(name, -1), shown)
+        number = version if isinstance(version, int) else math.inf
+        self.held[name] = max(self.held.get(name, -1), number)
 
     def take(self, pair: Pair, version: Any) -> None:
         """An acknowledged change."""
@@ -83,7 +84,7 @@ class _Story:
         return until
 
 
-def _stories(history: History, permissions: Permissions) -> dict[str, _Story]:
+def _stories(history: History, may: Permissions) -> dict[str, _Story]:
     """Table id -> its story, for every table that a successful answer shows."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
@@ -95,7 +96,7 @@ def _stories(history: History, permissions: Permissions) -> dict[str, _Story]:
                 if ident:
                     story = stories.setdefault(ident, _Story(pair))
                     story.show(name, version)
-                    story.firm |= permissions.dirty(pair, name) is None
+                    story.firm |= may.dirty(pair, name) is None
             continue
         ident, version = value.get("table_id"), value.get("schema_version")
         if not ident:
@@ -106,27 +107,25 @@ def _stories(history: History, permissions: Permissions) -> dict[str, _Story]:
             story.firm = True
         else:
             story.show(call.value["name"], version)
-            story.firm |= permissions.dirty(pair, call.value["name"]) is None
+            story.firm |= may.dirty(pair, call.value["name"]) is None
     return stories
 
 
-def check_acknowledged(
-    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
-) -> None:
-    """Whatever answers showed is in the rows, as far as nothing lost can explain the difference."""
-    stories = _stories(history, permissions)
+def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
+    """Hold what answers showed against the rows; a lost change may explain a difference."""
+    stories = _stories(history, findings.may)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
     deletes = [pair for pair in lost if pair.invoke.f == "delete"]
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
     changes = [pair for pair in lost if pair.invoke.f in {"alter", "rename"}]
-    again = [pair for pair in history.pairs if is_ok(pair) and permissions.twice(pair)]
+    again = [pair for pair in history.pairs if is_ok(pair) and findings.may.twice(pair)]
     suspects: dict[str, list[int]] = {}  # removed tables -> the lost deletes that can have done it
     for ident, story in sorted(stories.items()):
         names = story.names(renames)
         row = snapshot.tables.get(ident)
         if row is None:
             findings.look(INVARIANT)
-            _missing(ident, story, snapshot, findings, permissions)
+            _missing(ident, story, snapshot, findings)
             continue
         if row["state"] not in LIVE_TABLES and story.deleted is None:
             suspects[ident] = [
@@ -143,21 +142,23 @@ def check_acknowledged(
             pair.invoke.f in {"alter", "rename"} and pair.invoke.value["name"] in names
             for pair in again
         )
-        _demand(story, row, _Slack(after, repeated), snapshot, findings, permissions)
+        _demand(story, row, _Slack(after, repeated), snapshot, findings)
     unexplained = _unmatched(suspects)
-    # What Hive acknowledged is not lost, only late: it explains, and excuses nothing.
+    # A change that Hive acknowledged is not lost, only late: it explains, and excuses nothing.
     late = sum(map(is_late, deletes))
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
         findings.look(INVARIANT)
-    findings.excuse(INVARIANT, max(0, explained - late))
+    findings.exempt(INVARIANT, max(0, explained - late))
     for ident in unexplained:
         findings.look(INVARIANT)
         indices = [deletes[number].invoke.index for number in suspects[ident]]
-        why = f"what was lost ({ops(indices)}) removed others" if indices else "nothing deleted it"
+        why = (
+            f"the lost deletes ({ops(indices)}) removed others" if indices else "nothing deleted it"
+        )
         twice = [pair for pair in again if pair.invoke.f == "delete"]
         permit = DDL_TWICE if twice else None
-        told = stories[ident].changed or stories[ident].seen
+        proof = stories[ident].changed or stories[ident].seen
         if twice:
             del twice[0]  # it removed one more table, and no other
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
@@ -166,11 +167,11 @@ def check_acknowledged(
             INVARIANT,
             f"{sentence(stories[ident].changed or stories[ident].seen)}, and {why}, but in "
             f"{_where(snapshot)} {table_words(ident, row['name'])} is {row['state']}.",
-            told.invoke.index,
+            proof.invoke.index,
             *indices,
-            permit=permit or permissions.lost(told),
+            permit=permit or findings.may.lost(proof),
         )
-    _rows_from_creates(history, snapshot, findings, permissions)
+    _rows_from_creates(history, snapshot, findings)
 
 
 def _where(snapshot: Snapshot) -> str:
@@ -188,12 +189,11 @@ def _missing(
     ident: str,
     story: _Story,
     snapshot: Snapshot,
-    findings: Findings,
-    permissions: Permissions,
+    findings: CatalogFindings,
 ) -> None:
     """No row at all: no delete explains that, since rows of removed tables stay."""
     if snapshot.rows_left_out:
-        findings.excuse(INVARIANT)
+        findings.exempt(INVARIANT)
         return
     pair = story.changed or story.seen
     name = max(story.held, key=lambda name: (story.held[name], name))
@@ -202,7 +202,7 @@ def _missing(
         f"{sentence(pair)}, but {_where(snapshot)} has no row of {table_words(ident, name)}; even "
         "a removed table keeps its row.",
         pair.invoke.index,
-        permit=permissions.lost(pair) if story.firm else DIRTY_CREATE,
+        permit=findings.may.lost(pair) if story.firm else DIRTY_CREATE,
     )
 
 
@@ -211,10 +211,9 @@ def _demand(
     row: Mapping[str, Any],
     slack: _Slack,
     snapshot: Snapshot,
-    findings: Findings,
-    permissions: Permissions,
+    findings: CatalogFindings,
 ) -> None:
-    """Changes of unknown outcome may have added to what was acknowledged."""
+    """Hold an acknowledged change against the row; lost changes may have followed it."""
     lost = slack.lost
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:
@@ -222,7 +221,7 @@ def _demand(
             INVARIANT,
             f"{sentence(story.deleted)}, but in {_where(snapshot)} {words} lives.",
             story.deleted.invoke.index,
-            permit=permissions.lost(story.deleted),
+            permit=findings.may.lost(story.deleted),
         )
     changed = story.changed
     if changed is None:
@@ -245,12 +244,12 @@ def _demand(
             changed.invoke.index,
             permit=DDL_TWICE
             if story.version < version <= story.version + lost + slack.repeated
-            else permissions.lost(changed),
+            else findings.may.lost(changed),
         )
 
 
 def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
-    """Those that get no candidate of their own: a maximum matching by augmenting paths."""
+    """The tables left without a candidate by a maximum matching (augmenting paths)."""
     owner: dict[int, str] = {}
     without = []
     for first in candidates:
@@ -269,17 +268,15 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
         if end is None:
             without.append(first)
             continue
-        own = {ident: number for number, ident in owner.items()}
+        owned = {ident: number for number, ident in owner.items()}
         step: int | None = end
         while step is not None:
             ident = came_from[step]
-            owner[step], step = ident, own.get(ident)
+            owner[step], step = ident, owned.get(ident)
     return without
 
 
-def _rows_from_creates(
-    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
-) -> None:
+def _rows_from_creates(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Each row stems from one create that may have happened, and no create made two."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
@@ -295,7 +292,7 @@ def _rows_from_creates(
         pair, other = creates.get(nonce), made.setdefault(nonce, row)
         if pair is None:
             findings.violate(
-                "created-once", f"Nobody asked for {words}: no create has the nonce {nonce!r}."
+                "created-once", f"No client asked for {words}: no create has the nonce {nonce!r}."
             )
         elif pair.type is OpType.FAIL:
             findings.violate(
@@ -308,5 +305,5 @@ def _rows_from_creates(
                 "created-once",
                 f"{sentence(pair)}; it made {table_words(other['id'], other['name'])} and {words}.",
                 pair.invoke.index,
-                permit=permissions.twice(pair),
+                permit=findings.may.twice(pair),
             )

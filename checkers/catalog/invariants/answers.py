@@ -1,4 +1,6 @@
-"""What answers say besides names, ids and versions, which the linearizability checker judges.
+"""Tablets, `done`, applied versions and terms in answers.
+
+Names, ids and versions are the linearizability checker's.
 
 * `locate` shows the tablets of a table: they cover the key space exactly once, as many as the
   create asked for; each belongs to one table and keeps its key range for ever; its leader is one of
@@ -6,7 +8,7 @@
   configuration never changed, the same replicas.
 * `done` is not too early: at the revision of the answer every tablet ran (rows tell since when),
   and some replica of each had the version that is called applied (checkpoints tell when);
-  and not forgotten: what was done once stays so, and so does what `locate` or `get` proved.
+  and not forgotten: a change that was done once stays done, as `locate` or `get` prove it, too.
 * At rest all is done: once the target has settled, `done` is true of every table, and `get` shows
   its newest version as the applied one.
 * An answer's term is at least that of everything acknowledged before it was asked.
@@ -17,13 +19,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.invariants.findings import Findings, counted, fields_of, is_ok, table_words
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import Snapshot
-from checkers.catalog.sentences import seconds, sentence
+from checkers.catalog.sentences import sentence, table_words
 from checkers.verdict.disturbances import Disturbance, citation, disturbances_of
+from checkers.verdict.sentences import seconds
+from harness.errors import counted
 from harness.ops import History, Pair
 from harness.permits import STALE_READ
+from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
 TOLD_WITHIN_NS: Final = 1_000_000_000
@@ -52,53 +56,50 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
             yield _Shown(pair, value["table_id"], value)
 
 
-def check_answers(
-    history: History, snapshot: Snapshot | None, findings: Findings, permissions: Permissions
-) -> None:
+def check_answers(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
     """All of the above; without a snapshot, what answers prove among themselves."""
     located = [
-        shown for shown in _shown(history, "locate") if shown.value.get("tablets") is not None
+        answer for answer in _shown(history, "locate") if answer.value.get("tablets") is not None
     ]
     asked = {
-        shown.ident: shown.pair.invoke.value
-        for shown in _shown(history, "create")
-        if isinstance(shown.pair.invoke.value, Mapping)
+        answer.ident: answer.pair.invoke.value
+        for answer in _shown(history, "create")
+        if isinstance(answer.pair.invoke.value, Mapping)
     }
-    for shown in located:
-        _covers(shown, asked.get(shown.ident), findings)
+    for answer in located:
+        _covers(answer, asked.get(answer.ident), findings)
     _tablets_keep(located, findings)
-    _done_stays_done(history, located, findings, permissions)
+    _done_stays_done(history, located, findings)
     _done_at_rest(history, findings)
     if snapshot is not None:
-        _known_to_rows(located, snapshot, findings, permissions)
-        _done_too_early(history, snapshot, findings, permissions)
+        _known_to_rows(located, snapshot, findings)
+        _done_too_early(history, snapshot, findings)
         _applied_too_early(history, snapshot, findings)
 
 
 def _complain(
-    findings: Findings,
+    findings: CatalogFindings,
     invariant: str,
-    shown: _Shown,
+    answer: _Shown,
     what: str,
-    permissions: Permissions | None = None,
+    may_be_lost: bool = False,
 ) -> None:
-    """With `permissions`, what an answer showed may have been lost after it."""
-    assert shown.pair.completion is not None
-    permit = None if permissions is None else permissions.lost(shown.pair)
-    text = f"{sentence(shown.pair)}, but {what}."
-    findings.violate(invariant, text, shown.pair.invoke.index, permit=permit)
+    """Add a violation; a power cut may have taken what the answer showed if it `may_be_lost`."""
+    permit = findings.may.lost(answer.pair) if may_be_lost else None
+    text = f"{sentence(answer.pair)}, but {what}."
+    findings.violate(invariant, text, answer.pair.invoke.index, permit=permit)
 
 
 # --- locate -----------------------------------------------------------------------------------
 
 
-def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) -> None:
+def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
     """Keys are hex; the empty one is both ends of the key space."""
-    if shown.value.get("truncated"):
-        findings.excuse("located")
+    if answer.value.get("truncated"):
+        findings.exempt("located")
         return
     findings.look("located")
-    tablets = sorted((tablet["start"], tablet["end"]) for tablet in shown.value["tablets"])
+    tablets = sorted((tablet["start"], tablet["end"]) for tablet in answer.value["tablets"])
     position, ended = "", False
     wanted = None if asked is None else asked.get("partitions")
     for start, end in tablets:
@@ -115,49 +116,49 @@ def _covers(shown: _Shown, asked: Mapping[str, Any] | None, findings: Findings) 
             )
         else:
             return
-    _complain(findings, "located", shown, what)
+    _complain(findings, "located", answer, what)
 
 
-def _tablets_keep(located: Sequence[_Shown], findings: Findings) -> None:
+def _tablets_keep(located: Sequence[_Shown], findings: CatalogFindings) -> None:
     """Table and key range of a tablet are the same in all answers; its leader is a replica."""
     first: dict[str, tuple[tuple[str, str, str], _Shown]] = {}
-    for shown in located:
-        for tablet in shown.value["tablets"]:
+    for answer in located:
+        for tablet in answer.value["tablets"]:
             findings.look("located-tablets")
             ident = tablet["tablet_id"]
-            here = (shown.ident, tablet["start"], tablet["end"])
-            there, other = first.setdefault(ident, (here, shown))
+            here = (answer.ident, tablet["start"], tablet["end"])
+            there, other = first.setdefault(ident, (here, answer))
             if there != here:
                 findings.violate(
                     "located-tablets",
                     f"Tablet {ident} changed its table or its keys: {sentence(other.pair)}, and "
-                    f"{sentence(shown.pair)}.",
+                    f"{sentence(answer.pair)}.",
                     other.pair.invoke.index,
-                    shown.pair.invoke.index,
+                    answer.pair.invoke.index,
                 )
             replicas, leader = list(tablet["replicas"]), tablet.get("leader")
             if not replicas or len(set(replicas)) != len(replicas):
                 what = f"tablet {ident} has the replicas {', '.join(replicas) or 'none'}"
-                _complain(findings, "located-tablets", shown, what)
+                _complain(findings, "located-tablets", answer, what)
             elif leader is not None and leader not in replicas:
                 what = f"tablet {ident} is led by {leader}, which is none of its replicas"
-                _complain(findings, "located-tablets", shown, what)
+                _complain(findings, "located-tablets", answer, what)
 
 
 def _known_to_rows(
-    located: Sequence[_Shown], snapshot: Snapshot, findings: Findings, permissions: Permissions
+    located: Sequence[_Shown], snapshot: Snapshot, findings: CatalogFindings
 ) -> None:
     if snapshot.rows_left_out:
-        findings.excuse("located-rows", len(located))
+        findings.exempt("located-rows", len(located))
         return
-    for shown in located:
-        for tablet in shown.value["tablets"]:
+    for answer in located:
+        for tablet in answer.value["tablets"]:
             findings.look("located-rows")
             ident = tablet["tablet_id"]
             row = snapshot.tablets.get(ident)
             if row is None:
                 what = f"the final rows have no tablet {ident}"
-            elif row["table_id"] != shown.ident:
+            elif row["table_id"] != answer.ident:
                 what = f"tablet {ident} belongs to {snapshot.words(row['table_id'])}"
             elif (row["start"], row["end"]) != (tablet["start"], tablet["end"]):
                 what = f"tablet {ident} holds the keys {row['start']!r} to {row['end']!r}"
@@ -172,102 +173,101 @@ def _known_to_rows(
                     f"the replicas of tablet {ident} are {', '.join(peers)}, and were so from its "
                     f"beginning; the answer names {', '.join(tablet['replicas'])}"
                 )
-            _complain(findings, "located-rows", shown, what, permissions)
+            _complain(findings, "located-rows", answer, what)
 
 
 # --- done -------------------------------------------------------------------------------------
 
 
 def _done_stays_done(
-    history: History, located: Iterable[_Shown], findings: Findings, permissions: Permissions
+    history: History, located: Iterable[_Shown], findings: CatalogFindings
 ) -> None:
     """`done` of a creation, and of each version of an alteration, once proven, holds for ever."""
     proofs: list[tuple[int, tuple[str, Any], _Shown]] = []
 
-    def prove(shown: _Shown, version: Any) -> None:
-        assert shown.pair.completion is not None
-        proofs.append((shown.pair.completion.index, (shown.ident, version), shown))
+    def prove(answer: _Shown, version: Any) -> None:
+        assert answer.pair.completion is not None
+        proofs.append((answer.pair.completion.index, (answer.ident, version), answer))
 
-    for shown in located:
-        prove(shown, CREATION)
+    for answer in located:
+        prove(answer, CREATION)
     claims = list(_shown(history, "is-create-done", "is-alter-done"))
-    for shown in claims:
-        if shown.value.get("done"):
-            prove(shown, _subject(shown)[1])
-    for shown in _shown(history, "get"):
-        version = shown.value.get("schema_version")
-        if version is not None and version == shown.value.get("applied_schema_version"):
-            prove(shown, version)
+    for answer in claims:
+        if answer.value.get("done"):
+            prove(answer, _subject(answer)[1])
+    for answer in _shown(history, "get"):
+        version = answer.value.get("schema_version")
+        if version is not None and version == answer.value.get("applied_schema_version"):
+            prove(answer, version)
     by_key: dict[tuple[str, Any], list[tuple[int, _Shown]]] = {}
-    for at, key, shown in sorted(proofs, key=lambda proof: proof[0]):
-        by_key.setdefault(key, []).append((at, shown))
-    for shown in claims:
+    for at, key, answer in sorted(proofs, key=lambda proof: proof[0]):
+        by_key.setdefault(key, []).append((at, answer))
+    for answer in claims:
         findings.look("done")
-        if shown.value.get("done") is not False:
+        if answer.value.get("done") is not False:
             continue
-        asked = shown.pair.invoke.index
-        before = [proof for at, proof in by_key.get(_subject(shown), ()) if at < asked]
+        asked = answer.pair.invoke.index
+        before = [proof for at, proof in by_key.get(_subject(answer), ()) if at < asked]
         if not before:
             continue
-        known = (proof for proof in before if not permissions.later(shown.pair, proof.pair))
-        found = next(known, None)
-        proof = before[0] if found is None else found
+        not_later = (proof for proof in before if not findings.may.later(answer.pair, proof.pair))
+        first = next(not_later, None)
+        proof = before[0] if first is None else first
         findings.violate(
             "done",
-            f"{sentence(shown.pair)} and was told that it is not done, but it was before: "
+            f"{sentence(answer.pair)} and was answered that it is not done, but it was before: "
             f"{sentence(proof.pair)}.",
             proof.pair.invoke.index,
             asked,
-            permit=STALE_READ if found is None else permissions.lost(proof.pair),
+            permit=STALE_READ if first is None else findings.may.lost(proof.pair),
         )
 
 
-def _subject(shown: _Shown) -> tuple[str, Any]:
-    """What an answer with `done` is about: a table, and its creation or a version of it."""
-    created = shown.pair.invoke.f == "is-create-done"
-    return shown.ident, CREATION if created else shown.value.get("schema_version")
+def _subject(answer: _Shown) -> tuple[str, Any]:
+    """The subject of an answer with `done`: a table, and its creation or a version of it."""
+    created = answer.pair.invoke.f == "is-create-done"
+    return answer.ident, CREATION if created else answer.value.get("schema_version")
 
 
-def _done_at_rest(history: History, findings: Findings) -> None:
-    """What was asked for after the target had settled, of the state that had: something that was
-    kept on its way may have changed it since.
+def _done_at_rest(history: History, findings: CatalogFindings) -> None:
+    """Judge answers asked for after the target had settled, and of the state that had settled.
+
+    A request that was delayed on its way may have changed the state since.
     """
     settled = list(history.facts("converged"))
     at = settled[-1].value.get("at") if settled and settled[-1].value.get("ok") else None
     if not at:
         return
-    for shown in _shown(history, "is-create-done", "is-alter-done", "get"):
-        later = shown.pair.invoke.index > settled[-1].index
-        if not later or any(shown.value.get(name) != value for name, value in at.items()):
+    for answer in _shown(history, "is-create-done", "is-alter-done", "get"):
+        later = answer.pair.invoke.index > settled[-1].index
+        if not later or any(answer.value.get(name) != value for name, value in at.items()):
             continue
         findings.look("done-at-rest")
-        version, applied = (shown.value.get(f"{of}schema_version") for of in ("", "applied_"))
-        if shown.value.get("done") is False:
-            what = "was told that it is not done, although all had settled"
+        version, applied = (answer.value.get(f"{of}schema_version") for of in ("", "applied_"))
+        if answer.value.get("done") is False:
+            what = "was answered that it is not done, although all had settled"
         elif applied is not None and applied != version:
             what = f"all had settled, and version {applied} is the applied one"
         else:
             continue
-        _complain(findings, "done-at-rest", shown, what)
+        _complain(findings, "done-at-rest", answer, what)
 
 
-def _done_too_early(
-    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
-) -> None:
+def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """At the revision of an answer that says so, every tablet of the table ran.
 
-    A tablet that ran is never replaced, so that those of a table which are not REPLACED in the end
-    are those that the answer was about.
+    A tablet that ran is never replaced, so the answer was about the tablets of the table that are
+    not REPLACED in the end.
     """
     tablets: dict[str, list[dict[str, Any]]] = {}
     for row in snapshot.tablets.values():
         if row["state"] != "REPLACED" and row.get("running_index") is not None:
             tablets.setdefault(row["table_id"], []).append(row)
-    for shown in _shown(history, "is-create-done", "locate"):
-        revision = shown.value.get("revision")
-        if shown.value.get("done") is False or not isinstance(revision, int):
+    for answer in _shown(history, "is-create-done", "locate"):
+        revision = answer.value.get("revision")
+        if answer.value.get("done") is False or not isinstance(revision, int):
             continue
-        for row in tablets.get(shown.ident, ()):
+        for row in tablets.get(answer.ident, ()):
             since = row["running_index"]
             findings.look("done-early")
             if since == 0 or since > revision:
@@ -275,18 +275,17 @@ def _done_too_early(
                 _complain(
                     findings,
                     "done-early",
-                    shown,
+                    answer,
                     f"its answer is of revision {revision}, and tablet {row['id']} {when}",
-                    permissions,
                 )
 
 
 def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
-    """Who starves tells it later, and not less."""
+    """Whether it delays news of replicas; starvation does so only while it lasts."""
     return disturbance.kind != "starvation" or disturbance.overlaps(begin_ns, end_ns)
 
 
-def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings) -> None:
+def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """A version is applied when some replica of every tablet has it: its group committed it.
 
     A tablet that was not created in time is REPLACED by another one of its range, which is younger
@@ -301,14 +300,14 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings)
         of_table = ranges.setdefault(row["table_id"], {})
         of_table.setdefault((row["start"], row["end"]), []).append(row["id"])
     disturbances = disturbances_of(history)
-    for shown in _shown(history, "is-alter-done", "get"):
-        is_get = shown.pair.invoke.f == "get"
-        version = shown.value.get("applied_schema_version" if is_get else "schema_version")
-        if shown.value.get("done") is False or not isinstance(version, int) or version < 1:
+    for answer in _shown(history, "is-alter-done", "get"):
+        is_get = answer.pair.invoke.f == "get"
+        version = answer.value.get("applied_schema_version" if is_get else "schema_version")
+        if answer.value.get("done") is False or not isinstance(version, int) or version < 1:
             continue  # at version 0 nothing was altered
-        done = shown.pair.completion
+        done = answer.pair.completion
         assert done is not None
-        for tablet_ids in ranges.get(shown.ident, {}).values():
+        for tablet_ids in ranges.get(answer.ident, {}).values():
             findings.look("applied-early")
             steps = [step for tablet_id in tablet_ids for step in reached.get(tablet_id, ())]
             since = min((at for step, at in steps if step >= version), default=None)
@@ -317,9 +316,9 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: Findings)
             when = "at no time" if since is None else f"only at {seconds(since)} s"
             what = f"version {version} was applied in tablet {' or '.join(tablet_ids)} {when}"
             late = done.time + TOLD_WITHIN_NS if since is None else since
-            own = [each for each in disturbances if _delays_news(each, done.time, late)]
-            if own:  # they may have kept from the harness what the replica announced
-                what = f"{what}. That proves nothing: {citation(own)}"
-                findings.gaps.append(f"{sentence(shown.pair)}, but {what}")
+            delays = [each for each in disturbances if _delays_news(each, done.time, late)]
+            if delays:  # they may have kept from the harness what the replica announced
+                what = f"{what}. That proves nothing: {citation(delays)}"
+                findings.gap(f"{sentence(answer.pair)}, but {what}")
             else:
-                _complain(findings, "applied-early", shown, what)
+                _complain(findings, "applied-early", answer, what)

@@ -1,10 +1,12 @@
-"""Dumps of nodes against each other: what only more of them together tell.
+"""Dumps of nodes, compared with each other.
 
 * Masters apply one log, so that the dump of one that lags is an earlier state of it (I5): from
   there to one that is ahead, states go forward only, no row vanishes, no number falls.
 * At rest all masters have the same members and know one leader, who is one of them (I7).
+* Tablets of a live table cover each of its partitions exactly once (I6). Keys are hex, and the
+  empty one is both ends of the key space.
 * Replicas of a tablet that applied equally much hold the same rows (I8): their dumps may say how
-  many rows (`live_rows`) and their `digest`, as of `applied_index`. Others are not looked at.
+  many rows (`live_rows`) and their `digest`, as of `applied_index`. Others are not judged.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from checkers.catalog.invariants.findings import Findings, table_words
 from checkers.catalog.invariants.snapshot import Snapshot
+from checkers.catalog.sentences import table_words
+from checkers.verdict.findings import Findings
 
 Json = Mapping[str, Any]
 _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
@@ -23,18 +26,18 @@ _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     "RUNNING": frozenset({"ALTERING", "REMOVED", "DELETED"}),
     "ALTERING": frozenset({"RUNNING", "REMOVED"}),
 }
-"""By states of tables and tablets; those that are not here are the last of a row."""
+"""By states of tables and tablets; a state without an entry is the last of a row."""
 _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_index")
 
 
 def check_forward(snapshot: Snapshot, findings: Findings) -> None:
-    """Rows of masters, in the order of what they have applied."""
+    """Rows of masters only go forward, in the order of the masters' applied indices."""
     dumps: dict[int, tuple[str, Json]] = {}
     for name, dump in sorted(snapshot.masters.items()):
         applied = (dump.get("raft") or {}).get("applied_index")
         if isinstance(applied, int):
             dumps.setdefault(applied, (name, dump))
-    for (_, (one, older)), (_, (two, newer)) in pairwise(sorted(dumps.items())):
+    for (_, (behind, older)), (_, (ahead, newer)) in pairwise(sorted(dumps.items())):
         cut = any((newer.get("truncated") or {}).values())
         for kind in ("tables", "tablets"):
             later = {row["id"]: row for row in newer[kind]}
@@ -49,7 +52,8 @@ def check_forward(snapshot: Snapshot, findings: Findings) -> None:
                         else f"tablet {row['id']}"
                     )
                     findings.violate(
-                        "forward", f"{two} has applied more than {one}, and there {words} {what}."
+                        "forward",
+                        f"{ahead} has applied more than {behind}, and there {words} {what}.",
                     )
 
 
@@ -58,14 +62,14 @@ def _gone(cut: bool) -> str | None:
 
 
 def _went_back(row: Json, after: Json) -> str | None:
-    """What of a row fell, in words."""
+    """The part of a row that went back, in words."""
     before, now = row["state"], after["state"]
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"
     for name in _NUMBERS:
         if _fell(row.get(name), after.get(name)):
             return f"fell from {name} {row[name]} to {after[name]}"
-    old, new = ((one.get("consensus") or {}).get("opid_index") for one in (row, after))
+    old, new = ((each.get("consensus") or {}).get("opid_index") for each in (row, after))
     return f"fell from opid_index {old} to {new}" if _fell(old, new) else None
 
 
@@ -96,26 +100,26 @@ def check_members(snapshot: Snapshot, findings: Findings) -> None:
             "members", f"The leading master {snapshot.leader} is none of its own members."
         )
     for name, dump in sorted(snapshot.masters.items()):
-        own = _members(dump)
-        if own is None or name == snapshot.leader:
+        members = _members(dump)
+        if members is None or name == snapshot.leader:
             continue
         findings.look("members")
-        if own[0] != leading[0]:
+        if members[0] != leading[0]:
             findings.violate(
                 "members",
-                f"Master {name} has the members {', '.join(own[0])}; {snapshot.leader}, which "
+                f"Master {name} has the members {', '.join(members[0])}; {snapshot.leader}, which "
                 f"leads, has {', '.join(leading[0])}.",
             )
-        elif None not in (own[1], leading[1]) and own[1] != leading[1]:
+        elif None not in (members[1], leading[1]) and members[1] != leading[1]:
             findings.violate(
                 "members",
-                f"Master {name} takes {own[1]} for the leader; {snapshot.leader}, which leads, "
+                f"Master {name} takes {members[1]} for the leader; {snapshot.leader}, which leads, "
                 f"says {leading[1]}.",
             )
 
 
 def _members(dump: Json) -> tuple[list[str], str | None] | None:
-    """The members that a master has, and whom it takes for their leader."""
+    """The members in a master's configuration, and the leader that it knows."""
     raft = dump.get("raft") or {}
     config = raft.get("config")
     if not isinstance(config, Mapping) or not isinstance(config.get("peers"), list | tuple):
@@ -125,12 +129,12 @@ def _members(dump: Json) -> tuple[list[str], str | None] | None:
 
 
 def _mark(peer: Json) -> str:
-    """Those that do not vote are told apart."""
+    """A mark of members that do not vote."""
     return "" if peer.get("member_type", "VOTER") == "VOTER" else " (no voter)"
 
 
 def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
-    """Rows of replicas, where they say what they hold at which index."""
+    """Replicas that applied a tablet up to the same index hold the same rows."""
     first: dict[tuple[str, int], tuple[str, int | None, str]] = {}
     for name, dump in sorted(snapshot.tservers.items()):
         for replica in dump["tablets"]:
@@ -151,3 +155,31 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
                     f"index {index} and hold other rows: {other[1]} with the checksum {other[2]}, "
                     f"and {held[1]} with {held[2]}.",
                 )
+
+
+def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
+    """Every live table, by the rows of the leading master."""
+    for table in snapshot.live_tables:
+        findings.look("coverage")
+        words = table_words(table["id"], table["name"])
+        position = ""
+        ended = False
+        for tablet in snapshot.live_tablets(table["id"]):
+            start, end = tablet["start"], tablet["end"]
+            if ended or start < position:
+                findings.violate(
+                    "coverage",
+                    f"{words} is covered twice from key {start or 'the start'}: tablet "
+                    f"{tablet['id']} overlaps the one before it.",
+                )
+            elif start > position:
+                findings.violate(
+                    "coverage",
+                    f"{words} has no tablet for keys from {position or 'the start'} to {start}.",
+                )
+            ended = ended or end == ""
+            position = max(position, end)
+        if not ended:
+            findings.violate(
+                "coverage", f"{words} has no tablet for keys from {position or 'the start'} on."
+            )

@@ -2,7 +2,7 @@
 
 * ids are never reused: after an acknowledged delete of a table no operation invoked later sees it;
 * the applied schema version of a table never goes back, and is never ahead of the committed one;
-* once an alter was reported done, its version is the applied one for everybody who asks later;
+* once an alter was reported done, every later answer has its version as the applied one;
 * revisions and terms: an answer's are at least those of everything acknowledged before it was
   asked;
 * at most one node leads in a term, at any moment (I1 of the bug catalogue).
@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, table_words
-from checkers.catalog.invariants.permissions import Permissions
-from checkers.catalog.sentences import sentence
+from checkers.catalog.invariants.permissions import CatalogFindings
+from checkers.catalog.sentences import sentence, table_words
 from harness.ops import History, Pair
 from harness.permits import STALE_READ
+from harness.vocabularies import fields_of, is_ok
 from harness.vocabularies.ddl import MUTATIONS
 
 
-def check_history(history: History, findings: Findings, permissions: Permissions) -> None:
+def check_history(history: History, findings: CatalogFindings) -> None:
     """All invariants that need no snapshot."""
     pairs = history.pairs
     for name, field in (("revisions", "revision"), ("terms", "term")):
@@ -34,7 +34,6 @@ def check_history(history: History, findings: Findings, permissions: Permissions
                 if p.completion is not None
             ),
             findings,
-            permissions,
             ack=lambda pair: pair.invoke.f in MUTATIONS and is_ok(pair),
         )
     _applied_is_committed(pairs, findings)
@@ -51,22 +50,20 @@ def check_history(history: History, findings: Findings, permissions: Permissions
             if is_ok(p) and p.invoke.f == "get"
         ),
         findings,
-        permissions,
     )
     _monotone(
         "alter-done",
         "applied schema version",
         _alter_done(pairs),
         findings,
-        permissions,
         ack=lambda pair: pair.invoke.f == "is-alter-done",
     )
-    _ids_not_reused(pairs, findings, permissions)
+    _ids_not_reused(pairs, findings)
     _one_leader(history, findings)
 
 
-def _one_leader(history: History, findings: Findings) -> None:
-    """Who led in which term, as the harness heard it from the nodes themselves."""
+def _one_leader(history: History, findings: CatalogFindings) -> None:
+    """One node leads in a term, as the nodes announced it to the harness."""
     leaders: dict[int, tuple[str, int]] = {}
     for fact in history.facts("leader"):
         node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
@@ -80,7 +77,7 @@ def _one_leader(history: History, findings: Findings) -> None:
             )
 
 
-def _applied_is_committed(pairs: Iterable[Pair], findings: Findings) -> None:
+def _applied_is_committed(pairs: Iterable[Pair], findings: CatalogFindings) -> None:
     for pair in pairs:
         value = fields_of(pair.completion)
         applied, committed = value.get("applied_schema_version"), value.get("schema_version")
@@ -110,16 +107,15 @@ def _monotone(
     name: str,
     what: str,
     observations: Iterable[tuple[Pair, str, Any]],
-    findings: Findings,
-    permissions: Permissions,
+    findings: CatalogFindings,
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
-    """Whatever was invoked after an `ack` completed shows at least its number, per subject.
+    """An operation invoked after an `ack` completed shows at least its number, per subject.
 
     One sweep over calls and returns: at a call, the highest number acknowledged is the bound. A
-    stale answer, where the profile permits it, is held against what was not of a later term; so
-    the highest of each term and node is kept.
+    stale answer, where the profile permits it, is held against answers of no later term, so the
+    highest number of each term and node is kept.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:
@@ -135,24 +131,26 @@ def _monotone(
         if kind == 1:
             if best is None or number > best[0]:
                 highest[subject] = (number, pair)
-            own = of_leader.setdefault(subject, {})
+            numbers = of_leader.setdefault(subject, {})
             key = (fields_of(pair.completion).get("term"), pair.completion.node)  # type: ignore[union-attr]
-            if key not in own or number > own[key][0]:
-                own[key] = (number, pair)
+            if key not in numbers or number > numbers[key][0]:
+                numbers[key] = (number, pair)
             continue
         findings.look(name)
         permit = None
-        if best is not None and number < best[0] and permissions.later(pair, best[1]):
-            known = [
-                one for one in of_leader[subject].values() if not permissions.later(pair, one[1])
+        if best is not None and number < best[0] and findings.may.later(pair, best[1]):
+            not_later = [
+                each
+                for each in of_leader[subject].values()
+                if not findings.may.later(pair, each[1])
             ]
-            nearest = max(known, key=lambda one: one[0], default=None)
+            nearest = max(not_later, key=lambda each: each[0], default=None)
             if nearest is not None and number < nearest[0]:
                 best = nearest
             else:
                 permit = STALE_READ
         if best is not None and permit is None and number < best[0]:
-            permit = permissions.lost(best[1])
+            permit = findings.may.lost(best[1])
         if best is not None and number < best[0]:
             about = f" of {table_words(subject, _name_in(best[1]))}" if subject else ""
             findings.violate(
@@ -167,8 +165,8 @@ def _monotone(
 
 def _name_in(pair: Pair) -> str | None:
     """The name by which an operation asked for its table, or gave it."""
-    given = fields_of(pair.invoke)
-    name: str | None = given.get("new_name", given.get("name"))
+    call = fields_of(pair.invoke)
+    name: str | None = call.get("new_name", call.get("name"))
     return name
 
 
@@ -185,7 +183,7 @@ def _seen_ids(pair: Pair) -> list[str]:
     return [value["table_id"]] if value.get("table_id") else []
 
 
-def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Permissions) -> None:
+def _ids_not_reused(pairs: Iterable[Pair], findings: CatalogFindings) -> None:
     deleted: dict[str, Pair] = {}
     created: dict[str, Pair] = {}
     every = list(pairs)
@@ -203,7 +201,7 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Perm
                     f"{_lower(sentence(first))}, and {_lower(sentence(pair))}.",
                     first.invoke.index,
                     pair.invoke.index,
-                    permit=permissions.lost(first),
+                    permit=findings.may.lost(first),
                 )
     for pair in every:
         for ident in _seen_ids(pair):
@@ -219,6 +217,6 @@ def _ids_not_reused(pairs: Iterable[Pair], findings: Findings, permissions: Perm
                     grave.invoke.index,
                     pair.invoke.index,
                     permit=STALE_READ
-                    if permissions.later(pair, grave)
-                    else permissions.lost(grave),
+                    if findings.may.later(pair, grave)
+                    else findings.may.lost(grave),
                 )

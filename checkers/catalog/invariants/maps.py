@@ -1,8 +1,8 @@
 """Maps in memory against the rows that are logged: a leader's and a follower's equal a scan.
 
 Masters answer from maps, which they load from the rows of the system tablet and then move forward.
-What a map shows and no row holds was never decided; what it lacks is forgotten (KUDU-765 loaded too
-early, ORDER-REPLACE showed what was not replicated yet). Two looks at that:
+An entry that no row holds was never decided; a missing entry was forgotten (KUDU-765 loaded too
+early, ORDER-REPLACE showed changes before they were replicated). Two checks:
 
 * each master's dump says where its maps differ from a scan of its rows at that moment
   (`unlike_rows`), and its `name_map` is compared with its rows here;
@@ -15,15 +15,15 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from checkers.catalog.invariants.findings import Findings, tried
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
+from checkers.catalog.sentences import tried
 from harness.ops import History, OpType
 
 NAMED: Final = re.compile(r"TABLET_NOT_RUNNING/\w+: \D*?\b([0-9a-f]{32})\b")
 
 
-def check_maps(snapshot: Snapshot, findings: Findings) -> None:
+def check_maps(snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Every map of every master that shows its maps; dumps of others say nothing of them."""
     for master, dump in sorted(snapshot.masters.items()):
         for which, differences in sorted((dump.get("unlike_rows") or {}).items()):
@@ -38,20 +38,18 @@ def check_maps(snapshot: Snapshot, findings: Findings) -> None:
             continue
         findings.look("maps-equal-rows")
         rows = {row["name"]: row["id"] for row in dump["tables"] if row["state"] in LIVE_TABLES}
-        shown = dump.get("name_map") or {}
-        for name in sorted(set(rows) | set(shown)):
-            if rows.get(name) != shown.get(name):
+        name_map = dump.get("name_map") or {}
+        for name in sorted(set(rows) | set(name_map)):
+            if rows.get(name) != name_map.get(name):
                 findings.violate(
                     "maps-equal-rows",
                     f"On master {master} the name {name!r} resolves to "
-                    f"{shown.get(name) or 'nothing'}, but its own rows say "
+                    f"{name_map.get(name) or 'nothing'}, but its own rows say "
                     f"{rows.get(name) or 'nothing'}.",
                 )
 
 
-def check_named_tablets(
-    history: History, snapshot: Snapshot, findings: Findings, permissions: Permissions
-) -> None:
+def check_named_tablets(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """No answer names a tablet that no log holds; not judged where the dump is cut."""
     if snapshot.rows_left_out:
         return
@@ -66,8 +64,9 @@ def check_named_tablets(
         if named[1] not in snapshot.tablets:
             findings.violate(
                 "named-tablets",
-                f"{tried(pair)} and was told that tablet {named[1]} is not running, but no such "
+                f"{tried(pair)} and was answered that tablet {named[1]} is not running, but no "
+                "such "
                 f"tablet was ever logged: master {snapshot.leader} has no row of it.",
                 pair.invoke.index,
-                permit=permissions.lost(pair),
+                permit=findings.may.lost(pair),
             )

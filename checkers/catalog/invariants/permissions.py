@@ -1,4 +1,4 @@
-"""What the profile of a run permits, as far as single answers and rows show it (`harness.permits`).
+"""The permits of a run's profile, for single answers and rows (`harness.permits`).
 
 Each question has its answer from the history alone: an answer is stale only against what a later
 term acknowledged, and a power cut takes back only what came before it.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.catalog.invariants.findings import fields_of
-from checkers.catalog.permits.spans import creates_by_name
+from checkers.catalog.part import creates_by_name
+from checkers.verdict.findings import Findings
+from checkers.verdict.invariants import CATALOG
 from harness.ops import History, Pair
 from harness.permits import (
     DDL_TWICE,
@@ -19,6 +20,7 @@ from harness.permits import (
     permits_of,
 )
 from harness.timeline import power_cuts
+from harness.vocabularies import fields_of
 
 MUTATION_ATTEMPTS: Final = 1
 """A change that was sent more often may have acted twice."""
@@ -35,18 +37,19 @@ class Permissions:
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
     def later(self, pair: Pair, other: Pair) -> bool:
-        """Whether `other` was answered in a later term, by another node than `pair`: what it said
-        need not be known to a leader that does not know it was deposed.
+        """Whether `other` was answered in a later term, by another node than `pair`.
+
+        A leader that does not know yet that it was deposed need not know of it.
         """
         if STALE_READ not in self.permits or pair.completion is None or other.completion is None:
             return False
-        own, later = (fields_of(each.completion).get("term") for each in (pair, other))
-        if not isinstance(own, int) or not isinstance(later, int):
+        term, other_term = (fields_of(each.completion).get("term") for each in (pair, other))
+        if not isinstance(term, int) or not isinstance(other_term, int):
             return False
-        return later > own and pair.completion.node != other.completion.node
+        return other_term > term and pair.completion.node != other.completion.node
 
     def superseded(self, pair: Pair) -> str | None:
-        """The permit, if whoever answered had been followed by another leader by then."""
+        """The permit, if the node that answered had been followed by another leader by then."""
         done = pair.completion
         if STALE_READ not in self.permits or done is None or done.node is None:
             return None
@@ -57,8 +60,9 @@ class Permissions:
         return None if isinstance(term, int) and term >= led[-1].get("term", 0) else STALE_READ
 
     def lost(self, pair: Pair) -> str | None:
-        """The permit, if the power was cut after this was asked for: an answer may still come in
-        when the power of whoever gave it is off.
+        """The permit, if the power was cut after this was asked for.
+
+        An answer may still arrive after the power of its node was cut.
         """
         if LOST_AFTER_POWER_CUT not in self.permits:
             return None
@@ -78,8 +82,8 @@ class Permissions:
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
-        """The permit, if a table that the answer showed under this name may be one of a create that
-        was under way, and need not come to be.
+        """The permit, if a table that the answer showed under this name may be of a create that was
+        under way and may still fail.
         """
         done = pair.completion
         if done is None:
@@ -92,3 +96,11 @@ class Permissions:
         """The permit, if the change was sent more than once."""
         sent = 0 if pair.completion is None else len(pair.completion.attempts)
         return DDL_TWICE if DDL_TWICE in self.permits and sent > MUTATION_ATTEMPTS else None
+
+
+class CatalogFindings(Findings):
+    """Findings about a catalog; `may` knows what its profile permits."""
+
+    def __init__(self, checker: str, history: History) -> None:
+        self.may = Permissions(history)
+        super().__init__(checker, self.may.permits, CATALOG)

@@ -1,8 +1,8 @@
 """Refusals: which error is legal in which state, by the codes of Kudu's masters.
 
-"Exists" and "not found" are answers that the linearizability checker judges. Everything else that
-a leader refuses for is here; what is not explained by the history was refused wrongly. A code that
-is not in the table is not judged, and counted as exempt.
+"Exists" and "not found" are answers that the linearizability checker judges. All other reasons of
+refusals are here; a refusal that the history does not explain was wrong. A code that is not in the
+table is not judged, and counted as exempt.
 
 | code                                 | legal where                                               |
 |--------------------------------------|-----------------------------------------------------------|
@@ -22,7 +22,7 @@ What makes a request bad depends on the target's limits. Where they are not Kudu
 snapshot says so by a key `"accepts"`, in which everything may be left out:
 
     name_bytes    a longer name is refused
-    columns       a table of more columns is refused, and another column once it has so many
+    columns       a table of more columns is refused, and one more column of a table that is full
     replicas      [fewest, most]: another replication factor is refused
     new_replicas  a table of more replicas, all tablets together, is refused
 """
@@ -36,10 +36,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from checkers.catalog.invariants.findings import Findings, fields_of, is_ok, tried
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.unheard import first_disturbance, first_that_hides_servers
+from checkers.catalog.sentences import tried
 from harness.ops import History, OpType, Pair
+from harness.vocabularies import fields_of, is_ok
 
 CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
@@ -53,7 +54,7 @@ REPLICAS: Final = (1, 7)
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What the target accepts; a number that it did not declare is Kudu's, or infinite."""
+    """The target's own limits; a number that it did not declare is Kudu's, or infinite."""
 
     name_bytes: float = NAME_BYTES_MAX
     columns: float = math.inf
@@ -63,14 +64,14 @@ class _Limits:
     @classmethod
     def declared(cls, history: History) -> Self:
         """By the last snapshot; names of newer targets say nothing here."""
-        found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
-        given = found[-1].get("accepts") if found else None
-        if not isinstance(given, Mapping):
+        snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+        accepted = snapshots[-1].get("accepts") if snapshots else None
+        if not isinstance(accepted, Mapping):
             return cls()
-        return cls(**{name: value for name, value in given.items() if name in cls.__slots__})
+        return cls(**{name: value for name, value in accepted.items() if name in cls.__slots__})
 
 
-def check_refusals(history: History, findings: Findings, permissions: Permissions) -> None:
+def check_refusals(history: History, findings: CatalogFindings) -> None:
     """Every `fail` without a result, and "invalid", against the table above."""
     context = _Context(history)
     for pair in history.pairs:
@@ -79,12 +80,12 @@ def check_refusals(history: History, findings: Findings, permissions: Permission
             continue
         code = CODE.match(done.error)
         if code is None or code[1] == "RPC":
-            continue  # the client's own words: nobody refused anything
+            continue  # the client's own words: no node refused anything
         if (code[1], code[2]) in OBSERVATIONS:
             continue
         rule = _rule_of(code)
         if rule is None:
-            findings.excuse("refusals")
+            findings.exempt("refusals")
             continue
         findings.look("refusals")
         wrong = rule(context, pair)
@@ -93,7 +94,7 @@ def check_refusals(history: History, findings: Findings, permissions: Permission
                 "refusals",
                 f"{tried(pair)} and was refused with {done.error[:160]!r}, but {wrong}.",
                 pair.invoke.index,
-                permit=None if rule in TIMELESS else permissions.superseded(pair),
+                permit=None if rule in TIMELESS else findings.may.superseded(pair),
             )
 
 
@@ -105,7 +106,7 @@ def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
     context = _Context(history)
     usual = copy.copy(context)
     usual.limits = _Limits()
-    found: set[str] = set()
+    demanded: set[str] = set()
     for pair in history.pairs:
         done = pair.completion
         if done is None or done.type is not OpType.FAIL or pair.invoke.time < since_ns:
@@ -118,8 +119,8 @@ def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
         else:
             is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
         if is_demanded:
-            found.add(pair.invoke.f)
-    return frozenset(found)
+            demanded.add(pair.invoke.f)
+    return frozenset(demanded)
 
 
 def _rule_of(code: re.Match[str]) -> Rule | None:
@@ -127,7 +128,7 @@ def _rule_of(code: re.Match[str]) -> Rule | None:
 
 
 class _Context:
-    """What a refusal may be explained by."""
+    """The facts of a history that may explain a refusal."""
 
     def __init__(self, history: History) -> None:
         self.takers: dict[str, list[tuple[int, float]]] = {}  # name -> spans of what may take it
@@ -150,12 +151,12 @@ class _Context:
 
     def _take(self, pair: Pair) -> None:
         call, done = pair.invoke, pair.completion
-        given, value = fields_of(call), fields_of(done)
+        asked, value = fields_of(call), fields_of(done)
         if isinstance(value.get("schema_version"), int):
             self.version_max = max(self.version_max, value["schema_version"])
         end = math.inf if done is None or pair.type is OpType.INFO else done.index
         span = (call.index, end)
-        name, new_name = given.get("name"), given.get("new_name")
+        name, new_name = asked.get("name"), asked.get("new_name")
         if call.f in {"create", "rename", "delete"}:
             for touched in (name, new_name) if call.f == "rename" else (name,):
                 self.changes.setdefault(str(touched), []).append(span)
@@ -171,9 +172,9 @@ class _Context:
             return
         self.lost += pair.type is OpType.INFO and call.f == "alter"
         if call.f == "create":
-            self._creates.append((call.index, frozenset(given.get("columns") or ())))
-            self._widest = max(self._widest, 1 + len(given.get("columns") or ()))
-        steps = given.get("steps") or () if call.f == "alter" else ()
+            self._creates.append((call.index, frozenset(asked.get("columns") or ())))
+            self._widest = max(self._widest, 1 + len(asked.get("columns") or ()))
+        steps = asked.get("steps") or () if call.f == "alter" else ()
         self._adds_most = max(self._adds_most, _added(steps))
         for step in steps:
             self._take_step(call.index, step)
@@ -197,10 +198,10 @@ class _Context:
         return self.unheard.get(pair.completion.node or "", -1) < _end(pair)
 
     def may_be_full(self, more: int) -> bool:
-        """Whether some table may have no room for so many more columns.
+        """Whether some table may have no room for this number of further columns.
 
-        Every version of a table may have added as many as an alter ever does. Nobody counts those
-        that were dropped, so this is generous in long runs.
+        Every version of a table may have added as many as an alter ever does. Dropped columns are
+        not subtracted, so this is generous in long runs.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -218,12 +219,12 @@ class _Context:
         self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
     ) -> bool:
         """By a create with (or without) it, or another alter, asked for before the answer."""
-        found = self._first.get((column, has))
-        if found is None:
+        first = self._first.get((column, has))
+        if first is None:
             fitting = (index for index, columns in self._creates if (column in columns) is has)
-            found = self._first[column, has] = min(fitting, default=math.inf)
+            first = self._first[column, has] = min(fitting, default=math.inf)
         others = (index for index in changes.get(column, ()) if index != pair.invoke.index)
-        return min(found, next(others, math.inf)) < _end(pair)
+        return min(first, next(others, math.inf)) < _end(pair)
 
 
 def _end(pair: Pair) -> int:
@@ -254,22 +255,22 @@ def _bad_name(name: Any, limits: _Limits) -> bool:
 
 def _schema(context: _Context, pair: Pair) -> str | None:
     call = pair.invoke
-    given = fields_of(call)
+    asked = fields_of(call)
     match call.f:
         case "create":
-            columns = [KEY_COLUMN, *(given.get("columns") or ())]
+            columns = [KEY_COLUMN, *(asked.get("columns") or ())]
             bad = (
-                any(_bad_name(name, context.limits) for name in [given.get("name"), *columns])
+                any(_bad_name(name, context.limits) for name in [asked.get("name"), *columns])
                 or len(set(columns)) != len(columns)
                 or len(columns) > min(COLUMNS_MAX, context.limits.columns)
-                or given.get("partitions", 1) < 1
+                or asked.get("partitions", 1) < 1
             )
             return None if bad else "its name, columns and partitions are as they must be"
         case "rename":
-            bad = _bad_name(given.get("new_name"), context.limits)
+            bad = _bad_name(asked.get("new_name"), context.limits)
             return None if bad else "the new name is as it must be"
         case "alter":
-            steps = given.get("steps") or ()
+            steps = asked.get("steps") or ()
             if context.may_be_full(_added(steps)) or _may_not_apply(steps, context, pair):
                 return None
             return "its steps apply to every table that there can have been"
@@ -279,28 +280,28 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
     """Whether any step may meet a table to which it does not apply, after the steps before it."""
-    own: dict[str, bool] = {}  # column -> there or not, by the steps before
+    changed: dict[str, bool] = {}  # column -> there or not, by the steps before
 
     def may_have(column: str) -> bool:
-        return own.get(column, context.may_have(column, pair))
+        return changed.get(column, context.may_have(column, pair))
 
     def may_lack(column: str) -> bool:
-        return not own[column] if column in own else context.may_lack(column, pair)
+        return not changed[column] if column in changed else context.may_lack(column, pair)
 
     for step in steps:
         match step:
             case ("add", column):
                 if may_have(column) or _bad_name(column, context.limits):
                     return True
-                own[column] = True
+                changed[column] = True
             case ("drop", column):
                 if may_lack(column):
                     return True
-                own[column] = False
+                changed[column] = False
             case ("rename", old, new):
                 if may_lack(old) or may_have(new) or _bad_name(new, context.limits):
                     return True
-                own[old], own[new] = False, True
+                changed[old], changed[new] = False, True
             case _:
                 return True
     return False
@@ -325,7 +326,7 @@ def _not_running(context: _Context, pair: Pair) -> str | None:
     name = pair.invoke.value.get("name")
     if _others_at(name, context, pair):
         return None
-    return f"nobody was making a table {name!r}"
+    return f"no client was making a table {name!r}"
 
 
 def _unplaceable(context: _Context, pair: Pair) -> str | None:

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkers.catalog.invariants.findings import Findings, table_words
+from checkers.catalog.sentences import table_words
+from checkers.verdict.findings import Findings
 from harness.ops import Op
 
 TABLE_STATES: Final = frozenset({"UNKNOWN", "PREPARING", "RUNNING", "ALTERING", "REMOVED"})
@@ -58,12 +59,12 @@ class Snapshot:
 
     def live_tablets(self, table_id: str) -> list[Json]:
         """Tablets of a table that are not deleted or replaced, sorted by their start."""
-        found = [
+        live = [
             tablet
             for tablet in self.tablets.values()
             if tablet["table_id"] == table_id and tablet["state"] not in DEAD_TABLETS
         ]
-        return sorted(found, key=lambda tablet: (tablet["start"], tablet["id"]))
+        return sorted(live, key=lambda tablet: (tablet["start"], tablet["id"]))
 
 
 def read_snapshot(
@@ -75,23 +76,23 @@ def read_snapshot(
     is `gone`: it ended, by that op, as that permit lets it.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
-        findings.gaps.append("the snapshot has no masters")
+        findings.gap("the snapshot has no masters")
         return None
     masters = _answered("master", value["masters"], findings, gone)
     tservers = _answered("tablet server", value.get("tservers") or {}, findings, gone)
     if not value.get("tservers"):
-        findings.gaps.append("the snapshot has no tablet servers")
+        findings.gap("the snapshot has no tablet servers")
     for name, dump in sorted(masters.items()):
         for kind, count in sorted((dump.get("truncated") or {}).items()):
             if count:
-                findings.gaps.append(f"master {name} left {count} {kind} out of its dump")
+                findings.gap(f"master {name} left {count} {kind} out of its dump")
     leaders = [
         (dump.get("term", 0), name)
         for name, dump in masters.items()
         if dump.get("role") == "LEADER" and dump.get("ready")
     ]
     if not leaders:
-        findings.gaps.append(
+        findings.gap(
             "no master was a ready leader when the snapshot was taken: "
             + (", ".join(f"{n} {d.get('role')}" for n, d in sorted(masters.items())) or "none")
         )
@@ -100,7 +101,7 @@ def read_snapshot(
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
         # A later leader needs a majority in its term; acknowledged changes may be in its rows only.
-        findings.gaps.append(
+        findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it: its "
             "rows may be old"
         )
@@ -109,14 +110,17 @@ def read_snapshot(
 
 
 def _answered(
-    kind: str, dumps: Mapping[str, Any], findings: Findings, gone: Mapping[str, tuple[str, Op]]
+    kind: str,
+    dumps: Mapping[str, Any],
+    findings: Findings,
+    gone: Mapping[str, tuple[str, Op]],
 ) -> dict[str, Json]:
     for name in sorted(name for name, dump in dumps.items() if dump is None and name in gone):
         permit, op = gone[name]
-        findings.permit(permit, op.index)
+        findings.permit(permit, op.index, about=op.index)
     silent = sorted(name for name, dump in dumps.items() if dump is None and name not in gone)
     if silent:
-        findings.gaps.append(f"no snapshot of {kind} {', '.join(silent)}: it did not answer")
+        findings.gap(f"no snapshot of {kind} {', '.join(silent)}: it did not answer")
     return {name: dump for name, dump in sorted(dumps.items()) if dump is not None}
 
 
@@ -195,7 +199,7 @@ def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, nam
 def _logs_agree(snapshot: Snapshot, findings: Findings) -> None:
     rafts = {name: dump["raft"] for name, dump in snapshot.masters.items() if dump.get("raft")}
     for name in sorted(set(snapshot.masters) - set(rafts)):
-        findings.gaps.append(f"master {name} shows no log")
+        findings.gap(f"master {name} shows no log")
     _compare_logs("the system catalog", rafts, findings, "logs-agree")
 
 
@@ -229,17 +233,17 @@ def _names_unique(snapshot: Snapshot, findings: Findings) -> None:
             findings.violate("unique-ids", f"On master {master} the id {ident} occurs twice.")
     rows = snapshot.masters[snapshot.leader]
     expected = {table["name"]: table["id"] for table in snapshot.live_tables}
-    shown = rows.get("name_map")
-    if shown is None:
-        findings.gaps.append(f"master {snapshot.leader} shows no name map")
+    name_map = rows.get("name_map")
+    if name_map is None:
+        findings.gap(f"master {snapshot.leader} shows no name map")
         return
-    for name in sorted(set(expected) | set(shown)):
+    for name in sorted(set(expected) | set(name_map)):
         findings.look("name-map")
-        if expected.get(name) != shown.get(name):
+        if expected.get(name) != name_map.get(name):
             findings.violate(
                 "name-map",
                 f"On the leading master {snapshot.leader} the name {name!r} resolves to "
-                f"{shown.get(name) or 'nothing'}, but its rows say "
+                f"{name_map.get(name) or 'nothing'}, but its rows say "
                 f"{expected.get(name) or 'nothing'}.",
             )
 
@@ -326,7 +330,7 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
                 )
             for uuid in sorted(wanted):
                 if uuid not in by_uuid:
-                    findings.gaps.append(f"{words} should be on {uuid}, which has no snapshot")
+                    findings.gap(f"{words} should be on {uuid}, which has no snapshot")
                     continue
                 _check_replica(
                     words,
@@ -346,14 +350,19 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _check_replica(
-    words: str, node: str, replica: Json | None, table: Json, wanted: set[str], findings: Findings
+    words: str,
+    node: str,
+    replica: Json | None,
+    table: Json,
+    wanted: set[str],
+    findings: Findings,
 ) -> None:
     if replica is None:
         findings.violate("replicas", f"{words} has no replica on {node}, where it should be.")
         return
     config = replica.get("committed_config")
     if config is None:
-        findings.gaps.append(f"{words} on {node} shows no configuration")
+        findings.gap(f"{words} on {node} shows no configuration")
     elif {peer["uuid"] for peer in config["peers"]} != wanted:
         findings.violate(
             "replicas",

@@ -1,14 +1,14 @@
 """The state of nodes against each other, not only their logs.
 
-* Masters that applied equally much hold equal rows, whatever their role.
+* Masters that applied equally much hold equal rows, in any role.
 * A replica holds the columns, ids included, the name and the key range that the catalog has for
   its schema version; replicas of one tablet at one version hold the same.
 * Column ids are unique in a table and below its `next_column_id`; one that was dropped never comes
   back (KUDU-461): neither in answers along the history nor in the rows. An id is of one column all
-  along: the names that it shows are linked by renames that somebody asked for.
-* Whoever was at an index of a group, at any time of the run, had applied the same up to there and
-  held the same state; the harness has compared them (`harness.run.divergence`).
-* In one term a tablet has one leader, in the eyes of whoever names one (I1).
+  along: the names that it shows are linked by renames that clients asked for.
+* Replicas that were at one index of a group, at any time of the run, had applied the same entries
+  and held the same state; the harness has compared them (`harness.run.divergence`).
+* All nodes that name a leader of a tablet in one term name the same (I1).
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from checkers.catalog.invariants.findings import Findings, fields_of, table_words
-from checkers.catalog.invariants.permissions import Permissions
+from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
-from checkers.catalog.sentences import seconds
+from checkers.catalog.sentences import table_words
+from checkers.verdict.sentences import seconds
 from harness.ops import History, OpType
+from harness.vocabularies import fields_of
 
 Json = Mapping[str, Any]
 SHOWN_MAX: Final = 120
 
 
-def check_state(snapshot: Snapshot, findings: Findings, permissions: Permissions) -> None:
-    """All that compares dumps; holds at any moment, settled or not."""
+def check_state(snapshot: Snapshot, findings: CatalogFindings) -> None:
+    """Compare dumps by rules that hold at any moment, settled or not."""
     _rows_agree(snapshot, findings)
     _replicas_agree(snapshot, findings)
-    _one_leader_named(snapshot, findings, permissions)
+    _one_leader_named(snapshot, findings)
 
 
-def _rows_agree(snapshot: Snapshot, findings: Findings) -> None:
+def _rows_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Rows of masters at the same applied index."""
     first: dict[int, str] = {}
     for name in [snapshot.leader, *sorted(set(snapshot.masters) - {snapshot.leader})]:
@@ -49,7 +50,7 @@ def _rows_agree(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _compare_rows(
-    kind: str, one: tuple[str, Json], two: tuple[str, Json], findings: Findings
+    kind: str, one: tuple[str, Json], two: tuple[str, Json], findings: CatalogFindings
 ) -> None:
     rows = [{row["id"]: row for row in dump[kind]} for _, dump in (one, two)]
     findings.look("rows-agree", max(1, len(rows[0])))
@@ -57,12 +58,12 @@ def _compare_rows(
         left, right = rows[0].get(ident), rows[1].get(ident)
         if left == right:
             continue
-        known = left or right
-        assert known is not None
+        present = left or right
+        assert present is not None
         words = (
-            table_words(ident, known["name"])
+            table_words(ident, present["name"])
             if kind == "tables"
-            else f"tablet {ident} of table {known['table_id']}"
+            else f"tablet {ident} of table {present['table_id']}"
         )
         at = f"{one[0]} and {two[0]} have applied equally much"
         if left is None or right is None:
@@ -70,8 +71,8 @@ def _compare_rows(
             findings.violate("rows-agree", f"{at}, but only {has} has {words}, {lacks} does not.")
             continue
         field = next(f for f in sorted({*left, *right}) if left.get(f) != right.get(f))
-        shown = f"{_short(left.get(field))} and {_short(right.get(field))}"
-        findings.violate("rows-agree", f"{at}, but of {words} they hold another {field}: {shown}.")
+        values = f"{_short(left.get(field))} and {_short(right.get(field))}"
+        findings.violate("rows-agree", f"{at}, but of {words} they hold another {field}: {values}.")
 
 
 def _short(value: object) -> str:
@@ -88,14 +89,14 @@ def _columns(columns: list[Any]) -> list[tuple[int, str]]:
 
 
 class _Held(NamedTuple):
-    """What a node holds of a table at one schema version."""
+    """The columns and name of a table at one schema version, on one node."""
 
     node: str
     columns: list[tuple[int, str]] | None
     name: str | None
 
 
-def _replicas_agree(snapshot: Snapshot, findings: Findings) -> None:
+def _replicas_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
     """Replicas of a table against its rows, and against each other, at equal schema versions."""
     held: dict[tuple[str, int], _Held] = {}
     for table in snapshot.live_tables:
@@ -122,7 +123,7 @@ def _compare_replica(
     table: Json,
     mine: _Held,
     held: dict[tuple[str, int], _Held],
-    findings: Findings,
+    findings: CatalogFindings,
 ) -> None:
     version = replica["schema_version"]
     words = f"At schema version {version} of {table_words(table['id'], table['name'])}"
@@ -141,10 +142,10 @@ def _compare_replica(
         )
 
 
-def _one_leader_named(snapshot: Snapshot, findings: Findings, permissions: Permissions) -> None:
+def _one_leader_named(snapshot: Snapshot, findings: CatalogFindings) -> None:
     """(tablet, term) -> the leader whom masters' rows and replicas name.
 
-    A tablet that a power cut took whole is made anew, and counts its terms from the start.
+    A tablet that a power cut took whole is made again, and counts its terms from the start.
     """
     named: dict[tuple[str, int], tuple[str, str]] = {}
     for tablet_id, term, leader, witness in _leaders_named(snapshot):
@@ -155,7 +156,7 @@ def _one_leader_named(snapshot: Snapshot, findings: Findings, permissions: Permi
                 "one-leader",
                 f"Tablet {tablet_id} has two leaders in term {term}: {by} names {first}, "
                 f"{witness} names {leader}.",
-                permit=permissions.lost_by(math.inf),
+                permit=findings.may.lost_by(math.inf),
             )
 
 
@@ -172,8 +173,8 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
                 yield tablet["id"], consensus["term"], consensus["leader_uuid"], name
 
 
-def check_checkpoints(history: History, findings: Findings, permissions: Permissions) -> None:
-    """What replicas said along the run; histories of targets that said nothing have no such fact.
+def check_checkpoints(history: History, findings: CatalogFindings) -> None:
+    """Checkpoints of replicas along the run; some targets announce none.
 
     The harness counts what it compared when a run ends; a divergence holds without that.
     """
@@ -182,26 +183,26 @@ def check_checkpoints(history: History, findings: Findings, permissions: Permiss
         findings.look("elections", op.value.get("elections", 0))
     for op in history.facts("divergence"):
         value = op.value
-        (one, other), (then, later) = value["nodes"], value["times_ns"]
+        (node, other), (then, later) = value["nodes"], value["times_ns"]
         group = "the system catalog" if value["group"] == "master" else f"tablet {value['group']}"
         if value["what"] == "leader":
             findings.look("elections")
             findings.violate(
                 "elections",
-                f"{one} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
+                f"{node} at {seconds(then)} s and {other} at {seconds(later)} s both led {group} "
                 f"in term {value['index']}.",
                 op.index,
-                permit=None if value["group"] == "master" else permissions.lost_by(later),
+                permit=None if value["group"] == "master" else findings.may.lost_by(later),
             )
             continue
-        had = _DIVERGED.get(value["what"], f"said different things ({value['what']})")
-        again = "again " if one == other else ""
+        had = _DIVERGED.get(value["what"], f"announced different values ({value['what']})")
+        again = "again " if node == other else ""
         findings.violate(
             "checkpoints",
-            f"{one} at {seconds(then)} s and {other} {again}at {seconds(later)} s {had} at index "
+            f"{node} at {seconds(then)} s and {other} {again}at {seconds(later)} s {had} at index "
             f"{value['index']} of {group}: {' and '.join(map(str, value['values']))}.",
             op.index,
-            permit=permissions.lost_by(later),
+            permit=findings.may.lost_by(later),
         )
 
 
@@ -223,7 +224,7 @@ class _Sight(NamedTuple):
 
 
 def check_column_ids(
-    history: History, snapshot: Snapshot | None, findings: Findings, permissions: Permissions
+    history: History, snapshot: Snapshot | None, findings: CatalogFindings
 ) -> None:
     """Ids are unique, never used again or for another column, and below the next one.
 
@@ -237,19 +238,21 @@ def check_column_ids(
         ids, version = value.get("column_ids"), value.get("applied_schema_version")
         if isinstance(ids, list | tuple) and isinstance(version, int) and value.get("table_id"):
             assert pair.completion is not None, "it is ok"
-            index, known = pair.invoke.index, pair.completion.index
-            dirty = permissions.dirty(pair, pair.invoke.value["name"])
+            index, answered = pair.invoke.index, pair.completion.index
+            dirty = findings.may.dirty(pair, pair.invoke.value["name"])
             if dirty is not None and not ids and version == 0:
-                findings.permit(dirty, index)
+                findings.permit(dirty, index, about=index)
                 continue
             names = tuple(map(str, value.get("columns") or ()))
-            sight = _Sight(version, index, tuple(ids), names, f"op {index}", known)
+            sight = _Sight(version, index, tuple(ids), names, f"op {index}", answered)
             sights.setdefault(value["table_id"], []).append(sight)
     for table in () if snapshot is None else snapshot.live_tables:
         if table.get("columns") is None:
             continue
-        found = _columns([column for column in table["columns"] if not column.get("is_key")])
-        final_ids, names = (tuple(part) for part in zip(*found, strict=True)) if found else ((), ())
+        columns = _columns([column for column in table["columns"] if not column.get("is_key")])
+        final_ids, names = (
+            (tuple(part) for part in zip(*columns, strict=True)) if columns else ((), ())
+        )
         sights.setdefault(table["id"], []).append(
             _Sight(table["version"], -1, final_ids, names, "the final rows", math.inf)
         )
@@ -260,19 +263,17 @@ def check_column_ids(
                 "column-ids",
                 f"{table_words(table['id'], table['name'])} has a column with id {highest}, but "
                 f"would give the id {table['next_column_id']} to the next one.",
-                permit=permissions.lost_before(math.inf),
+                permit=findings.may.lost_before(math.inf),
             )
     renames = _Renames(history)
     for ident, seen in sorted(sights.items()):
         seen.sort()
-        _never_again(ident, seen, findings, permissions)
-        _one_column_each(ident, seen, renames, findings, permissions)
+        _never_again(ident, seen, findings)
+        _one_column_each(ident, seen, renames, findings)
 
 
-def _never_again(
-    ident: str, seen: list[_Sight], findings: Findings, permissions: Permissions
-) -> None:
-    """`seen` in the order of versions: what was there and then was not must not come back."""
+def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> None:
+    """Ids that are gone must not come back; `seen` is in the order of versions."""
     gone: dict[int, _Sight] = {}
     present: tuple[int, ...] = ()
     for sight in seen:
@@ -284,7 +285,7 @@ def _never_again(
                 f"At version {sight.version} of {table_words(ident, None)}, two columns have one "
                 f"id, by {sight.where}: {', '.join(map(str, sight.ids))}.",
                 *indices,
-                permit=permissions.lost_before(sight.known),
+                permit=findings.may.lost_before(sight.known),
             )
         for number in present:
             if number not in sight.ids:
@@ -299,13 +300,13 @@ def _never_again(
                     f"{sight.version} ({sight.where}).",
                     *([without.invoke] if without.invoke >= 0 else []),
                     *indices,
-                    permit=permissions.lost_before(max(without.known, sight.known)),
+                    permit=findings.may.lost_before(max(without.known, sight.known)),
                 )
         present = sight.ids
 
 
 class _Renames:
-    """Which names of columns may be of one column: those that renames link, done or not."""
+    """Names that may be of one column, since renames link them, done or not."""
 
     def __init__(self, history: History) -> None:
         """Take in the steps of all alters."""
@@ -331,8 +332,7 @@ def _one_column_each(
     ident: str,
     seen: list[_Sight],
     renames: _Renames,
-    findings: Findings,
-    permissions: Permissions,
+    findings: CatalogFindings,
 ) -> None:
     """`seen` of one table: an id never shows two columns."""
     first: dict[int, tuple[str, _Sight]] = {}
@@ -344,9 +344,10 @@ def _one_column_each(
                     "column-ids",
                     f"The column id {number} of {table_words(ident, None)} is of two columns: it "
                     f"shows {before!r} at version {where.version} ({where.where}) and {name!r} at "
-                    f"version {sight.version} ({sight.where}), and nobody asked to rename one to "
+                    f"version {sight.version} ({sight.where}), and no client asked to rename one "
+                    "to "
                     "the other.",
                     *(each.invoke for each in (where, sight) if each.invoke >= 0),
-                    permit=permissions.lost_before(max(where.known, sight.known)),
+                    permit=findings.may.lost_before(max(where.known, sight.known)),
                 )
                 first[number] = (name, sight)

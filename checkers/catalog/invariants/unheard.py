@@ -39,11 +39,11 @@ ALL: Final = ("all",)
 def first_that_hides_servers(history: History) -> dict[str, float]:
     """Master -> the index from which on it may not have heard a tablet server.
 
-    That is the first disturbance, except where it only stopped other masters; masters are those of
-    the last snapshot, and without one nothing is known.
+    That is the first disturbance, except where it only stopped other masters; the last snapshot
+    names the masters; without one nothing is known.
     """
-    found = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
-    masters = found[-1].get("masters") if found else None
+    snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
+    masters = snapshots[-1].get("masters") if snapshots else None
     if not isinstance(masters, Mapping):
         return {}
     first: dict[str, float] = dict.fromkeys(map(str, masters), math.inf)

@@ -7,6 +7,9 @@ ever showed. Such creates are interchangeable (one key for all with equal name a
 id that is seen on their table is bound in the state, at the moment it is seen; once bound it is
 never bound again, even when the table is gone.
 
+`Rules` adapts the model to the catalog of the supplied tables (`TABLES`): there every id is its own
+key, versions count from 1, and a rename makes none.
+
 States are tuples of small numbers: one per name, and one for the set of ids bound so far. Tables
 and version chains are hash-consed, so states are cheap to copy, hash and compare, and how they are
 numbered depends on nothing but the order of steps.
@@ -22,7 +25,9 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from checkers.catalog.models.facts import TableFacts
 from checkers.catalog.models.name import name_projections
+from checkers.catalog.models.tables import table_projections
 from checkers.catalog.models.types import (
+    DDL,
     Alter,
     Answer,
     CatalogInput,
@@ -33,6 +38,7 @@ from checkers.catalog.models.types import (
     ListTables,
     Look,
     Rename,
+    Rules,
     apply_steps,
 )
 from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection, Unknown
@@ -62,17 +68,14 @@ class _Numbered(Generic[T]):
     """Things by number, each with one of its own, in the order in which they are met."""
 
     def __init__(self, *things: T) -> None:
-        self._things = [*things]
+        self.things = [*things]  # by number
         self._numbers = {thing: number for number, thing in enumerate(things)}
-
-    def __getitem__(self, number: int) -> T:
-        return self._things[number]
 
     def number(self, thing: T) -> int:
         number = self._numbers.get(thing)
         if number is None:
-            number = self._numbers[thing] = len(self._things)
-            self._things.append(thing)
+            number = self._numbers[thing] = len(self.things)
+            self.things.append(thing)
         return number
 
 
@@ -85,6 +88,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         bindings: Mapping[str, str],
         *,
         once: bool = True,
+        rules: Rules = DDL,
     ) -> None:
         """`bindings` maps table ids to keys. `once`: each version of a table is made once, so that
         what answers show of it holds for ever.
@@ -92,6 +96,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         operations = tuple(operations)
         self._bindings = dict(bindings)
         self._once = once
+        self._rules = rules
         self._facts = TableFacts(operations if once else ())
         self._bound_keys = {key: ident for ident, key in self._bindings.items()}
         self._all_bound = self._facts.all_bound(self._bindings)
@@ -142,7 +147,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         never_shown = self._all_bound and input_.key not in self._bound_keys
         if output is UNKNOWN and never_shown and not self._facts.create_matters(input_.name):
             return True, state
-        chain = self._links.number(_Link(-1, 0, input_.columns))
+        chain = self._links.number(_Link(-1, self._rules.first, input_.columns))
         number = self._tables.number(Table(input_.key, None, chain))
         state = (*state[:index], number, *state[index + 1 :])
         if output is UNKNOWN:
@@ -162,24 +167,27 @@ class Catalog(Model[State, CatalogInput, Answer]):
                 if not legal:
                     return False, state
             return True, (*state[:index], ABSENT, *state[index + 1 :])
-        table = self._tables[state[index]]
+        table = self._tables.things[state[index]]
         assert table is not None
-        link = self._links[table.chain]
+        link = self._links.things[table.chain]
         columns: Columns | None = link.columns
-        target = index
+        version, target = link.version + 1, index
         if isinstance(input_, Alter):
             columns = apply_steps(link.columns, input_.steps)
         else:
+            version -= not self._rules.rename_makes_version
             target = self._index[input_.new_name]
             if state[target] != ABSENT:
                 columns = None
         if columns is None or not self._change_possible(
-            table, link.version + 1, self.names[target], columns, unknown=output is UNKNOWN
+            table, version, self.names[target], columns, unknown=output is UNKNOWN
         ):
             return output is UNKNOWN, state
         if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
             return True, state
-        chain = self._links.number(_Link(table.chain, link.version + 1, columns))
+        # Nobody asks for the payload of an older version.
+        previous = -1 if self._rules.payload else table.chain
+        chain = self._links.number(_Link(previous, version, columns))
         after = list(state)
         after[index] = ABSENT
         after[target] = self._tables.number(table._replace(chain=chain))
@@ -192,6 +200,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
         self, table: Table, version: int, name: str, columns: Columns, *, unknown: bool
     ) -> bool:
         """Whether other answers leave room for this version of the table."""
+        if not self._once:
+            return True
         ident = self.table_id(table)
         if ident is None:
             return True
@@ -207,23 +217,23 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._facts.alter_matters(ident, link.version + 1)
 
     def _unknown_delete_possible(self, number: int) -> bool:
-        table = self._tables[number]
+        table = self._tables.things[number]
         assert table is not None
         ident = self.table_id(table)
         return ident is None or self._facts.allows_unknown_delete(ident, self.version(table))
 
     def _step_read(self, state: State, input_: Get | Look, output: Answer) -> tuple[bool, State]:
         index = self._index[input_.name]
-        table = self._tables[state[index]]
+        table = self._tables.things[state[index]]
         assert table is not None
         if output.key is not None and table.key != output.key:
             return False, state
         if output.columns is not None:
             number = table.chain
             if output.applied is not None:
-                while number >= 0 and self._links[number].version > output.applied:
-                    number = self._links[number].previous
-            link = self._links[number] if number >= 0 else None
+                while number >= 0 and self._links.things[number].version > output.applied:
+                    number = self._links.things[number].previous
+            link = self._links.things[number] if number >= 0 else None
             if link is None or link.columns != output.columns:
                 return False, state
             if output.applied is not None and link.version != output.applied:
@@ -231,8 +241,9 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._match(state, index, output.table_id, output.version)
 
     def _step_list(self, state: State, output: Answer) -> tuple[bool, State]:
-        live = sum(1 for number in state[:-1] if number != ABSENT)
-        if live != len(output.listing):
+        listed = {name for name, _, _ in output.listing}
+        live = len(self.names) - state[:-1].count(ABSENT)
+        if not live == len(listed) == len(output.listing):
             return False, state
         after = state
         for name, table_id, version in output.listing:
@@ -248,9 +259,9 @@ class Catalog(Model[State, CatalogInput, Answer]):
         self, state: State, index: int, table_id: str | None, version: int | None
     ) -> tuple[bool, State]:
         """Whether the table there can have this id and version; binds an id seen first here."""
-        table = self._tables[state[index]]
+        table = self._tables.things[state[index]]
         assert table is not None
-        if version is not None and self._links[table.chain].version != version:
+        if version is not None and self._links.things[table.chain].version != version:
             return False, state
         if table_id is None:
             return True, state
@@ -259,7 +270,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             return key == table.key, state
         if table.late_id is not None:
             return table.late_id == table_id, state
-        bound = self._late[state[-1]]
+        bound = self._late.things[state[-1]]
         if table.key in self._bound_keys or table_id in bound:
             return False, state
         number = self._tables.number(table._replace(late_id=table_id))
@@ -288,27 +299,28 @@ class Catalog(Model[State, CatalogInput, Answer]):
 
     def for_operations(self, operations: Sequence[Operation[CatalogInput, Answer]], /) -> Catalog:
         """The same catalog with only the facts that `operations` show."""
-        return Catalog(operations, self._bindings, once=self._once)
+        return Catalog(operations, self._bindings, once=self._once, rules=self._rules)
 
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Every name by itself; see `catalog_name`."""
-        return name_projections(self.names, operations, self._bindings)
+        """Every name by itself; of the supplied tables more, see `models.tables`."""
+        names = name_projections(self.names, operations, self._bindings, self._rules)
+        return table_projections(names, operations) if self._rules.payload else names
 
     # --- words -------------------------------------------------------------------------------
 
     def table(self, state: State, name: str) -> Table | None:
         """The table under `name` in `state`."""
-        return self._tables[state[self._index[name]]]
+        return self._tables.things[state[self._index[name]]]
 
     def version(self, table: Table) -> int:
         """The newest version of `table`."""
-        return self._links[table.chain].version
+        return self._links.things[table.chain].version
 
     def columns(self, table: Table) -> Columns:
         """The newest columns of `table`."""
-        return self._links[table.chain].columns
+        return self._links.things[table.chain].columns
 
     def table_id(self, table: Table) -> str | None:
         """The id of `table`, if any answer ever showed it."""
@@ -316,18 +328,34 @@ class Catalog(Model[State, CatalogInput, Answer]):
 
     def describe_operation(self, input_: CatalogInput, output: Answer | Unknown, /) -> str:
         """For people."""
-        words = " ".join(str(part) for part in input_[:-1])
-        shown = "unknown" if output is UNKNOWN else output.result
-        return f"{input_.f} {words}".strip() + f" -> {shown}"
+        words = " to ".join(str(part) for part in input_[:-1] if isinstance(part, str))
+        match input_:
+            case Create(name=name, columns=columns):
+                words = f"{name} ({', '.join(columns)})"
+            case Alter(name=name, steps=steps):
+                words = f"{name} ({', '.join(' '.join(step) for step in steps)})"
+        request = f"{input_.f} {words}".strip()
+        if output is UNKNOWN:
+            return f"{request} (unknown)"
+        if output.result != "ok":
+            return f"{request}: {output.result.replace('-', ' ')}"
+        if isinstance(input_, ListTables):
+            listing = ", ".join(f"{name}:{ident}" for name, ident, _ in output.listing)
+            return f"{request}: {listing or 'nothing'}"
+        shown = [f"id {output.table_id}"] if output.table_id is not None else []
+        shown += [f"version {output.version}"] if output.version is not None else []
+        shown += [f"({', '.join(output.columns)})"] if output.columns is not None else []
+        return f"{request}: {' '.join(shown) or 'ok'}"
 
     def describe_state(self, state: State, /) -> str:
         """For people: `name: table ID version V` for each live table."""
         words = []
         for name, number in zip(self.names, state, strict=False):
-            table = self._tables[number]
+            table = self._tables.things[number]
             if table is not None:
                 ident = self.table_id(table) or "of unknown id"
-                words.append(f"{name}: table {ident} version {self.version(table)}")
+                payload = f" ({self.columns(table)[0]})" if self._rules.payload else ""
+                words.append(f"{name}: table {ident} version {self.version(table)}{payload}")
         return "; ".join(words) or "no tables"
 
 

@@ -22,12 +22,15 @@ from checkers.catalog.models.types import (
     Alter,
     Answer,
     CatalogInput,
+    Columns,
     Create,
     Delete,
     Get,
     ListTables,
     Look,
     Rename,
+    Rules,
+    apply_steps,
 )
 from checkers.catalog.models.views import NameView, Said, Slot, saying
 from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
@@ -56,84 +59,95 @@ def name_projections(
     names: Sequence[str],
     operations: Sequence[Operation[CatalogInput, Answer]],
     bindings: Mapping[str, str],
+    rules: Rules,
 ) -> list[Projection[Slot, Said, bool]]:
     """One projection for each name, in the order of `names`."""
-    ids = {key: ident for ident, key in bindings.items()}
-    found: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
+    translate = _Translation(bindings, rules)
+    sayings: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
     for operation in operations:
-        for name, said in _sayings(operation, names, ids, bindings):
-            found[name].append(saying(operation, said))
-    model = CatalogName()
-    return [Projection(f"name {name!r}", model, tuple(found[name])) for name in names]
+        for name, said in translate.sayings(operation, names):
+            sayings[name].append(saying(operation, said))
+    model = NameView() if rules.payload else CatalogName()
+    return [Projection(f"name {name!r}", model, tuple(sayings[name])) for name in names]
 
 
-def _sayings(
-    operation: Operation[CatalogInput, Answer],
-    names: Sequence[str],
-    ids: Mapping[str, str],
-    bindings: Mapping[str, str],
-) -> Iterator[tuple[str, Said]]:
-    given, answer = operation.input, operation.said
-    if answer is UNKNOWN:
-        yield from _unknown_sayings(given, ids)
-    elif not isinstance(given, ListTables):
-        yield from _known_sayings(given, answer, bindings)
-    else:
-        shown = {name: (ident, version) for name, ident, version in answer.listing}
-        for name in names:
-            if name in shown:
-                yield name, Said("see", *_comparable(*shown[name], bindings))
-            else:
-                yield name, Said("absent")
+class _Translation:
+    """From an operation to what it says about names."""
 
+    def __init__(self, bindings: Mapping[str, str], rules: Rules) -> None:
+        self._bindings = bindings
+        self._ids = {key: ident for ident, key in bindings.items()}
+        self._rules = rules
 
-def _comparable(
-    ident: str | None, version: int | None, bindings: Mapping[str, str]
-) -> tuple[str | None, int | None]:
-    """An id that no create is known to have made says nothing by itself."""
-    return (ident if ident in bindings else None), version
+    def sayings(
+        self, operation: Operation[CatalogInput, Answer], names: Sequence[str]
+    ) -> Iterator[tuple[str, Said]]:
+        """Each name among `names` that the operation says something about, and what."""
+        given, answer = operation.input, operation.said
+        if answer is UNKNOWN:
+            yield from self._unknown(given)
+        elif not isinstance(given, ListTables):
+            yield from self._answered(given, answer)
+        else:
+            shown = {name: (ident, version) for name, ident, version in answer.listing}
+            if len(shown) != len(answer.listing):
+                yield answer.listing[0][0], Said("never")  # a name twice
+                return
+            for name in names:
+                if name in shown:
+                    yield name, Said("see", *self._comparable(*shown[name]))
+                else:
+                    yield name, Said("absent")
 
+    def _comparable(self, ident: str | None, version: int | None) -> tuple[str | None, int | None]:
+        """An id that no create is known to have made says nothing by itself."""
+        return (ident if ident in self._bindings else None), version
 
-def _unknown_sayings(given: CatalogInput, ids: Mapping[str, str]) -> Iterator[tuple[str, Said]]:
-    match given:
-        case Create(name=name, key=key):
-            yield name, Said("put", ids.get(key), 0)
-        case Alter(name=name):
-            yield name, Said("bump")
-        case Delete(name=name):
-            yield name, Said("take")
-        case Rename(name=name, new_name=new_name) if name != new_name:
-            yield name, Said("take")
-            yield new_name, Said("put")
-        case _:
-            pass  # reads of unknown outcome, and renames that cannot do anything
+    def _payload(self, columns: Columns | None) -> Columns | None:
+        return columns if self._rules.payload else None
 
+    def _unknown(self, given: CatalogInput) -> Iterator[tuple[str, Said]]:
+        match given:
+            case Create(name=name, key=key, columns=columns):
+                ident = self._ids.get(key)
+                yield name, Said("put", ident, self._rules.first, self._payload(columns))
+            case Alter(name=name, steps=steps):
+                yield name, Said("bump", payload=self._payload(apply_steps((), steps)))
+            case Delete(name=name):
+                yield name, Said("take")
+            case Rename(name=name, new_name=new_name) if name != new_name:
+                yield name, Said("take")
+                yield new_name, Said("put")
+            case _:
+                pass  # reads of unknown outcome, and renames that cannot do anything
 
-def _known_sayings(
-    given: Create | Alter | Rename | Delete | Get | Look,
-    answer: Answer,
-    bindings: Mapping[str, str],
-) -> Iterator[tuple[str, Said]]:
-    if answer.result == "not-found":
-        yield given.name, Said("absent")
-        return
-    if answer.result == "exists":
-        yield given.name, Said("present")
-        if isinstance(given, Rename) and given.new_name != given.name:
-            yield given.new_name, Said("present")
-        return
-    ident, version = _comparable(answer.table_id, answer.version, bindings)
-    match given:
-        case Create(name=name):
-            yield name, Said("put", ident, 0)
-        case Alter(name=name):
-            yield name, Said("bump", ident, version)
-        case Delete(name=name):
-            yield name, Said("take", ident, version)
-        case Rename(name=name, new_name=new_name):
-            # Onto itself it cannot succeed; "take" then leaves nothing that could.
-            yield name, Said("take", ident, None if version is None else version - 1)
-            if new_name != name:
-                yield new_name, Said("put", ident, version)
-        case Get(name=name) | Look(name=name):
-            yield name, Said("see", ident, version)
+    def _answered(
+        self, given: Create | Alter | Rename | Delete | Get | Look, answer: Answer
+    ) -> Iterator[tuple[str, Said]]:
+        if answer.result == "not-found":
+            yield given.name, Said("never" if isinstance(given, Create) else "absent")
+            return
+        if answer.result == "exists":
+            yield given.name, Said("present")
+            if isinstance(given, Rename) and given.new_name != given.name:
+                yield given.new_name, Said("present")
+            return
+        ident, version = self._comparable(answer.table_id, answer.version)
+        match given:
+            case Create(name=name, columns=columns):
+                yield name, Said("put", ident, self._rules.first, self._payload(columns))
+            case Alter(name=name, steps=steps):
+                payload = self._payload(apply_steps((), steps))
+                yield name, Said("bump", ident, version, payload)
+            case Delete(name=name):
+                yield name, Said("take", ident, version)
+            case Rename(name=name, new_name=new_name):
+                before = version
+                if version is not None and self._rules.rename_makes_version:
+                    before = version - 1
+                # Onto itself it cannot succeed; "take" then leaves nothing that could.
+                yield name, Said("take", ident, before)
+                if new_name != name:
+                    yield new_name, Said("put", ident, version)
+            case Get(name=name) | Look(name=name):
+                yield name, Said("see", ident, version, self._payload(answer.columns))

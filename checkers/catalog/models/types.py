@@ -1,15 +1,33 @@
-"""What can be asked of a catalog, and what it answers: the inputs and outputs of its models."""
+"""The inputs and outputs of the catalog's models, and the rules in which catalogs differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 Columns = tuple[str, ...]
 
 
+class Rules(NamedTuple):
+    """The rules in which catalogs differ."""
+
+    first: int = 0
+    """The version that a create makes."""
+    rename_makes_version: bool = True
+    payload: bool = False
+    """Whether a table has one column, its payload: every alter sets it, and every get shows the
+    newest."""
+
+
+DDL: Final = Rules()
+"""Our own DDL."""
+
+TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
+"""The catalog of the supplied tables: names with ids, versions and payloads."""
+
+
 class Create(NamedTuple):
-    """Make a table at version 0. `key` is the nonce, or a class of creates nobody ever saw."""
+    """Make a table. `key` is the nonce, or a class of creates that no answer ever showed."""
 
     name: str
     key: str
@@ -18,7 +36,7 @@ class Create(NamedTuple):
 
 
 class Alter(NamedTuple):
-    """Change columns by ("add", c), ("drop", c) or ("rename", old, new); one version more."""
+    """Change columns by steps, see `apply_steps`; one version more."""
 
     name: str
     steps: tuple[tuple[str, ...], ...]
@@ -26,7 +44,7 @@ class Alter(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Give a table another name; one version more."""
+    """Give a table another name; one version more where the rules say so."""
 
     name: str
     new_name: str
@@ -64,7 +82,7 @@ CatalogInput = Create | Alter | Rename | Delete | Get | Look | ListTables
 
 
 class Answer(NamedTuple):
-    """What was answered. `result` is "ok", "exists" or "not-found"; `None` means not shown.
+    """An answer. `result` is "ok", "exists" or "not-found"; `None` means not shown.
 
     `listing` is for `ListTables`: (name, id, version) for each table.
     """
@@ -79,7 +97,10 @@ class Answer(NamedTuple):
 
 
 def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | None:
-    """The columns after the steps of an alter, or `None` where one does not apply."""
+    """The columns after the steps of an alter, or `None` where one does not apply.
+
+    Steps are ("add", c), ("drop", c), ("rename", old, new), and ("set", c), which leaves `c` alone.
+    """
     current = list(columns)
     for step in steps:
         match step:
@@ -89,6 +110,16 @@ def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | N
                 current.remove(column)
             case ("rename", old, new) if old in current and new not in current:
                 current[current.index(old)] = new
+            case ("set", column):
+                current = [column]
             case _:
                 return None
     return tuple(current)
+
+
+def is_plain_list(answer: Answer) -> bool:
+    """Whether it is a listing, which names every table by an id, and no name or id twice."""
+    names = {name for name, _, _ in answer.listing}
+    ids = {ident for _, ident, _ in answer.listing}
+    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
+    return answer.result == "ok" and plain

@@ -1,16 +1,16 @@
-"""What is said about one name, or one table, of a catalog: three models, small enough to be read.
+"""Three small models of one name, or of one table, of a catalog.
 
-Both catalogs have views of this kind: `versioned_views` translates the operations of the one,
-`models.name` and `catalog.passes` those of the other.
+`models.name` and `models.tables` translate operations into them, and `catalog.passes` does so for
+its own.
 
-* `NameView`: who has a name, at which version and payload. Every answer about what is not known is
-  believed.
+* `NameView`: the table that has a name, with its version and payload. Every answer about something
+  unknown is believed.
 * `Tenancy`: a name holds one tenant at a time, and each only once, without a break.
 * `IdView`: a table's versions only grow, each is made once and has one payload; deletion is for
   ever.
 
-In the last two, what is not said may happen by itself: a state moves to wherever the next operation
-is. So unknown outcomes need no operations there.
+In the last two, unreported changes may happen by themselves: a state moves to wherever the next
+operation is. So unknown outcomes need no operations there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Said(NamedTuple):
     f: str
     ident: Any = None
     version: int | None = None
-    payload: int | None = None
+    payload: Any = None
 
     @property
     def may_be_any_table(self) -> bool:
@@ -68,7 +68,7 @@ def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
 
 # --- names ------------------------------------------------------------------------------------
 
-Entry = tuple[Any, int | None, int | None]
+Entry = tuple[Any, int | None, Any]
 Slot = Entry | None
 
 
@@ -200,7 +200,7 @@ class Tenancy(_FreeView[TenancyState, TenancyInput]):
 
 # --- tables -----------------------------------------------------------------------------------
 
-Life = tuple[int, int | None]
+Life = tuple[int, Any]
 GONE: Final[Life] = (-2, None)
 
 

@@ -1,11 +1,12 @@
 """Passes over a catalog history that find a contradiction without a search, in near-linear time.
 
 Catalog answers carry ids and versions, so most violations show in two or three of them: a version
-that went back, a table that came back, a list that leaves out what was there before and after. Each
-pass looks at one kind of *view*: what operations say about one table or one name, as a tiny model
-(`views`) in which everything that was not said may happen freely. Every view is a projection, that
-is, linearizable whenever the history is; and operations may be left out of it. So the operations a
-pass names are a counterexample by themselves, which the verifier confirms by enumeration.
+that went back, a table that came back, a list that leaves out a table that was there before and
+after. Each pass looks at one kind of *view*: the statements of operations about one table or one
+name, as a tiny model (`views`) in which everything that no answer shows may happen freely. Every
+view is a projection, that is, linearizable whenever the history is; and operations may be left out
+of it. So the operations that a pass names are a counterexample by themselves, which the verifier
+confirms by enumeration.
 
 `refute` runs all passes and answers with the contradiction that was complete first, or `None`: then
 nothing is proven, and the history is the search's. `replay` is the one pass that proves the

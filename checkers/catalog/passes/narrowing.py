@@ -1,12 +1,12 @@
-"""When an operation can have taken effect: after its call and before its return, but often less.
+"""The interval in which an operation can have taken effect, often narrower than call to return.
 
-Answers that show versions of one table order the operations that gave them, whatever else happened:
-what shows a version came after what made it, and before what made the next one; all of them came
-after the create and before the delete. A list came after all of what shows a table it leaves out,
-or before all of it, and often only one is possible. An operation that must come before another took
-effect before that one returned, so may as well have returned then; likewise for calls. Lists, which
-mention every table, become short this way, and they are what a search with lost answers founders
-on: it learns late that a list fits nowhere any more.
+Answers that show versions of one table order the operations that gave them: an answer that shows a
+version came after the change that made it, and before the next change; all of them came after the
+create and before the delete. A list came after all operations that show a table which it leaves
+out, or before all of them, and often only one is possible. An operation that must come before
+another took effect before that one returned, so may as well have returned then; likewise for calls.
+Lists, which mention every table, become short this way, and they are what a search with lost
+answers founders on: it learns late that a list fits nowhere any more.
 
 Proof that nothing is lost: take a legal order of the operations. If a comes before b in it, then
 a took effect no later than b's return, so the order also respects real time with a's return moved
@@ -22,11 +22,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from checkers.catalog.models.types import ListTables
+from checkers.catalog.models.types import ListTables, is_plain_list
 from checkers.catalog.passes.views import (
     CatalogOperation,
     answer_of,
-    is_plain_list,
     shown_by,
     versions_of,
 )
@@ -40,7 +39,7 @@ END: Final = 1 << 60  # the rank of a delete
 
 
 class _Life(NamedTuple):
-    """What shows one table: (rank, position of the operation), by rank, and those without one.
+    """Operations that show one table: (rank, position), by rank, and positions without a rank.
 
     Rank 2v shows version v, rank 2v - 1 made it.
     """
@@ -55,7 +54,7 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """The operations with shorter intervals and the same legal orders; `None` if there are none.
 
-    Once `is_over`, it is content with what it has found so far.
+    Once `is_over`, it returns what it has narrowed so far.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -117,7 +116,7 @@ def _rank(table: str, operation: CatalogOperation) -> int | None:
 
 
 class _Bounds:
-    """The calls and returns so far, by position; those of unknown operations stay."""
+    """The calls and returns so far, by position; unknown operations keep theirs."""
 
     def __init__(self, operations: Sequence[CatalogOperation]) -> None:
         infinity = float("inf")
@@ -139,7 +138,7 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """What shows less comes before what shows more."""
+        """An operation with a lower rank comes before one with a higher rank."""
         ranked = life.ranked
         if not ranked:
             return

@@ -7,7 +7,7 @@ was called. The passes, and the view (see `views`) that confirms what each one f
    what shows a lower one; a version made twice; a version beyond the one that was deleted;
 2. lists (`IdView`): a list leaves out a table that was shown before it and after it;
 3. tenancy (`Tenancy`): a name was one table's from some answer on until a later call (alters in
-   between do not end that, renames do), and meanwhile another table's or nobody's. These are the
+   between do not end that, renames do), and meanwhile another table's or free. These are the
    zones of Gibbons and Korach (1997): none may lie within another, nor two overlap;
 4. shape (`Shape`): two names or two lists of columns of one version, or columns that the steps of
    an alter do not lead to.
@@ -28,6 +28,7 @@ from checkers.catalog.models.types import (
     Columns,
     ListTables,
     apply_steps,
+    is_plain_list,
 )
 from checkers.catalog.models.views import IdView, Tenancy, TenancyInput, saying
 from checkers.catalog.passes.views import (
@@ -36,7 +37,6 @@ from checkers.catalog.passes.views import (
     Shape,
     Tenant,
     answer_of,
-    is_plain_list,
     shape_of,
     shown_by,
     tenancies,
@@ -69,7 +69,7 @@ class _Sight(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """When a table exists for certain, and what shows it."""
+    """The span in which a table exists for certain, and the operations that show it."""
 
     begin: float
     end: float
@@ -89,7 +89,7 @@ def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
 
 
 def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
-    """What each pass finds, at most a few for each table and name."""
+    """The contradictions of each pass, at most a few for each table and name."""
     known = [operation for operation in operations if answer_of(operation) is not None]
     tables = _by_table(known)
     for table in sorted(tables):
@@ -191,7 +191,7 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
             sights.append(_Sight(2 * said.version - (said.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    earliest: CatalogOperation | None = None  # to return, of those that show more
+    earliest: CatalogOperation | None = None  # to return, of the answers that show more
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]
         if rank % 2 and len(level) > 1:
@@ -374,7 +374,7 @@ def _clash(
     others: Iterable[CatalogOperation],
     rule: str,
 ) -> Contradiction:
-    """What shows the zones, the alters within them, and `others`."""
+    """The operations that show the zones, the alters within them, and `others`."""
     chosen = list(others)
     for zone in zones:
         chosen += [zone.first, zone.last]

@@ -2,10 +2,10 @@
 
 Where every answer says at which revision of the catalog it was given, there is nothing to search
 for: sort by revision, changes before what only looked at the same revision, and step once through
-the model. What is missing are operations whose answers were lost. Such an operation is put in where
+the model. Operations whose answers were lost are missing. Such an operation is inserted where
 the next answer cannot be explained without it (one alone, else two), if it is about the same names.
 
-The order is a proof whatever it was guessed from, and `certify` has it verified like any other. So
+The order is a proof no matter how it was guessed, and `certify` has it verified like any other. So
 `replay` may answer `None` for any reason at all, which proves nothing: a revision that lies, an
 operation that would have been needed earlier, answers without revisions. Then the search decides.
 """
@@ -30,7 +30,7 @@ from checkers.linearizability import UNKNOWN, Model, Operation
 CatalogOperation = Operation[CatalogInput, Answer]
 CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
-"""Steps spent on guessing what was lost, in all."""
+"""Steps spent on guessing lost operations, in all."""
 CANDIDATES_MAX: Final = 40
 """Lost operations about the same names that are considered at once, the earliest called."""
 
@@ -69,7 +69,7 @@ def replay(
 
 
 class _Walk:
-    """A state, how it came about, and what was lost and may still be put in."""
+    """A state, the operations that led to it, and the lost ones that may still be inserted."""
 
     def __init__(
         self, model: Model[Any, CatalogInput, Answer], lost: list[CatalogOperation]
@@ -108,7 +108,7 @@ class _Walk:
         return tuple(self._order)
 
     def _attempts(self, operation: CatalogOperation) -> Iterator[tuple[CatalogOperation, ...]]:
-        """What may have come before: nothing, or one or two that were lost."""
+        """Operations that may have come before: none, or one or two lost ones."""
         yield ()
         names = self._model.footprint(operation.input)
         assert operation.return_time is not None, "what has a revision returned"

@@ -1,7 +1,7 @@
-"""What operations say about one table or one name, in terms of four small models.
+"""Operations as statements about one table or one name, in terms of four small models.
 
 Each is a projection of the whole catalog: run along any order that linearizes the history, it
-accepts, since it forbids only what no order can show. What is not said is free: a state moves by
+accepts, since it forbids only what no order can show. Everything else is free: a state moves by
 itself to wherever the next operation is, so unknown outcomes need no operations here, and leaving
 out operations leaves a projection.
 
@@ -28,6 +28,7 @@ from checkers.catalog.models.types import (
     Look,
     Rename,
     apply_steps,
+    is_plain_list,
 )
 from checkers.catalog.models.views import Said, TenancyInput
 from checkers.linearizability import UNKNOWN, Model, Operation, Unknown
@@ -36,16 +37,8 @@ CatalogOperation = Operation[CatalogInput, Answer]
 
 
 def answer_of(operation: CatalogOperation) -> Answer | None:
-    """What a known operation answered."""
+    """The answer of an operation; `None` if it is unknown."""
     return None if operation.said is UNKNOWN else operation.said
-
-
-def is_plain_list(answer: Answer) -> bool:
-    """Whether it is a listing, which names every table by an id, and no name or id twice."""
-    names = {name for name, _, _ in answer.listing}
-    ids = {ident for _, ident, _ in answer.listing}
-    plain = len(names) == len(ids) == len(answer.listing) and None not in ids
-    return answer.result == "ok" and plain
 
 
 def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
@@ -62,11 +55,11 @@ def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
 
 
 def versions_of(table: str, operation: CatalogOperation) -> Said | None:
-    """What `operation` says about the versions of `table`; `None` for nothing."""
-    given, answer = operation.input, answer_of(operation)
+    """The statement of `operation` about the versions of `table`, if any."""
+    call, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
         return None
-    if isinstance(given, ListTables):
+    if isinstance(call, ListTables):
         if not is_plain_list(answer):
             return None
         for _, ident, version in answer.listing:
@@ -75,13 +68,13 @@ def versions_of(table: str, operation: CatalogOperation) -> Said | None:
         return Said("missing")
     if answer.table_id != table:
         return None
-    if isinstance(given, Create):
+    if isinstance(call, Create):
         return Said("make", table, 0)
-    if isinstance(given, Delete):
+    if isinstance(call, Delete):
         return Said("die", table, answer.version)
     if answer.version is None:
         return Said("alive")
-    return Said("make" if isinstance(given, Alter | Rename) else "see", table, answer.version)
+    return Said("make" if isinstance(call, Alter | Rename) else "see", table, answer.version)
 
 
 # --- who has one name -------------------------------------------------------------------------
@@ -90,31 +83,31 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """(name, what is said about it), but for names that a list does not show."""
-    given, answer = operation.input, answer_of(operation)
+    """(name, statement about it), but for names that a list does not show."""
+    call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
-    if isinstance(given, ListTables):
+    if isinstance(call, ListTables):
         if is_plain_list(answer):
             for name, ident, version in answer.listing:
                 if ident is not None and version is not None:
                     yield name, TenancyInput("at", (ident, version))
         return
     if answer.result == "not-found":
-        yield given.name, TenancyInput("absent")
+        yield call.name, TenancyInput("absent")
         return
-    if answer.result != "ok" or (isinstance(given, Rename) and given.name == given.new_name):
+    if answer.result != "ok" or (isinstance(call, Rename) and call.name == call.new_name):
         return
-    version = 0 if isinstance(given, Create) else answer.version
+    version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
-        # Before a create and after a delete nobody has the name, whoever it was.
-        if isinstance(given, Create | Delete | Rename):
-            yield given.name, TenancyInput("absent")
-        if isinstance(given, Rename):
-            yield given.new_name, TenancyInput("absent")
+        # Before a create and after a delete no table has the name.
+        if isinstance(call, Create | Delete | Rename):
+            yield call.name, TenancyInput("absent")
+        if isinstance(call, Rename):
+            yield call.new_name, TenancyInput("absent")
         return
     tenant, before = (answer.table_id, version), (answer.table_id, version - 1)
-    match given:
+    match call:
         case Create(name=name):
             yield name, TenancyInput("enter", tenant)
         case Alter(name=name):
@@ -129,14 +122,14 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
 
 
 def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
-    """What `operation` says about `name`; `None` for nothing."""
-    for said, input_ in tenancies(operation):
-        if said == name:
+    """The statement of `operation` about `name`, if any."""
+    for about, input_ in tenancies(operation):
+        if about == name:
             return input_
     answer = answer_of(operation)
     if isinstance(operation.input, ListTables) and answer is not None and is_plain_list(answer):
-        shown = {entry[0] for entry in answer.listing}
-        return None if name in shown else TenancyInput("absent")
+        listed = {entry[0] for entry in answer.listing}
+        return None if name in listed else TenancyInput("absent")
     return None
 
 
@@ -147,10 +140,10 @@ ShapeInput = tuple[ShapeFact, ...]
 
 
 class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
-    """State: all that was said so far. Columns are carried along steps that are known."""
+    """State: all facts so far. Columns are carried along known steps."""
 
     def init(self) -> frozenset[ShapeFact]:
-        """Nothing was said."""
+        """No facts."""
         return frozenset()
 
     def step(
@@ -159,25 +152,25 @@ class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
         """Legal while it can all be true."""
         del output
         facts = state | set(input_)
-        known: dict[tuple[str, int], Any] = {}
+        by_version: dict[tuple[str, int], Any] = {}
         for kind, version, value in sorted(facts):
-            if kind == "never" or known.setdefault((kind, version), value) != value:
+            if kind == "never" or by_version.setdefault((kind, version), value) != value:
                 return False, state
-        for kind, version in sorted(known):
-            before = known.get(("columns", version - 1))
+        for kind, version in sorted(by_version):
+            before = by_version.get(("columns", version - 1))
             if kind == "steps" and before is not None:
-                after = apply_steps(before, known[kind, version])
-                if after is None or known.setdefault(("columns", version), after) != after:
+                after = apply_steps(before, by_version[kind, version])
+                if after is None or by_version.setdefault(("columns", version), after) != after:
                     return False, state
         return True, facts
 
 
 def shape_of(table: str, operation: CatalogOperation) -> ShapeInput:
-    """What `operation` says about the name and columns of `table`."""
-    given, answer = operation.input, answer_of(operation)
+    """The statement of `operation` about the name and columns of `table`."""
+    call, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
         return ()
-    if isinstance(given, ListTables):
+    if isinstance(call, ListTables):
         return tuple(
             ("name", version, name)
             for name, ident, version in answer.listing
@@ -185,12 +178,12 @@ def shape_of(table: str, operation: CatalogOperation) -> ShapeInput:
         )
     if answer.table_id != table:
         return ()
-    if isinstance(given, Create):
-        return ("name", 0, given.name), ("columns", 0, given.columns)
+    if isinstance(call, Create):
+        return ("name", 0, call.name), ("columns", 0, call.columns)
     version = answer.version
     if version is None:
         return ()
-    match given:
+    match call:
         case Alter(name=name, steps=steps):
             return ("name", version - 1, name), ("name", version, name), ("steps", version, steps)
         case Rename(name=name, new_name=new):
@@ -198,7 +191,7 @@ def shape_of(table: str, operation: CatalogOperation) -> ShapeInput:
         case Get(name=name):
             return ("name", version, name), *_columns_of(answer, version)
         case _:
-            return (("name", version, given.name),)
+            return (("name", version, call.name),)
 
 
 def _columns_of(answer: Answer, version: int) -> tuple[ShapeFact, ...]:

@@ -9,8 +9,8 @@
 | events        | masters stored ids of the metastore's events in rising order, each once      |
 | caught-up     | at rest the leader has stored the newest event                               |
 
-"At rest" is said by the harness, of the moment of its last snapshot (`converged`, `pending`). A run
-without that is `unknown`, unless something else is wrong.
+"At rest" is a fact of the harness, about the moment of its last snapshot (`converged`, `pending`).
+A run without that is `unknown`, unless something else is wrong.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
-from checkers.hms.findings import Findings
+from checkers.verdict.findings import Findings
 from harness.errors import counted
-from harness.ops import CheckResult, History, Op, Verdict
+from harness.ops import CheckResult, History, Op
+from harness.permits import permits_of
+from harness.plugins import Checker
+from harness.vocabularies import fields_of
 
 LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
-class KuduHmsChecker:
+class KuduHmsChecker(Checker):
     """Tables and entries one to one, masters' addresses, and the log of events in order."""
 
     api_version = 1
@@ -37,9 +40,9 @@ class KuduHmsChecker:
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; linear in the last snapshot, so `time_limit_s` is not needed."""
         del case, time_limit_s
-        found = Findings()
+        findings = Findings(self.name, permits_of(history))
         op = next(iter([*history.facts("snapshot")][::-1]), None)
-        snapshot = _fields(op)
+        snapshot = fields_of(op)
         gap = _gap(history, snapshot)
         dumps = {
             name: dump
@@ -47,30 +50,23 @@ class KuduHmsChecker:
             if isinstance(dump, Mapping) and isinstance(dump.get("hms"), Mapping)
         }
         for name, dump in dumps.items():
-            _check_events(found, name, dump["hms"]["events"], op)
+            _check_events(findings, name, dump["hms"]["events"], op)
         if not gap:
             leaders = [dump for dump in dumps.values() if dump.get("ready")]
             if len(leaders) == 1:
-                _check_rest(found, leaders[0], snapshot["hms"], op)
+                _check_rest(findings, leaders[0], snapshot["hms"], op)
             else:
                 gap = f"{len(leaders)} masters led when their state was looked at"
-        total = sum(found.looked.values())
-        result = found.result(self.name, history, valid=f"{counted(total, 'check')} hold")
-        if gap and result.verdict is Verdict.VALID:
-            details = {**result.details, "rule": "not-at-rest"}
-            return CheckResult(self.name, Verdict.UNKNOWN, gap, details=details)
-        return result
-
-
-def _fields(op: Op | None) -> Mapping[str, Any]:
-    return op.value if op is not None and isinstance(op.value, Mapping) else {}
+        if gap:
+            findings.gap(gap, rule="not-at-rest")
+        return findings.result(f"{counted(findings.looked.total(), 'check')} hold")
 
 
 def _gap(history: History, snapshot: Mapping[str, Any]) -> str:
-    """Why nothing can be said of the state at rest; empty if it can."""
+    """The reason for which the state at rest cannot be judged; empty if it can."""
     if not snapshot:
         return "the run ended before its final snapshot"
-    settled = _fields(next(iter([*history.facts("converged")][::-1]), None))
+    settled = fields_of(next(iter([*history.facts("converged")][::-1]), None))
     if not settled.get("ok"):
         return "the run ended before it was known to have settled"
     if snapshot.get("pending"):
@@ -84,43 +80,44 @@ def _at(op: Op | None) -> tuple[int, ...]:
     return () if op is None else (op.index,)
 
 
-def _check_events(found: Findings, name: str, events: list[list[int]], op: Op | None) -> None:
-    for (one, at), (later, then) in itertools.pairwise(events):
+def _check_events(findings: Findings, name: str, events: list[list[int]], op: Op | None) -> None:
+    for (earlier, at), (later, then) in itertools.pairwise(events):
         text = (
-            f"{name} stored event {later} of the metastore in operation {then}, after event {one} "
+            f"{name} stored event {later} of the metastore in operation {then}, after event "
+            f"{earlier} "
             f"in operation {at}: it was followed twice, or out of order."
         )
-        found.look("events", one < later, text, _at(op))
+        findings.hold("events", earlier < later, text, _at(op))
 
 
 def _check_rest(
-    found: Findings, leader: Mapping[str, Any], seen: Mapping[str, Any], op: Op | None
+    findings: Findings, leader: Mapping[str, Any], seen: Mapping[str, Any], op: Op | None
 ) -> None:
-    own, at = leader["hms"], _at(op)
-    text = f"At rest event {own['last_event']} is the last that was followed, of {seen['event']}."
-    found.look("caught-up", own["last_event"] == seen["event"], text, at)
+    hms, at = leader["hms"], _at(op)
+    text = f"At rest event {hms['last_event']} is the last that was followed, of {seen['event']}."
+    findings.hold("caught-up", hms["last_event"] == seen["event"], text, at)
     ours = [row for row in seen["entries"] if row[3] == leader["cluster_id"]]
     tables = {table["id"]: table["name"] for table in leader["tables"] if table["state"] in LIVE}
     by_id: dict[str, list[str]] = {}
     for name, table_id, masters, _ in ours:
         by_id.setdefault(table_id, []).append(name)
         there = tables.get(table_id)
-        shown = "no such table" if there is None else f"that table under the name {there}"
-        text = f"At rest the metastore has {name} with the id {table_id}, and Kudu {shown}."
-        found.look("no-table", there == name, text, at)
-        same = Counter(masters) == Counter(own["masters"])
+        known_as = "no such table" if there is None else f"that table under the name {there}"
+        text = f"At rest the metastore has {name} with the id {table_id}, and Kudu {known_as}."
+        findings.hold("no-table", there == name, text, at)
+        same = Counter(masters) == Counter(hms["masters"])
         text = (
             f"At rest the entry {name} names the masters {_list(masters)}, "
-            f"but these vote: {_list(own['masters'])}."
+            f"but these vote: {_list(hms['masters'])}."
         )
-        found.look("addresses", same, text, at)
+        findings.hold("addresses", same, text, at)
     for table_id, name in tables.items():
         entries = by_id.get(table_id, [])
         text = f"At rest Kudu has {name} with the id {table_id}, and the metastore has no entry."
-        found.look("no-entry", bool(entries), text, at)
+        findings.hold("no-entry", bool(entries), text, at)
     for table_id, entries in by_id.items():
         text = f"At rest {_list(entries)} have one id, {table_id}."
-        found.look("ids", len(entries) == 1, text, at)
+        findings.hold("ids", len(entries) == 1, text, at)
 
 
 def _list(names: list[str]) -> str:

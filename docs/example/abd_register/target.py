@@ -1,20 +1,20 @@
-"""The target plug-in: which nodes there are, and how the harness talks to them and looks at them."""
+"""The target plug-in: its nodes, its clients, and how the harness inspects it."""
 
 import random
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from abd_register.client import AbdClient, Channel
 from abd_register.node import PORT
 from harness.cluster import NodeSpec
 from harness.env import ClientEnv
-from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles
+from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
 from harness.plugins import TargetSettings as Settings
 
 LOOK_S = 1.0
 
 
-class AbdRegister:
+class AbdRegister(Target):
     """A register on `--nodes` nodes, written against `Env`: it runs in all environments."""
 
     api_version = 2
@@ -22,7 +22,7 @@ class AbdRegister:
     doc = "a register on three nodes, read and written by majorities"
     vocabularies = frozenset({"register"})
     profiles = ("strict",)
-    bugs: Final = {"NO-WRITE-BACK": "a read does not tell a majority what it found"}
+    bugs = {"NO-WRITE-BACK": "a read does not tell a majority what it found"}
     options = (Option("nodes", 3, "how many nodes keep the register"),)
 
     def nodes(self, settings: Settings) -> Sequence[NodeSpec]:
@@ -37,7 +37,7 @@ class AbdRegister:
         return AbdSystem(deployment.env, list(deployment.nodes), write_back)
 
 
-class AbdSystem:
+class AbdSystem(System):
     """The deployed nodes, for as long as a run lasts."""
 
     def __init__(self, env: ClientEnv, names: list[str], write_back: bool) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from harness.cluster import NodeSpec, ReadyHttp
 from harness.env import Address
-from harness.plugins import Convergence, Deployment, NodeRole, Option, Request, Roles
+from harness.ops import Request
+from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
 from harness.vocabularies.transactions import play
 from harness.webclient import DeclinedError, Web, WebClient, agreement, ask_each
 
@@ -25,7 +26,7 @@ def b64(value: Any) -> str:
     return b64encode(json.dumps(value).encode()).decode()
 
 
-class EtcdSystem:
+class EtcdSystem(System):
     def __init__(self, deployment: Deployment) -> None:
         self.env, self.settings = deployment.env, deployment.settings
 
@@ -84,7 +85,7 @@ class EtcdSystem:
     ready = converged
 
 
-class Etcd:
+class Etcd(Target):
     api_version, name, doc = 2, "etcd", "an example: three members of real etcd"
     vocabularies, profiles, open = frozenset({"register", "list-append"}), ("strict",), EtcdSystem
     bugs = {"SERIALIZABLE-READS": "a member answers reads from its own state, without a quorum"}
@@ -94,8 +95,18 @@ class Etcd:
 
     def nodes(self, settings: Any) -> list[NodeSpec]:
         image = settings.options["image"] or None
-        what = {"image": image, "dockerfile": None if image else IMAGE}
-        what |= {"role": "member", "ports": (2379, 2380), "debian_package": "etcd-server"}
-        what |= {"ready": ReadyHttp(2379, "/health"), "faulty_disk": True}  # for power cuts
         cmd = COMMAND + " --unsafe-no-fsync" * ("NO-FSYNC" in settings.bugs)
-        return [NodeSpec(name=n, command=(*cmd.replace("ME", n).split(),), **what) for n in NAMES]
+        return [
+            NodeSpec(
+                name=name,
+                role="member",
+                ports=(2379, 2380),
+                command=tuple(cmd.replace("ME", name).split()),
+                image=image,
+                dockerfile=None if image else IMAGE,
+                debian_package="etcd-server",
+                ready=ReadyHttp(2379, "/health"),
+                faulty_disk=True,  # for power cuts
+            )
+            for name in NAMES
+        ]

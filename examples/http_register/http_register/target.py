@@ -5,7 +5,16 @@ from typing import Any
 
 from harness.cluster import NodeSpec, ReadyHttp
 from harness.env import Address
-from harness.plugins import Convergence, Deployment, NodeRole, Option, Request, Roles
+from harness.plugins import (
+    Convergence,
+    Deployment,
+    NodeRole,
+    Option,
+    Request,
+    Roles,
+    System,
+    Target,
+)
 from harness.plugins import TargetSettings as Settings
 from harness.webclient import Web, WebClient, agreement, ask_each
 
@@ -22,7 +31,7 @@ async def operate(web: Web, request: Request) -> dict[str, Any]:
     return {"result": "ok"}
 
 
-class HttpRegister:
+class HttpRegister(Target):
     """The target plug-in: three nodes, started by their command line."""
 
     api_version = 2
@@ -48,8 +57,8 @@ class HttpRegister:
         return HttpSystem(deployment)
 
 
-class HttpSystem:
-    """The three nodes that run, as the harness looks at them."""
+class HttpSystem(System):
+    """The three running nodes, as the harness sees them."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.env = deployment.env
@@ -61,12 +70,9 @@ class HttpSystem:
         return (NAMES[0], rng.choice(NAMES[1:]))  # the primary serves alone; a follower needs it
 
     async def groups(self) -> dict[str, Roles]:
-        return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # nobody else ever leads
+        return {"register": Roles({"r1": NodeRole("leader")}, NAMES)}  # the others never lead
 
     async def ready(self) -> Convergence:
         return agreement(await ask_each(self.env, NODES, "GET", "/"), NAMES)
 
     converged = ready
-
-    async def snapshot(self) -> dict[str, Any]:
-        return {}

@@ -8,7 +8,16 @@ import random
 from harness.cluster import NodeSpec, ReadyCommand, ReadyPort
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, OpType
-from harness.plugins import Completion, Convergence, Deployment, NodeRole, Request, Roles
+from harness.plugins import (
+    Completion,
+    Convergence,
+    Deployment,
+    NodeRole,
+    Request,
+    Roles,
+    System,
+    Target,
+)
 from harness.plugins import TargetSettings as Settings
 
 APPS, PORT, DATABASE_PORT = ("a1", "a2"), 8080, 5432
@@ -51,8 +60,15 @@ DATABASE = NodeSpec(
 def app(name: str) -> NodeSpec:
     """One server; it starts when the database answers."""
     command = f"python3 {SERVER} {{host}} {{port:{PORT}}} {{peer:db:{DATABASE_PORT}}}".split()
-    how = {"ports": (PORT,), "ready": ReadyPort(PORT), "after": ("db",), "faulty_disk": True}
-    return NodeSpec(name=name, role="app", command=tuple(command), **how)
+    return NodeSpec(
+        name=name,
+        role="app",
+        command=tuple(command),
+        ports=(PORT,),
+        ready=ReadyPort(PORT),
+        after=("db",),
+        faulty_disk=True,
+    )
 
 
 class Client:
@@ -101,7 +117,7 @@ class Client:
         pass
 
 
-class Postgres:
+class Postgres(Target):
     """The target plug-in."""
 
     api_version = 2
@@ -119,8 +135,8 @@ class Postgres:
         return PostgresSystem(deployment.env)
 
 
-class PostgresSystem:
-    """What was deployed, as the harness looks at it."""
+class PostgresSystem(System):
+    """The deployed nodes, as the harness sees them."""
 
     def __init__(self, env: ClientEnv) -> None:
         self.env = env
@@ -132,7 +148,7 @@ class PostgresSystem:
         return [rng.choice(APPS), "db"]
 
     async def groups(self) -> dict[str, Roles]:
-        return {"postgres": Roles({"db": NodeRole("leader")}, ("db",))}  # nobody else ever does
+        return {"postgres": Roles({"db": NodeRole("leader")}, ("db",))}  # servers never lead
 
     async def converged(self) -> Convergence:
         clients = [Client(self.env, number) for number in range(len(APPS))]
@@ -142,6 +158,3 @@ class PostgresSystem:
         return Convergence(not pending, tuple(pending))
 
     ready = converged
-
-    async def snapshot(self) -> dict:
-        return {}

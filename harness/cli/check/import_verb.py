@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from harness import __version__
-from harness.case import NS_PER_S, Case
+from harness.case import IMPORTED, Case, imported_case
 from harness.cli.check.tasks import located_in
 from harness.cli.check.verb import require_kind
 from harness.cli.output import note, say
@@ -25,13 +25,11 @@ from harness.cli.parser import Parser, add_store
 from harness.errors import HistoryError, UsageError, counted
 from harness.formats import model_for, open_history
 from harness.independent import Shape, shape_of, split
-from harness.ops import HARNESS, History, ModelSettings, Verdict, digest_of
+from harness.ops import HARNESS, NS_PER_S, History, ModelSettings, Verdict, digest_of
 from harness.plugins import HistoryModel
-from harness.registry import load_plugin
 from harness.store import RunFolder, RunRecord, check_place, new_run_id
 from harness.store.parquet import ops_of_table, read_sealed
-from harness.verdict.imported import IMPORTED, imported_case
-from harness.verdict.judge import checkers_of
+from harness.verdict.judge import checkers_of, load_model
 
 TRIAL_S: Final = 0.1
 """How long a checker may look at what it may not be able to read."""
@@ -139,7 +137,7 @@ def _case(
     keys = 0
     try:
         name = model or model_for(format_, history, independent)
-        judge: HistoryModel = load_plugin("models", name)
+        judge = load_model(name)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
             # Pairs are values of their own for some models, which is only a mistake if asked for.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.case import IMPORTED
 from harness.cli.check.counterexample_page import render_page
 from harness.cli.check.find_tasks import Failed, Task
 from harness.errors import (
@@ -27,12 +28,10 @@ from harness.errors import (
 )
 from harness.formats import Source, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
-from harness.plugins import HistoryModel, PreparedCheck
-from harness.registry import load_plugin
+from harness.plugins import PreparedCheck
 from harness.store import StoredRun, load_run
 from harness.verdict.counterexample import counterexample_of
-from harness.verdict.imported import IMPORTED, independence_of, model_of
-from harness.verdict.judge import checker_name, checkers_of, judge, result_of_check
+from harness.verdict.judge import checkers_of, judge, load_model, result_of_check
 
 PAGE_NAME: Final = "counterexample.html"
 _OP: Final = re.compile(r"op (\d+)\b")
@@ -81,8 +80,7 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
         raise HistoryError(f"{task.path}: there is no operation in it; a history has operations")
     try:
         name = request.model or model_for(source.format, history, request.settings.independent)
-        model: HistoryModel = load_plugin("models", name)
-        check = model.prepare(history, request.settings)
+        check = load_model(name).prepare(history, request.settings)
     except HistoryError as error:
         raise located_in(task.path, source, error) from error
     except UsageError as error:
@@ -92,21 +90,20 @@ def _prepare(task: Task, request: CheckRequest) -> Prepared:
 
 def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
     run = load_run(task.path)
-    name = request.model or model_of(run.case)
+    name = request.model or run.case.model
     if name is None:
         if request.settings != ModelSettings():
             raise UsageError(
                 f"{task.path} is a run, which its own checkers judge; settings of models need "
                 "--model or --elle"
             )
-        names = ",".join(map(checker_name, checkers_of(run.case)))
+        names = ",".join(checker.name for checker in checkers_of(run.case))
         return Prepared(run.history, names, "run", run=run)
-    model: HistoryModel = load_plugin("models", name)
     settings = request.settings
     if settings.independent is None:
-        settings = msgspec.structs.replace(settings, independent=independence_of(run.case))
+        settings = msgspec.structs.replace(settings, independent=run.case.independent)
     try:
-        check = model.prepare(run.history, settings)
+        check = load_model(name).prepare(run.history, settings)
     except HistoryError as error:
         raise HistoryError(f"{task.path}: {error}") from error
     return Prepared(run.history, name, "run", run=run, check=check)
@@ -208,7 +205,7 @@ def _report(
         "configurations": sum(_configurations(result) for result in results),
         "seconds": round(seconds, 6),
         "reason": "; ".join(result.reason for result in told),
-        "anomalies": _listed(results, "anomalies"),
+        "anomalies": sorted(_listed(results, "anomalies")),
         "not": _listed(results, "not"),
         "notes": _listed(results, "notes"),
         "format": prepared.format,
@@ -237,8 +234,8 @@ def _recorded_verdict(run: StoredRun) -> str | None:
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
     """What the results list under `name` in their details, which are free."""
-    found = [result.details.get(name) for result in results]
-    return [item for listed in found if isinstance(listed, (list, tuple)) for item in listed]
+    lists = [result.details.get(name) for result in results]
+    return [item for items in lists if isinstance(items, (dict, list, tuple)) for item in items]
 
 
 def _configurations(result: CheckResult) -> int:

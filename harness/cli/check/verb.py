@@ -27,8 +27,8 @@ from harness.cli.styles import HEADLINE_STYLES, joined, styled
 from harness.errors import EXIT_CRASH, HistoryError, UsageError, choices_near, counted
 from harness.formats.edn.forms import parse_forms
 from harness.ops import ModelSettings, Verdict, worst
-from harness.registry import load_plugin, plugin_names
-from harness.verdict.judge import EXIT_CODES, Judgement
+from harness.registry import plugin_names
+from harness.verdict.judge import EXIT_CODES, Judgement, load_model, model_names
 from harness.vocabularies.edn import is_edn_atom, settled, text_of
 
 if TYPE_CHECKING:
@@ -252,16 +252,12 @@ def _require_comparable(text: str, value: object) -> None:
 
 def require_kind(name: str, kind: str) -> None:
     """Raise `UsageError` where `name` is no model of this kind."""
-    names = plugin_names("models")
-    kinds = {known: load_plugin("models", known).kind for known in names}
-    if kinds.get(name) == kind:
+    if name in plugin_names("checkers"):
+        actual = load_model(name).kind
+        if actual != kind:
+            raise UsageError(f"--{kind} is {name!r}, which is a {actual}; use --{actual} {name}")
         return
-    if name in kinds:
-        raise UsageError(
-            f"--{kind} is {name!r}, which is a {kinds[name]}; use --{kinds[name]} {name}"
-        )
-    known = [other for other in names if kinds[other] == kind]
-    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, known)}")
+    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, model_names(kind))}")
 
 
 def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:

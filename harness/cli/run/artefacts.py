@@ -40,10 +40,10 @@ def chosen_reporters(text: str) -> list[str]:
 def _made_by_default(name: str) -> bool:
     """Whether to make it unasked; one that does not load is tried, so that a note says why."""
     try:
-        reporter: object = load_plugin("reporters", name)
+        reporter: Reporter = load_plugin("reporters", name)
     except UsageError:
         return True
-    return getattr(reporter, "default", True) is not False
+    return reporter.default
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:

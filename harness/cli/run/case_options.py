@@ -21,7 +21,7 @@ from harness.cli.parser import Parser
 from harness.cli.project import NO_CONFIG
 from harness.errors import UsageError, listed
 from harness.faults.parser import parse
-from harness.plan.needs import flags_of, needed_options, usual_target
+from harness.plan.needs import flags_of, needed_options
 from harness.plan.random_case import DRAWABLE
 from harness.plugins import Option, Target, Workload
 from harness.registry import load_all, load_plugin
@@ -118,7 +118,7 @@ def target_case_from(
     """
     target = parsed.target or DEFAULT_TARGET
     if before is None:
-        usual = getattr(load_plugin("targets", target), "usual", {})
+        usual = load_plugin("targets", target).usual
         before = Case(seed=int.from_bytes(os.urandom(4), "big"), target=target, **usual)
     elif before.target != target:
         raise UsageError(
@@ -232,13 +232,13 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
 def _target_of(parsed: argparse.Namespace) -> str:
     """The target that was asked for, or that the workload which was asked for is for."""
     if parsed.target is None and parsed.workload is not None:
-        return usual_target(load_plugin("workloads", parsed.workload), _DEFAULTS.target)
+        return str(load_plugin("workloads", parsed.workload).target or _DEFAULTS.target)
     return str(parsed.target or _DEFAULTS.target)
 
 
 def _usual_workload(target: str) -> str:
     """What clients do where nobody says it: the target's own choice."""
-    return str(getattr(load_plugin("targets", target), "workload", _DEFAULTS.workload))
+    return str(load_plugin("targets", target).workload or _DEFAULTS.workload)
 
 
 def _add_option(group: Any, owner: str, option: Option) -> None:
@@ -308,7 +308,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
         needed = needed_options(workload, target, options["workload"], options["target"])
         options["target"] |= needed
         _note_needs(workload.name, needed, None if parsed.target else name)
-    fields = {**getattr(target, "usual", {}), **getattr(workload, "usual", {}), **fields}
+    fields = {**target.usual, **workload.usual, **fields}
     return Case(**fields, target_options=options["target"], workload_options=options["workload"])
 
 

@@ -50,9 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     environment = choose_environment(parsed.env)
     plan = plan_case(case, environment)
-    prepare_nodes = getattr(environment, "prepare_nodes", None)
-    if prepare_nodes is not None:
-        prepare_nodes(plan.nodes, note)
+    environment.prepare_nodes(plan.nodes, note)
     folder = _folder(parsed, plan)
     progress = Progress(simulated=environment.name == SIM)
     bugs = f"bug {','.join(plan.case.bugs)}, " if plan.case.bugs else ""

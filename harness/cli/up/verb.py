@@ -48,9 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     plan = plan_target(case, environment)  # refuses what cannot be, before anything is made
     if kept is not None:
         refuse_other_nodes(*kept, plan.nodes, environment)
-    prepare_nodes = getattr(environment, "prepare_nodes", None)
-    if prepare_nodes is not None:
-        prepare_nodes(plan.nodes, note)
+    environment.prepare_nodes(plan.nodes, note)
     note(
         f"starting {counted(len(plan.nodes), 'node')} of {case.target}/{case.profile} in "
         f"{environment.name}" + (f", on data kept at {kept[1].at} in {kept[0]}" if kept else "")

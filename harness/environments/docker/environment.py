@@ -6,18 +6,21 @@ import asyncio
 import functools
 import logging
 import tempfile
+import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.controller import this_controller
 from harness.environments.docker import deploy
 from harness.environments.docker.capabilities import CAPABILITIES
 from harness.environments.docker.cluster import ENVIRONMENT, DockerCluster
-from harness.environments.docker.engine.engine import Engine
+from harness.environments.docker.engine.engine import ContainerSpec, Engine
+from harness.environments.docker.engine.labels import CONTROLLER_LABEL, RUN_LABEL, container_name
 from harness.environments.docker.image.dockerfiles import provide_images
 from harness.environments.docker.image.image import build_image, image_exists, image_tag
+from harness.environments.docker.network import netem
 from harness.environments.docker.network.clients import start_relay
 from harness.environments.docker.network.outsiders import Outsiders
 from harness.environments.docker.node.disks import Disks, why_no_disks
@@ -28,13 +31,12 @@ from harness.environments.host.limits import require_limits
 from harness.environments.host.session import (
     RealRun,
     guarded_main,
-    refuse_knobs,
     run_interruptible,
 )
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
-from harness.plugins import API_VERSION, DeploymentPlan, Session
+from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -42,16 +44,15 @@ _RUN_KEY: Final = "run"
 _WATCH_INTERVAL_S: Final = 1.0
 
 
-class DockerEnvironment:
+class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True):
     """Nodes as containers on a private network."""
 
     api_version = API_VERSION
     name = ENVIRONMENT
     doc = "containers on a private network; links cut and worsened by packet, kills by the engine"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
-    reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
-    restores_data = True
 
+    @override
     def unavailable(self) -> str | None:
         """Why it cannot be used here, with the fix."""
         try:
@@ -63,16 +64,19 @@ class DockerEnvironment:
                 "DOCKER_HOST, and make sure that this user may use it"
             )
 
+    @override
     def prepare(self, progress: Callable[[str], None]) -> None:
         """Build the node image where an engine answers and the image is missing."""
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
+    @override
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
         """Build or pull the images that these nodes name and the engine does not have."""
         with Engine.connected() as engine:
             provide_images(engine, nodes, progress)
 
+    @override
     def why_no_faulty_disks(self) -> str | None:
         """Why foreign programs can have no disk of ours here; `None` where they can."""
         try:
@@ -80,10 +84,6 @@ class DockerEnvironment:
                 return why_no_disks(engine)
         except InfrastructureError as error:
             return str(error)
-
-    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """There are none: real links and disks are as they are."""
-        refuse_knobs(self.name, knobs)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
@@ -101,6 +101,7 @@ class DockerEnvironment:
 
         return run_interruptible(body)
 
+    @override
     def clean(self) -> list[str]:
         """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():
@@ -122,6 +123,52 @@ def _missing_image(engine: Engine) -> str | None:
     if engine.image_id(tag) is not None:
         return None
     return f"the node image {tag} is missing; run `harness image build`"
+
+
+class LinkEmulator:
+    """A line of `harness doctor`: whether the engine's kernel degrades links itself."""
+
+    api_version: ClassVar[int] = 1
+    name: ClassVar[str] = "docker-links"
+    doc: ClassVar[str] = "links of containers that the kernel degrades (tc netem)"
+
+    def look(self) -> tuple[bool, str]:
+        try:
+            with Engine.connected() as engine:
+                missing = _missing_image(engine)
+                why = missing or _why_no_netem(engine)
+        except InfrastructureError as error:
+            return False, str(error)
+        if why is None:
+            return True, "the engine's kernel has netem"
+        fallback = "links of containers are degraded by a program in user space instead"
+        fix = "" if missing else "; load the module sch_netem on the engine's host"
+        return False, f"{why}: {fallback}{fix}"
+
+
+def _why_no_netem(engine: Engine) -> str | None:
+    """Try netem once in a container without a network; the kernel's reason if it has none."""
+    run_id = f"doctor-{uuid.uuid4().hex[:8]}"
+    name = container_name(run_id, "netem")
+    spec = ContainerSpec(
+        name=name,
+        image=image_tag(),
+        command=("sleep", "60"),
+        labels={RUN_LABEL: run_id, CONTROLLER_LABEL: str(this_controller())},
+        network="none",
+        capabilities=("NET_ADMIN",),
+        no_new_privileges=False,
+        memory_bytes_max=64 << 20,
+        processes_max=32,
+    )
+    try:
+        engine.create(spec)
+        engine.start(name)
+        result = engine.exec(name, netem.probe_command())
+    finally:
+        engine.remove(name)
+    lines = result.output.strip().splitlines() or [f"code {result.code}"]
+    return None if result.code == 0 else lines[0][:200].rstrip(".")
 
 
 class _Run(RealRun):

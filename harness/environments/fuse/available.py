@@ -9,6 +9,8 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
+from harness.plugins import Diagnosis
+
 BINARY: Final = "harness-fusedisk"
 _OVERRIDE: Final = "HARNESS_FUSEDISK"
 _DEVICE: Final = Path("/dev/fuse")
@@ -52,3 +54,15 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except OSError:
         return ""
+
+
+class FaultyDisks(Diagnosis):
+    """A line of `harness doctor`: whether a disk of ours can be mounted here."""
+
+    api_version = 1
+    name = "faulty-disks"
+    doc = "disks on which foreign programs lose what they did not sync (FUSE)"
+
+    def look(self) -> tuple[bool, str]:
+        why = why_missing()
+        return why is None, why or f"served by {find_binary()}"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-import msgspec
-
 from harness.cluster import (
-    BASE,
     ClusterEvent,
     DiskQuality,
     NodeSpec,
@@ -18,92 +14,20 @@ from harness.cluster import (
     Spring,
     known_node,
 )
-from harness.environments.fuse.disk import FuseDisk
-from harness.environments.host.control import NodeControl, gather_all
-from harness.environments.host.logs import EventBus, NodeLog
-from harness.environments.host.power import PowerCut
-from harness.environments.host.readiness import LineWatch
+from harness.environments.host.capabilities import check_slow
+from harness.environments.host.control import gather_all
+from harness.environments.host.logs import EventBus
+from harness.environments.host.power import power_cut
+from harness.environments.host.real_node import RealNode
 from harness.environments.host.watch import Interference
-from harness.timeline import POWER_CUT
-
-
-class RealNode:
-    """A node as the driver knows it, over all of its incarnations."""
-
-    def __init__(
-        self,
-        spec: NodeSpec,
-        log: NodeLog,
-        bus: EventBus,
-        send: Callable[[bytes], Awaitable[None]],
-    ) -> None:
-        """`send` tells it a line; raises `InfrastructureError`."""
-        self.spec = spec
-        self.log = log
-        self.state = NodeState.DOWN
-        self.turn = asyncio.Lock()  # whoever has it changes the state
-        self.boots = 0
-        self.variant = BASE  # what it runs as, from its next start on
-        self.set_up = False
-        self.watch = LineWatch(spec)
-        self.ended_by_host = False
-        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
-        self.disk: FuseDisk | None = None  # one of ours, of a foreign program
-        self._bus = bus
-        self.control = NodeControl(
-            spec,
-            turn=self.turn,
-            state=lambda: self.state,
-            send=send,
-            springs_have_run=bus.springs_have_run,
-        )
-        bus.stop_with_traps(self.control.stop_at)
-        if spec.entry is not None:
-            log.on_answer = self.control.hear
-
-    def watch_start(self) -> None:
-        """An incarnation is about to begin, and may print at once."""
-        self.watch = self.log.on_line = LineWatch(self.spec)
-        self.ended_by_host = False
-
-    def started(self) -> None:
-        """It has begun."""
-        self.state = NodeState.RUNNING
-        self.control.started(self.boots)
-        said = {"variant": self.variant} if self.spec.variants else {}
-        self._bus.publish(self.spec.name, "node-started", {"boot": self.boots, **said})
-        self.boots += 1
-        self.power_cut = None
-
-    def exited(self, code: int, *, expected: bool, by: str, log: list[str]) -> None:
-        """It has ended; `by` as in `ClusterEvent`."""
-        self.ended_by_host = by == "host"
-        data = {"code": code, "expected": expected, "by": by, "log": log}
-        self._bus.publish(self.spec.name, "node-exited", data)
-
-    def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish what the harness or its host did not do for the node; `undid` names the kind of
-        fault that was over before its time by that.
-        """
-        data = {"what": what} | ({} if undid is None else {"undid": undid})
-        self._bus.publish(self.spec.name, "infrastructure", data)
-
-    def hurried(self, *, after_s: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
-        """Let its disk hold nobody up meanwhile, see `FuseDisk.hurried`."""
-        return contextlib.nullcontext() if self.disk is None else self.disk.hurried(after_s=after_s)
-
-    async def cut_power(self, cut: PowerCut | None) -> None:
-        """Take from a disk of ours what the node, which is dead, has not synced."""
-        if self.disk is not None and cut is not None:
-            lost = await self.disk.cut_power(torn=cut.torn)
-            self._bus.publish(self.spec.name, POWER_CUT, msgspec.structs.asdict(lost))
-
 
 N = TypeVar("N", bound=RealNode)
 
 
 class RealCluster(Generic[N]):
     """The nodes of one run."""
+
+    environment: str
 
     def __init__(self, nodes: Mapping[str, N], clients: Sequence[str], bus: EventBus) -> None:
         """`nodes` are all, in declaration order; what happens to them comes over `bus`."""
@@ -162,3 +86,43 @@ class RealCluster(Generic[N]):
         """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)
+
+    # --- the verbs of nodes ------------------------------------------------------------------
+
+    async def start(self, node: str, variant: str | None = None) -> bool:
+        return await self._node(node).start(variant)
+
+    async def wait_ready(self, node: str) -> str | None:
+        return await self._node(node).wait_ready()
+
+    async def stop(self, node: str) -> bool:
+        return await self._node(node).stop()
+
+    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
+        entry = self._node(node)
+        faulty = entry.disk is not None
+        cut = power_cut(entry.spec, lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty)
+        return await entry.kill(cut)
+
+    async def pause(self, node: str, *, lease_s: float) -> bool:
+        return await self._node(node).pause(lease_s)
+
+    async def resume(self, node: str) -> bool:
+        return await self._node(node).resume()
+
+    async def wipe(self, node: str) -> bool:
+        return await self._node(node).wipe()
+
+    async def slow(self, node: str, *, factor: float) -> None:
+        """Let the node, a foreign one too, compute for 1/`factor` of the time; 1.0: always."""
+        entry = self._node(node)
+        check_slow(self.environment, factor)
+        await entry.slow(factor)
+
+    async def mend_nodes(self) -> None:
+        """Thaw all nodes, and make their processors, clocks and disks good."""
+        nodes = self._nodes.values()
+        await gather_all(node.resume() for node in nodes)
+        await gather_all(node.slow(1.0) for node in nodes)
+        await gather_all(node.control.mend() for node in nodes)
+        await gather_all(node.disk.mend() for node in nodes if node.disk is not None)

@@ -21,7 +21,7 @@ from harness.env import Address, Clock, Disk, PageHandler, PageResponse
 from harness.environments.faulty import DiskTrouble, FaultyDisk
 from harness.environments.host.disk import RealDisk
 from harness.environments.host.network import RealNetwork
-from harness.environments.host.pages import PageServer, get_page
+from harness.environments.host.pages import get_page, page_server
 from harness.environments.pages import PageDoor
 
 MAX_ERROR_NS: Final = 10_000_000
@@ -81,7 +81,7 @@ class RealEnv:
         self.disk: Disk = self._folder if trouble is None else FaultyDisk(self._folder, trouble)
         self.random = stream(seed, f"node/{name}/{boot}")
         self._pages = pages
-        self._page_server: PageServer | None = None
+        self._close_pages: Callable[[], None] | None = None
         self._on_event = on_event
         self._on_panic = on_panic
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -109,13 +109,13 @@ class RealEnv:
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
         """Serve HTTP on the declared `port`."""
         if str(Address(self.name, port)) not in self._pages:
-            raise ValueError(f"{self.name} may not show pages on {port}: see NodeSpec.pages")
+            raise ValueError(f"{self.name} may not serve pages on {port}: see NodeSpec.pages")
         host, real_port = self.net.bound(port)
-        server = PageServer(
+        server = page_server(
             PageDoor(handler, self.event), lambda coro: self.spawn(coro, name=f"page:{port}")
         )
         await server.start(host, real_port)
-        self._page_server = server
+        self._close_pages = server.close
 
     def endpoint(self, address: Address) -> tuple[str, int]:
         """Host and TCP port under which this node reaches `address`; raises `UsageError`."""
@@ -128,8 +128,8 @@ class RealEnv:
 
     async def close(self) -> None:
         """Cancel every spawned task, wait for them, drop the network, end the disk's threads."""
-        if self._page_server is not None:
-            self._page_server.close()
+        if self._close_pages is not None:
+            self._close_pages()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -167,5 +167,4 @@ class RealClientEnv(RealEnv):
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
-        """GET it over HTTP."""
         return await get_page(self.endpoint(address), target, accept=accept)

@@ -27,11 +27,11 @@ from typing import Final, NamedTuple
 
 from harness.environments.faulty import ClockError
 from harness.errors import InfrastructureError
+from harness.ops import NS_PER_S
 
 LIBRARY: Final = "libfaketimeMT.so.1"  # the one for programs with threads serves those without
 _FOLDERS: Final = "/usr/lib/*/faketime"
 _MILLION: Final = 1_000_000
-_NS_PER_S: Final = 1_000_000_000
 _WAITS: Final = frozenset(
     (
         *(b"sleep", b"usleep", b"nanosleep", b"clock_nanosleep", b"alarm"),
@@ -94,7 +94,7 @@ def setting(error: ClockError) -> str:
     before_ns = error.since_ns * error.drift_ppm // _MILLION
     offset_ns = error.offset_ns - before_ns
     sign = "-" if offset_ns < 0 else "+"
-    whole, rest = divmod(abs(offset_ns), _NS_PER_S)
+    whole, rest = divmod(abs(offset_ns), NS_PER_S)
     # The rate is always given, since libfaketime keeps the last one.
     return f"{sign}{whole}.{rest:09} x{1 + error.drift_ppm / _MILLION:.6f}"
 

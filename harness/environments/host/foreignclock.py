@@ -29,6 +29,7 @@ from harness.cluster import NodeSpec, NodeState, check_clock
 from harness.environments.faulty import ClockError
 from harness.environments.host.faketime import setting, shift_ns
 from harness.errors import UsageError
+from harness.ops import NS_PER_S
 
 _TRIAL_NS: Final = 2_000_000_000
 _TOLERANCE_NS: Final = 500_000_000
@@ -43,7 +44,6 @@ _LOOK_S: Final = 0.02
 _PROBE_S: Final = 2.0
 """In the run a probe that hangs, since the node does, is soon given up."""
 _NS_PER_MS: Final = 1_000_000
-_NS_PER_S: Final = 1_000_000_000
 
 PROCESSES: Final = (
     "sh",
@@ -154,8 +154,8 @@ class ForeignClock:
                 continue
             if abs(seen.shift_ns - _TRIAL_NS) <= _TOLERANCE_NS + seen.error_ns:
                 return None
-            said = f"it was found to be {seen.shift_ns / _NS_PER_S:+.3f} s off"
-        trial_s = _TRIAL_NS / _NS_PER_S
+            said = f"it was found to be {seen.shift_ns / NS_PER_S:+.3f} s off"
+        trial_s = _TRIAL_NS / NS_PER_S
         return f"its clock was moved by {trial_s:+.1f} s, and by its `clock_probe` {said}"
 
     async def _why_unasked(self, wait_ready: Callable[[str], Awaitable[object]]) -> str | None:
@@ -235,7 +235,7 @@ class ForeignClock:
             how = "took too long" if code is None else f"exited with {code}"
             return f"the command {how}: {output.strip()[-300:]!r}"
         try:
-            said_ns = round(float(output) * _NS_PER_S)
+            said_ns = round(float(output) * NS_PER_S)
         except (ValueError, OverflowError):
             return f"no time was told, but {output.strip()[-300:]!r}"
         between_ns = (asked_ns + answered_ns) // 2

@@ -21,7 +21,7 @@ from typing import Any
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Listener
 from harness.errors import UsageError
 from harness.nodes.caller import calling_end
-from harness.support.dialing import dial
+from harness.support.loopback import dial
 
 _HEADER = struct.Struct(">I")
 _GREETING = b"harness/1 "

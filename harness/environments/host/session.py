@@ -22,7 +22,6 @@ from harness.environments.host.logs import EventBus, NodeLog
 from harness.environments.host.starvation import watch_processors
 from harness.environments.host.watch import Interference, watch
 from harness.environments.warden import Warden
-from harness.errors import UsageError
 from harness.plugins import DeploymentPlan, Session
 
 T = TypeVar("T")
@@ -37,7 +36,7 @@ class _DeployedCluster(Cluster, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class RealSession:
+class RealSession(Session):
     """A deployment while it lasts (`harness.plugins.Session`)."""
 
     cluster: Cluster
@@ -126,15 +125,6 @@ class RealRun:
             self._failure = error
             if self._main is not None:
                 self._main.cancel()
-
-
-def refuse_knobs(environment: str, knobs: Mapping[str, Any]) -> None:
-    """Raise `UsageError` for any knob: they turn the simulated world, which this is not."""
-    if knobs:
-        raise UsageError(
-            f"the knobs {', '.join(sorted(knobs))} turn the simulation only; drop them from the "
-            f"case, or use --env sim instead of --env {environment}"
-        )
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:

@@ -22,10 +22,9 @@ from harness.cluster import (
     known_ends,
     unsupported,
 )
-from harness.environments.host.capabilities import EVERYWHERE, check_slow
+from harness.environments.host.capabilities import EVERYWHERE
 from harness.environments.host.cluster import RealCluster
 from harness.environments.host.logs import EventBus
-from harness.environments.host.power import power_cut
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
 
@@ -45,6 +44,8 @@ _HAVE_PACKETS: Final = ("sim", "docker")
 class ProcessCluster(RealCluster[ProcessNode]):
     """The nodes of one run and the links between them."""
 
+    environment = ENVIRONMENT
+
     def __init__(
         self,
         nodes: Mapping[str, ProcessNode],
@@ -61,11 +62,6 @@ class ProcessCluster(RealCluster[ProcessNode]):
             self._capabilities |= dict.fromkeys(
                 _APPROXIMATE_BY_REAL_TOXIPROXY, Fidelity.APPROXIMATE
             )
-
-    @property
-    def environment(self) -> str:
-        """`process`."""
-        return ENVIRONMENT
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
@@ -86,39 +82,6 @@ class ProcessCluster(RealCluster[ProcessNode]):
     async def save_data(self, node: str, folder: Path) -> None:
         """Copy the data of a node that is down to a new folder."""
         await asyncio.to_thread(shutil.copytree, self._node(node).data_folder, folder)
-
-    # --- processes ---------------------------------------------------------------------------
-
-    async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind."""
-        return await self._node(node).start(variant)
-
-    async def wait_ready(self, node: str) -> str | None:
-        """Wait until the node is ready; why it is not, if it never is."""
-        return await self._node(node).wait_ready()
-
-    async def stop(self, node: str) -> bool:
-        """Ask it to end, then SIGKILL after a bound."""
-        return await self._node(node).stop()
-
-    async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """SIGKILL; what a power cut takes is gone when the node starts again."""
-        entry = self._node(node)
-        faulty = entry.disk is not None
-        cut = power_cut(entry.spec, lose_unsynced=lose_unsynced, torn=torn, faulty_disk=faulty)
-        return await entry.kill(cut)
-
-    async def pause(self, node: str, *, lease_s: float) -> bool:
-        """SIGSTOP."""
-        return await self._node(node).pause(lease_s)
-
-    async def resume(self, node: str) -> bool:
-        """SIGCONT."""
-        return await self._node(node).resume()
-
-    async def wipe(self, node: str) -> bool:
-        """Empty the disk of a node that is down."""
-        return await self._node(node).wipe()
 
     # --- links -------------------------------------------------------------------------------
 
@@ -153,16 +116,4 @@ class ProcessCluster(RealCluster[ProcessNode]):
     async def heal_all(self) -> None:
         """Undo every fault of links, processors, clocks and disks and thaw every node."""
         await self._links.heal_within(None)
-        await asyncio.gather(*(node.resume() for node in self._nodes.values()))
-        await asyncio.gather(*(node.slow(1.0) for node in self._nodes.values()))
-        await asyncio.gather(*(node.control.mend() for node in self._nodes.values()))
-        disks = [node.disk for node in self._nodes.values() if node.disk is not None]
-        await asyncio.gather(*(disk.mend() for disk in disks))
-
-    # --- processors ----------------------------------------------------------------------------
-
-    async def slow(self, node: str, *, factor: float) -> None:
-        """Let the node, a foreign one too, compute for 1/`factor` of the time; 1.0: always."""
-        entry = self._node(node)
-        check_slow(ENVIRONMENT, factor)
-        await entry.slow(factor)
+        await self.mend_nodes()

@@ -31,7 +31,6 @@ from harness.environments.host.placeholders import check_packages
 from harness.environments.host.session import (
     RealRun,
     guarded_main,
-    refuse_knobs,
     run_interruptible,
 )
 from harness.environments.host.starvation import LINK_PROXY
@@ -49,7 +48,7 @@ from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
 from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
 from harness.nodes.deployment import check_nodes, forms_of, start_in_order
-from harness.plugins import API_VERSION, DeploymentPlan, Session
+from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -61,30 +60,22 @@ _WATCH_INTERVAL_S: Final = 0.25
 _log = logging.getLogger(__name__)
 
 
-class ProcessEnvironment:
+class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True):
     """Local processes."""
 
     api_version = API_VERSION
     name = ENVIRONMENT
     doc = "local processes, links through a user-space proxy; no root, no containers"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
-    reaches_foreign: Mapping[Capability, Fidelity] = FOREIGN
-    restores_data = True
 
+    @override
     def unavailable(self) -> str | None:
         """Linux only: pidfds and /proc."""
         if not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
             return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
         return None
 
-    def prepare(self, progress: Callable[[str], None]) -> None:
-        """It needs nothing but Linux."""
-        del progress
-
-    def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """There are none: real links and disks are as they are."""
-        refuse_knobs(self.name, knobs)
-
+    @override
     def why_no_faulty_disks(self) -> str | None:
         """Why foreign programs can have no disk of ours here; `None` where they can."""
         return why_missing()
@@ -100,6 +91,7 @@ class ProcessEnvironment:
 
         return run_interruptible(body)
 
+    @override
     def clean(self) -> list[str]:
         """Remove what runs with a dead controller left behind."""
         return clean_dead_runs()

@@ -1,4 +1,4 @@
-"""One node: its incarnations, its data folder, its log."""
+"""A node as a process: the primitives of its verbs (`host.real_node`), its data folder."""
 
 from __future__ import annotations
 
@@ -21,19 +21,12 @@ from harness.environments import procfs
 from harness.environments.callers import CallerBook
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.host import probe
-from harness.environments.host.cluster import RealNode
 from harness.environments.host.exits import ended_by
 from harness.environments.host.foreignclock import ForeignClock
 from harness.environments.host.logs import EventBus, NodeLog
 from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
-from harness.environments.host.power import PowerCut
-from harness.environments.host.readiness import (
-    COMMAND_S,
-    SETUP_S,
-    failed_setup,
-    not_ready,
-    wait_ready,
-)
+from harness.environments.host.readiness import COMMAND_S, SETUP_S, failed_setup
+from harness.environments.host.real_node import RealNode
 from harness.environments.host.watch import Interference, family_stopped, interference
 from harness.environments.process.accounts import account_of
 from harness.environments.process.addresses import LOOPBACK, Ports, Topology
@@ -44,10 +37,9 @@ from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.process.squatters import PortWatch
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError
 from harness.nodes.deployment import as_variant
 
-EXIT_LOG_LINES: Final = 40
 _ROOM_BYTES_MIN: Final = 1024 * 1024
 """A node that fails on a disk with less room may have failed for want of it."""
 _STOP_TIMEOUT_S: Final = 10.0
@@ -75,7 +67,7 @@ def python_path() -> str:
 
 
 class ProcessNode(RealNode):
-    """One declared node. Verbs are serialized and idempotent, see `harness.cluster.Cluster`."""
+    """One declared node."""
 
     def __init__(
         self,
@@ -93,14 +85,13 @@ class ProcessNode(RealNode):
         faked_clock: bool = False,
     ) -> None:
         """`faked_clock`: a foreign program that is started with libfaketime."""
-        super().__init__(spec, log, bus, self._say)
+        super().__init__(spec, log, bus, warden)
         self._run_id = run_id
         self._seed = seed
         self._file = folder / f"{spec.name}.json"
         self._data = folder / spec.name
         self._files = folder / f"{spec.name}~files"  # no node's name has a tilde
         self._account = account_of(spec.user)
-        self._warden = warden
         self._ports = ports
         self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
         real_ports = [port for _, port in self._listen.values()]
@@ -110,9 +101,7 @@ class ProcessNode(RealNode):
         self._callers = callers
         host = topology.hosts.get(spec.name)
         self._calling = None if host is None else CallingAddress(host)
-        self._kill_key, self._pause_key, self._slow_key = (
-            f"{undone}/{spec.name}" for undone in ("node", "pause", "slow")
-        )
+        self._kill_key, self._slow_key = f"node/{spec.name}", f"slow/{spec.name}"
         self._child: Child | None = None
         self._expected = False
         self._oom_kills: int | None = None
@@ -191,27 +180,7 @@ class ProcessNode(RealNode):
 
     # --- starting ----------------------------------------------------------------------------
 
-    async def start(self, variant: str | None = None) -> bool:
-        """Start the node if it is down, as that variant, or as what it was last.
-
-        Raises `InfrastructureError`, `UsageError`, or `TargetError` for a set-up that failed.
-        """
-        if variant is not None:
-            as_variant(self.spec, variant)  # refuses one that is not declared
-        async with self.turn:
-            if self._child is not None:
-                return False
-            self.variant = variant or self.variant
-            self._write_files()
-            if not self.set_up:
-                await self._run_setup()
-                if self.disk is not None:
-                    await self.disk.make_durable()  # it is long ago, as far as the node knows
-                self.set_up = True
-            self._launch()
-            return True
-
-    def _write_files(self) -> None:
+    async def _prepare(self) -> None:
         for name, template in self.spec.files.items():
             path = self._files / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -219,18 +188,18 @@ class ProcessNode(RealNode):
 
     async def _run_setup(self) -> None:
         for command in self.spec.setup:
-            code, output = await self._run_beside(command, SETUP_S, self.log.feed)
+            code, output = await self._run_command(command, SETUP_S, self.log.feed)
             self.log.end_incarnation()
             if code != 0:
                 if (lack := _lack_of(self._data)) is not None:
                     raise InfrastructureError(f"{self.spec.name!r} cannot be set up: {lack}")
                 failed_setup(self.spec, command, code, output)
 
-    async def _run_beside(
-        self,
-        command: Sequence[str],
-        timeout_s: float = COMMAND_S,
-        on_output: Callable[[bytes], None] = lambda _: None,
+    async def _run_beside(self, command: Sequence[str]) -> tuple[int | None, str]:
+        return await self._run_command(command, COMMAND_S, lambda _: None)
+
+    async def _run_command(
+        self, command: Sequence[str], timeout_s: float, on_output: Callable[[bytes], None]
     ) -> tuple[int | None, str]:
         """Run a command with the node's environment, on its data folder, as its user."""
         return await run_once(
@@ -246,14 +215,12 @@ class ProcessNode(RealNode):
             on_start=lambda process: self._callers.note(self.spec.name, process, part="beside"),
         )
 
-    def _launch(self) -> None:
-        """Start the process; raises `InfrastructureError` or `UsageError`."""
+    async def _launch(self) -> None:
         argv, environment = self._command()
         self._expected = False
         self._oom_kills = procfs.oom_kills()
         if self.spec.entry is None:
             self._ports.let_go(self.spec.name)
-        self.watch_start()
         child = Child(
             argv,
             environment=environment,
@@ -268,7 +235,7 @@ class ProcessNode(RealNode):
         self._child = child
         self._warden.guard(self._kill_key, Kill(*child.identity))
         self._callers.note(self.spec.name, child.identity)
-        self.started()
+        self._begun()
         self._processor.begin()
 
     @property
@@ -315,25 +282,10 @@ class ProcessNode(RealNode):
         # -P: a file in the data folder must not shadow a module.
         return [sys.executable, "-P", "-m", "harness.environments.host.node"], environment
 
-    async def wait_ready(self) -> str | None:
-        """Wait until it is ready as it declares; why it is not, where that does not happen."""
-        boots = self.boots
-
-        def runs() -> bool:
-            return self._child is not None and self.boots == boots
-
-        async def ask_port(port: int, path: str) -> str | None:
-            # Without the proxies: whether it is ready does not depend on links.
-            real = self._ports.real(self.spec.name, port)
-            return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
-
-        return await wait_ready(self.spec, self.watch, runs, ask_port, self._run_beside)
-
-    async def require_ready(self) -> None:
-        """The same; raises `TargetError`, or `InfrastructureError` where the host ended it."""
-        reason = await self.wait_ready()
-        if reason is not None:
-            not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self.ended_by_host)
+    async def _ask_port(self, port: int, path: str) -> str | None:
+        # Without the proxies: readiness does not depend on links.
+        real = self._ports.real(self.spec.name, port)
+        return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -341,14 +293,10 @@ class ProcessNode(RealNode):
         self.tell(f"the output of {self.spec.name} cannot be read any more: {error}")
 
     def _exited(self, code: int) -> None:
-        """The process has ended, whoever wanted it."""
-        self.log.end_incarnation()
         self._processor.end()
         self._child = None
-        self._forget_pause(NodeState.DOWN)
-        self.control.let_go()
+        log = self._over()
         self._release(self._kill_key)
-        log = self.log.tail(EXIT_LOG_LINES)
         kills = procfs.oom_kills()
         oom_kills = None if kills is None or self._oom_kills is None else kills - self._oom_kills
         by, note = ended_by(
@@ -361,7 +309,7 @@ class ProcessNode(RealNode):
         if by == "itself" and code > 0 and (lack := _lack_of(self._data) or lack) is not None:
             by, note = "host", f"harness: {lack}"
         log += [note] if note else []
-        self.exited(code, expected=self._expected, by=by, log=log)
+        self._publish_exit(code, expected=self._expected, by=by, log=log)
 
     def _hold_ports_again(self) -> str | None:
         """Hold its ports while it is down; who else has one of them, as a clause."""
@@ -371,36 +319,26 @@ class ProcessNode(RealNode):
         except OSError as error:  # no descriptor was left, say
             return f"who has its ports could not be seen: {error}"
 
-    async def stop(self) -> bool:
-        """Ask it to end (`NodeSpec.stop_signal`); SIGKILL after a bound."""
-        async with self.turn:
-            child = self._child
-            if child is None:
-                return False
-            self._expected = True
-            child.signal(signal.Signals[self.spec.stop_signal])
-            child.signal(signal.SIGCONT)  # a frozen one would sleep through the first
-            if not await child.wait_exited(_STOP_TIMEOUT_S):
-                _log.warning("%s did not stop; killing it", self.spec.name)
-                await self._kill(child)
-            return True
+    @property
+    def _running(self) -> Child:
+        assert self._child is not None, "a node that is up has a process"
+        return self._child
 
-    async def kill(self, power_cut: PowerCut | None = None) -> bool:
-        """SIGKILL, dead on return. A power cut also hits what a node that is down has written."""
-        async with self.turn:
-            self.power_cut = power_cut or self.power_cut
-            child = self._child
-            if child is not None:
-                self._expected = True
-                await self._kill(child)
-            await self.cut_power(power_cut)
-            return child is not None
+    async def _end(self) -> None:
+        child = self._running
+        self._expected = True
+        child.signal(signal.Signals[self.spec.stop_signal])
+        child.signal(signal.SIGCONT)  # a frozen one would sleep through the first
+        if not await child.wait_exited(_STOP_TIMEOUT_S):
+            _log.warning("%s did not stop; killing it", self.spec.name)
+            async with self.hurried():
+                await self._kill()
 
-    async def _kill(self, child: Child) -> None:
+    async def _kill(self) -> None:
+        child = self._running
+        self._expected = True
         child.signal(signal.SIGKILL)
-        async with self.hurried():
-            gone = await child.wait_exited(_KILL_TIMEOUT_S)
-        if not gone:
+        if not await child.wait_exited(_KILL_TIMEOUT_S):
             raise InfrastructureError(
                 f"{self.spec.name} (pid {child.pid}) is still there "
                 f"{_KILL_TIMEOUT_S:.0f} s after SIGKILL"
@@ -408,69 +346,40 @@ class ProcessNode(RealNode):
 
     # --- pause -------------------------------------------------------------------------------
 
-    async def pause(self, lease_s: float) -> bool:
-        """SIGSTOP, stopped on return."""
-        async with self.turn:
-            child = self._child
-            if child is None or self.state is NodeState.PAUSED:
-                return False
-            undo = Continue(*child.identity, group=True)
-            self._warden.guard(self._pause_key, undo, deadline_s=lease_s + AFTER_LEASE_S)
-            self._processor.end()
-            self.state = NodeState.PAUSED
-            self.control.let_go()
-            child.signal(signal.SIGSTOP)
-            try:
-                await child.wait_stopped(stopped=True)
-            except InfrastructureError:
-                if self._child is not child:
-                    return False  # it died at this very moment, which is its own event
-                raise
-            return True
+    def _thaw_undo(self) -> Continue:
+        return Continue(*self._running.identity, group=True)
 
-    async def _say(self, line: bytes) -> None:
+    async def _freeze(self) -> bool:
+        child = self._running
+        self._processor.end()
+        child.signal(signal.SIGSTOP)
+        return await self._is_stopped(child, stopped=True)
+
+    async def _thaw(self) -> None:
+        child = self._running
+        child.signal(signal.SIGCONT)
+        if await self._is_stopped(child, stopped=False):
+            self._processor.begin()
+
+    async def _is_stopped(self, child: Child, *, stopped: bool) -> bool:
+        """Wait for that; false where the process has ended meanwhile, which is its own event."""
+        try:
+            await child.wait_stopped(stopped=stopped)
+        except InfrastructureError:
+            if self._child is child:
+                raise
+        return self._child is child
+
+    async def _send(self, line: bytes) -> None:
         if self._child is not None:
             self._child.say(line)
 
-    async def resume(self) -> bool:
-        """SIGCONT, running on return."""
-        async with self.turn:
-            child = self._child
-            if child is None or self.state is not NodeState.PAUSED:
-                return False
-            child.signal(signal.SIGCONT)
-            try:
-                await child.wait_stopped(stopped=False)
-            except InfrastructureError:
-                if self._child is not child:
-                    return False
-                raise
-            self._forget_pause(NodeState.RUNNING)
-            self._processor.begin()
-            await self.control.catch_up()
-            return True
-
-    def _forget_pause(self, state: NodeState) -> None:
-        """From now on it is in this state, and the warden has nothing to continue."""
-        was, self.state = self.state, state
-        if was is NodeState.PAUSED:
-            self._release(self._pause_key)
-
-    def _release(self, key: str) -> None:
-        try:
-            self._warden.release(key)
-        except InfrastructureError as error:
-            _log.warning("%s", error)
-
     # --- processors --------------------------------------------------------------------------
 
-    async def slow(self, factor: float) -> None:
-        """Have what it computes take `factor` times as long; what starts, or goes on, as well."""
-        async with self.turn:
-            if factor != self._processor.factor:
-                self._processor.factor = factor
-                if self.state is NodeState.RUNNING:
-                    self._processor.begin()
+    async def _set_pace(self) -> None:
+        self._processor.factor = self.slowed
+        if self.state is NodeState.RUNNING:
+            self._processor.begin()
 
     def _computed_s(self) -> float:
         if self._child is None:
@@ -500,22 +409,14 @@ class ProcessNode(RealNode):
 
     # --- disk --------------------------------------------------------------------------------
 
-    async def wipe(self) -> bool:
-        """Empty the data folder; raises `UsageError` while the node is up."""
-        async with self.turn:
-            if self._child is not None:
-                raise UsageError(
-                    f"{self.spec.name} is {self.state.value}; kill or stop it before its disk is "
-                    "wiped"
-                )
-            had_any = any(self._data.iterdir())
-            if self.disk is None:
-                await asyncio.to_thread(shutil.rmtree, self._data)
-                self._make_data_folder()
-            else:
-                await self.disk.wipe()
-            self.set_up = False
-            return had_any
+    async def _empty(self) -> bool:
+        had_any = any(self._data.iterdir())
+        if self.disk is None:
+            await asyncio.to_thread(shutil.rmtree, self._data)
+            self._make_data_folder()
+        else:
+            await self.disk.wipe()
+        return had_any
 
 
 def _lack_of(folder: Path) -> str | None:

@@ -3,10 +3,10 @@
 | module        | what it is                                                          |
 |---------------|---------------------------------------------------------------------|
 | `environment` | the plug-in: builds a world from a plan, runs the driver in it      |
+| `scheduler`   | the part of the world that clocks, loops and disks use              |
 | `world`       | the heap of virtual time, the loop over it, guards, digest, logs    |
 | `loop`        | the event loop of one incarnation of a node                         |
-| `machine`     | what survives a node, and the node's lives                          |
-| `env`         | `Env` as target code sees it                                        |
+| `machine`     | what survives a node, the node's lives, and `Env` of each           |
 | `network`, `connection`, `links` | who talks to whom, frames on their way, link faults |
 | `disk`        | visible and durable content, and what a crash leaves                |
 | `clock`       | skew and drift                                                      |

@@ -8,10 +8,9 @@ daemon said before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from harness.environments.sim.world import World
+from harness.environments.sim.scheduler import Scheduler
 
 _MILLION: Final = 1_000_000
 
@@ -29,7 +28,7 @@ class SimClock:
         "_world",
     )
 
-    def __init__(self, world: World, *, wall_base_ns: int, max_error_ns: int) -> None:
+    def __init__(self, world: Scheduler, *, wall_base_ns: int, max_error_ns: int) -> None:
         self._world = world
         self._wall_ns = wall_base_ns
         self._max_error_ns = max_error_ns

@@ -32,7 +32,7 @@ from harness.cluster import (
     known_node,
     unsupported,
 )
-from harness.environments.sim.begin import begin
+from harness.environments.sim.loop import begin
 from harness.environments.sim.machine import Machine
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.world import World

@@ -22,16 +22,16 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
+from collections.abc import Callable
 from heapq import heappush
-from typing import TYPE_CHECKING, Final
+from random import Random
+from typing import Final, Protocol
 from zlib import crc32
 
 from harness.env import FRAME_BYTES_MAX
 from harness.environments.sim.links import LinkState
-
-if TYPE_CHECKING:
-    from harness.environments.sim.machine import Incarnation
-    from harness.environments.sim.network import Fabric
+from harness.environments.sim.loop import NodeLoop
+from harness.environments.sim.world import World
 
 PIPE_BYTES_MAX: Final = 4 * 1024 * 1024
 _FRAME_OVERHEAD_BYTES: Final = 64
@@ -60,6 +60,32 @@ class _Mark(enum.Enum):
 Item = bytes | _Mark
 
 
+class Owner(Protocol):
+    """The incarnation of a node that has an end of a connection."""
+
+    name: str
+    loop: NodeLoop
+    ends: dict[int, SimConn]
+
+
+class Medium(Protocol):
+    """The network between the two ends of a connection."""
+
+    world: World
+    random: Random
+    draw_latency_ns: Callable[[], int]
+    tcp_timeout_ns: int
+
+    def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
+        """Record a frame that was put on the wire."""
+
+    def established(self, end: SimConn) -> None:
+        """Complete an opening: the peer's kernel has accepted."""
+
+    def end_changed(self, end: SimConn) -> None:
+        """Note that an end is no longer open."""
+
+
 class Pipe:
     """One direction of a connection."""
 
@@ -76,7 +102,7 @@ class Pipe:
         "waiters",
     )
 
-    def __init__(self, fabric: Fabric, link: LinkState, number: int) -> None:
+    def __init__(self, fabric: Medium, link: LinkState, number: int) -> None:
         self.fabric = fabric
         self.link = link
         self.number = number
@@ -219,7 +245,7 @@ class SimConn:
         "state",
     )
 
-    def __init__(self, owner: Incarnation, peer: str, incoming: Pipe, out: Pipe) -> None:
+    def __init__(self, owner: Owner, peer: str, incoming: Pipe, out: Pipe) -> None:
         self.owner = owner
         self.state = EndState.OPEN
         self.incoming = incoming

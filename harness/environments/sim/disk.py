@@ -18,11 +18,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from harness.environments.sim.loop import NodeLoop
-    from harness.environments.sim.world import World
+from harness.environments.sim.loop import NodeLoop
+from harness.environments.sim.scheduler import Scheduler
 
 UNSYNCED_OPERATIONS_MAX: Final = 4096
 """Beyond this the kernel would have written back by itself: the oldest become durable."""
@@ -76,7 +75,7 @@ class DiskStore:
 
     def __init__(
         self,
-        world: World,
+        world: Scheduler,
         random: Random,
         *,
         latency_ns: tuple[int, int],

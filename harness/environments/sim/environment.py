@@ -25,15 +25,14 @@ from harness.env import NodeMain, load_entry
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.cluster import CAPABILITIES, SimCluster
 from harness.environments.sim.disk import DiskStore
-from harness.environments.sim.env import SimClientEnv
 from harness.environments.sim.knobs import draw_knobs, parse_knobs
-from harness.environments.sim.machine import Machine
+from harness.environments.sim.machine import Machine, SimClientEnv
 from harness.environments.sim.network import Fabric
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.world import World
 from harness.errors import UsageError
 from harness.nodes.deployment import check_nodes, forms_of, refuse_in_simulation, start_layers
-from harness.plugins import DeploymentPlan, Session
+from harness.plugins import DeploymentPlan, Environment, Session, override
 from harness.support.interrupts import raise_interrupt
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ _DRIVER_COST_NS: Final = 0  # the harness's own work takes no virtual time
 _MS: Final = 1_000_000
 
 
-class SimSession:
+class SimSession(Session):
     """A simulated deployment while it lasts (`harness.plugins.Session`)."""
 
     def __init__(self, world: World, cluster: SimCluster, env: SimClientEnv) -> None:
@@ -59,13 +58,14 @@ class SimSession:
         """Events of the world so far: the measure of what a run costs."""
         return self._world.events
 
+    @override
     def trace_digest(self) -> str:
         """A digest of every message, event, write and fault so far: equal runs have equal ones."""
         world = self._world
         return f"{world.digest:08x}-{world.now_ns:x}-{world.events:x}"
 
 
-class SimEnvironment:
+class SimEnvironment(Environment):
     """Deploys nodes written against `Env` in a simulated world."""
 
     api_version = 1
@@ -73,25 +73,15 @@ class SimEnvironment:
     doc = "Deterministic simulation in one process, in virtual time: a seed replays a run exactly."
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
 
-    def unavailable(self) -> str | None:
-        """It can always be used."""
-        return None
-
-    def prepare(self, progress: Callable[[str], None]) -> None:
-        """It needs nothing."""
-        del progress
-
+    @override
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
         """Names and ranges, as `Knobs` says."""
         parse_knobs(knobs)
 
+    @override
     def draw_knobs(self, rng: random.Random) -> dict[str, Any]:
         """The knobs of a seed that draws its own world."""
         return draw_knobs(rng)
-
-    def clean(self) -> list[str]:
-        """A simulation leaves nothing behind."""
-        return []
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Run `main` in a world of its own, with all nodes started.
@@ -140,7 +130,7 @@ class _Deployment:
         fabric = Fabric(self.world, self._machines, knobs, stream(plan.seed, "net"), plan.ends)
         self._cluster = SimCluster(self.world, fabric, self._machines, stop_s=knobs.stop_s)
         for machine in self._machines.values():
-            machine.plug_in(fabric, self._cluster.publish)
+            machine.plug_in(fabric, self._machines, self._cluster.publish)
 
     def _add_machine(
         self, name: str, spec: NodeSpec | None, entries: Mapping[str, NodeMain]

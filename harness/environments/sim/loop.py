@@ -1,4 +1,4 @@
-"""One tiny event loop a node, over the world's one heap of virtual time.
+"""One small event loop per node, over the world's one heap of virtual time.
 
 asyncio's own C tasks and futures run on it unchanged; nothing in asyncio is patched. The abstract
 base class refuses sockets, signals, subprocesses, threads and executors by itself, which is a free
@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from heapq import heappush
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
 from harness.cluster import CLIENT
 from harness.environments.sim.clock import SimClock
-
-if TYPE_CHECKING:
-    from harness.environments.sim.world import World
+from harness.environments.sim.scheduler import Scheduler
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -103,7 +102,7 @@ class NodeTimer(asyncio.TimerHandle):
 class NodeLoop(asyncio.AbstractEventLoop):
     """The event loop of one incarnation of a node; the world runs it."""
 
-    def __init__(self, world: World, name: str, clock: SimClock, *, cost_ns: int) -> None:
+    def __init__(self, world: Scheduler, name: str, clock: SimClock, *, cost_ns: int) -> None:
         self.world = world
         self.name = name
         self.clock = clock
@@ -255,6 +254,40 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """Forget everything that was ready; heap entries of this loop are skipped from now on."""
         self.alive = False
         self.ready.clear()
+
+
+def begin(
+    coro: Coroutine[Any, Any, None], spawn: Callable[[Coroutine[Any, Any, None]], object]
+) -> None:
+    """Run `coro` up to its first wait, inside the present callback; `spawn` runs the rest, if any.
+
+    Most faults of the simulation never wait, so they are complete before the caller continues.
+    (Python 3.12 has eager tasks for this.)
+    """
+    try:
+        awaited = coro.send(None)
+    except StopIteration:
+        return
+    spawn(_rest(coro, awaited))
+
+
+async def _rest(coro: Coroutine[Any, Any, None], awaited: Any) -> None:
+    await _continue(coro, awaited)
+
+
+@types.coroutine
+def _continue(coro: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
+    """Do the same as `yield from coro`, from after its first step."""
+    while True:
+        try:
+            try:
+                value = yield awaited
+            except BaseException as error:  # noqa: BLE001 - handed on to the coroutine
+                awaited = coro.throw(error)
+            else:
+                awaited = coro.send(value)
+        except StopIteration:
+            return
 
 
 def _is_unseen_failure(task: asyncio.Task[Any]) -> bool:

@@ -9,9 +9,11 @@ process would: `node-exited` with `expected` false and the traceback.
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import traceback
 from collections.abc import Callable, Coroutine, Mapping
+from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,17 +21,16 @@ import msgspec
 
 from harness.case import stream
 from harness.cluster import BASE, CHECKPOINT, NodeSpec, NodeState
-from harness.env import NodeMain
-from harness.environments.faulty import DiskTrouble
+from harness.env import Address, NodeMain, PageHandler, PageResponse
+from harness.environments.faulty import DiskTrouble, FaultyDisk
 from harness.environments.pages import PageDoor
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.connection import SimConn
-from harness.environments.sim.disk import DiskStore
-from harness.environments.sim.env import SimClientEnv, SimEnv
+from harness.environments.sim.disk import DiskStore, SimDisk
 from harness.environments.sim.loop import NodeLoop
-from harness.environments.sim.network import Fabric, SimListener
+from harness.environments.sim.network import Fabric, SimListener, SimNetwork
 from harness.environments.sim.world import World
-from harness.errors import TargetError
+from harness.errors import TargetError, UsageError
 from harness.nodes.deployment import as_variant
 from harness.run.announcements import NODE_EXITED, NODE_STARTED, check_announced
 
@@ -63,6 +64,7 @@ class Machine:
         self.boots = 0
         self.variant = BASE  # what it runs as, from its next start on
         self.incarnation: Incarnation | None = None
+        self.machines: Mapping[str, Machine]
         self._fabric: Fabric
         self._publish: Callable[[str, str, bytes, bool], None]
         self._seed = seed
@@ -70,9 +72,15 @@ class Machine:
         self._cost_ns = cost_ns
         self._slow_factor = 1.0
 
-    def plug_in(self, fabric: Fabric, publish: Callable[[str, str, bytes, bool], None]) -> None:
-        """Connect the machine to the network, and to whom it reports."""
+    def plug_in(
+        self,
+        fabric: Fabric,
+        machines: Mapping[str, Machine],
+        publish: Callable[[str, str, bytes, bool], None],
+    ) -> None:
+        """Connect the machine to the network, to all machines, and to the receiver of events."""
         self._fabric = fabric
+        self.machines = machines
         self._publish = publish
 
     @property
@@ -191,8 +199,13 @@ class Incarnation:
         if not self.loop.alive:
             raise asyncio.CancelledError(f"{self.name} is dead: the world is out of its reach")
 
-    def task_done(self, task: asyncio.Task[Any]) -> None:
-        """A spawned task ended; its failure is the node's."""
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in a task whose failure is the node's."""
+        task = self.loop.create_task(coro, name=name)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             error = task.exception()
             if error is not None:
@@ -220,6 +233,88 @@ class Incarnation:
     def _exit(self, code: int, log: list[str]) -> None:
         if self.loop.alive:
             self.machine.exit(code, expected=self.stopping, log=log)
+
+
+class SimEnv:
+    """The `Env` of one incarnation (`harness.env.Env`).
+
+    Every part tests whether the incarnation is alive: tasks that survive a dead one get
+    `CancelledError`, or are ignored, and reach nothing.
+    """
+
+    def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:
+        machine = owner.machine
+        self._owner = owner
+        self.name = owner.name
+        self.boot = owner.boot
+        self.random = random
+        self.clock = machine.clock
+        self.net = SimNetwork(fabric, owner, machine.ports)
+        self.disk = FaultyDisk(SimDisk(machine.disk, owner.loop), machine.trouble)
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in a task that dies with the node; an unhandled error panics the node."""
+        return self._owner.spawn(coro, name=name)
+
+    async def serve_pages(self, port: int, handler: PageHandler) -> None:
+        """Register the handler, which the driver calls directly."""
+        owner = self._owner
+        owner.check_alive()
+        spec = owner.machine.spec
+        if spec is None or port != spec.pages:
+            raise ValueError(f"{owner.name} may not serve pages on {port}: see NodeSpec.pages")
+        if owner.pages is not None:
+            raise OSError(errno.EADDRINUSE, f"{owner.name} already serves pages")
+        owner.pages = PageDoor(handler, self.event)
+
+    def endpoint(self, address: Address) -> tuple[str, int]:
+        """There are no sockets here: raises `UsageError`."""
+        raise UsageError(
+            f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
+            "with --env process or --env docker"
+        )
+
+    def page_url(self, address: Address) -> str:
+        """The URL as it would be where node names are hosts."""
+        return f"http://{address}"
+
+    def event(self, kind: str, **data: Any) -> None:
+        """Trace `kind` with plain JSON `data`."""
+        if self._owner.loop.alive:
+            self._owner.machine.announce(kind, data)
+
+
+class SimClientEnv(SimEnv):
+    """The driver's `Env` (`harness.env.ClientEnv`)."""
+
+    async def get_page(
+        self, address: Address, target: str, *, accept: str = "text/html"
+    ) -> PageResponse:
+        """Run the node's handler on its own loop: it takes the node's time, and freezes with it."""
+        machine = self._owner.machine.machines.get(address.node)
+        node = None if machine is None else machine.incarnation
+        door = None if node is None else node.pages
+        if node is None or door is None or node.machine.spec is None:
+            raise ConnectionRefusedError(f"{address.node} serves no pages")
+        if node.machine.spec.pages != address.port:
+            raise ConnectionRefusedError(f"{address} has no listener")
+        answered: asyncio.Future[PageResponse | None] = self._owner.loop.create_future()
+        node.exit_waiters.append(answered)
+
+        async def ask(door: PageDoor) -> None:
+            response = await door.answer(target, accept=accept)
+            if not answered.done():
+                answered.set_result(response)
+
+        task = node.env.spawn(ask(door), name=f"page:{address.port}")
+        try:
+            response = await answered
+        finally:
+            node.exit_waiters.remove(answered)
+            task.cancel()
+        if response is None:
+            raise ConnectionResetError(f"{address.node} ended before it answered")
+        return response
 
 
 def _traceback_lines(error: BaseException) -> list[str]:

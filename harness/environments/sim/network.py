@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from harness.cluster import CLIENT, Bite, Link, LinkQuality
 from harness.env import Address, Conn
-from harness.environments.sim.connection import EndState, Pipe, SimConn
+from harness.environments.sim.connection import EndState, Owner, Pipe, SimConn
 from harness.environments.sim.knobs import Knobs
 from harness.environments.sim.links import LinkFault, LinkState, latency_law
 from harness.environments.sim.world import World
 from harness.errors import UsageError
 from harness.nodes.caller import calling_end
-
-if TYPE_CHECKING:
-    from harness.environments.sim.machine import Incarnation, Machine
 
 BACKLOG_MAX: Final = 1024
 _SYN_RETRIES_MAX: Final = 6
@@ -33,13 +30,33 @@ _MS: Final = 1_000_000
 _TRACED_BYTES_MAX: Final = 96
 
 
+class Host(Owner, Protocol):
+    """The incarnation of a node, as far as the network uses it."""
+
+    listeners: dict[int, SimListener]
+
+    def check_alive(self) -> None:
+        """Raise `CancelledError` in the tasks of a dead incarnation."""
+
+    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Run `coro` in a task of the node."""
+
+
+class Place(Protocol):
+    """A machine, as far as the network uses it."""
+
+    @property
+    def incarnation(self) -> Host | None:
+        """The node that runs on it now."""
+
+
 class Fabric:
     """Everything between the machines of one world."""
 
     def __init__(
         self,
         world: World,
-        machines: dict[str, Machine],
+        machines: Mapping[str, Place],
         knobs: Knobs,
         random: Random,
         clients: Sequence[str],
@@ -79,14 +96,9 @@ class Fabric:
             f"{len(frame)} bytes {frame[:_TRACED_BYTES_MAX]!r}",
         )
 
-    def incarnation(self, node: str) -> Incarnation | None:
-        """Who lives on a machine now; `None` where nobody does, or there is no such machine."""
-        machine = self._machines.get(node)
-        return None if machine is None else machine.incarnation
-
     # --- connections ------------------------------------------------------------------------
 
-    async def connect(self, owner: Incarnation, address: Address) -> SimConn:
+    async def connect(self, owner: Host, address: Address) -> SimConn:
         """Connect a node; see `harness.env.Network.connect`."""
         if address.node not in self._machines:
             raise ConnectionRefusedError(f"no node is named {address.node!r}")
@@ -101,7 +113,7 @@ class Fabric:
         finally:
             attempt.over = True
 
-    def _end_of(self, owner: Incarnation) -> str:
+    def _end_of(self, owner: Host) -> str:
         """At which end of links a node is, or whoever of the driver calls."""
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
@@ -157,7 +169,7 @@ class Fabric:
             ConnectionRefusedError(f"nobody listens on {attempt.address}"),
         )
 
-    def _establish(self, attempt: _Attempt, peer: Incarnation, listener: SimListener) -> None:
+    def _establish(self, attempt: _Attempt, peer: Host, listener: SimListener) -> None:
         owner = attempt.owner
         self._connections += 1
         number = self._connections
@@ -267,7 +279,7 @@ class _Attempt:
 
     __slots__ = ("address", "end", "future", "over", "owner", "retries", "source")
 
-    def __init__(self, owner: Incarnation, source: str, address: Address) -> None:
+    def __init__(self, owner: Host, source: str, address: Address) -> None:
         self.owner = owner
         self.source = source  # the end of links
         self.address = address
@@ -290,7 +302,7 @@ class SimListener:
     """A listening port of one incarnation (`harness.env.Listener`)."""
 
     def __init__(
-        self, owner: Incarnation, port: int, on_connect: Callable[[Conn], Awaitable[None]]
+        self, owner: Host, port: int, on_connect: Callable[[Conn], Awaitable[None]]
     ) -> None:
         self._owner = owner
         self._port = port
@@ -309,7 +321,7 @@ class SimListener:
 
     def _accept(self, conn: SimConn) -> None:
         self.backlog -= 1
-        self._owner.env.spawn(self._handle(conn), name=f"serve-{conn.peer}:{self._port}")
+        self._owner.spawn(self._handle(conn), name=f"serve-{conn.peer}:{self._port}")
 
     async def _handle(self, conn: SimConn) -> None:
         try:
@@ -321,7 +333,7 @@ class SimListener:
 class SimNetwork:
     """The network as one incarnation sees it (`harness.env.Network`)."""
 
-    def __init__(self, fabric: Fabric, owner: Incarnation, ports: Sequence[int]) -> None:
+    def __init__(self, fabric: Fabric, owner: Host, ports: Sequence[int]) -> None:
         self._fabric = fabric
         self._owner = owner
         self._ports = frozenset(ports)

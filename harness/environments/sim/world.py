@@ -28,6 +28,7 @@ from zlib import crc32
 
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.loop import NodeLoop
+from harness.environments.sim.scheduler import Entry
 from harness.environments.sim.trace import TraceWriter
 from harness.environments.sim.tripwires import Tripwires
 from harness.errors import InfrastructureError, InternalError, TargetError
@@ -39,8 +40,6 @@ _CANCELLED_TIMERS_MIN: Final = 4096
 _CLOSE_ATTEMPTS_MAX: Final = 100
 _TASKS_SHOWN_MAX: Final = 20
 
-Entry = tuple[int, int, Callable[[Any], None] | None, Any]
-
 
 class World:
     """Virtual time and the loops that live in it. One run, never used again."""
@@ -48,7 +47,7 @@ class World:
     def __init__(self, *, events_max: int, virtual_ns_max: int) -> None:
         self.now_ns = 0
         self.heap: list[Entry] = []
-        self.sequence = itertools.count()
+        self.sequence: Iterator[int] = itertools.count()
         self.runnable: deque[NodeLoop] = deque()
         self.current: NodeLoop | None = None
         self.events = 0

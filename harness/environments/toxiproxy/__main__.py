@@ -12,8 +12,10 @@ import sys
 import msgspec
 
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE, Api
-from harness.environments.toxiproxy.http import HttpServer
 from harness.environments.toxiproxy.proxy import Withheld, split_address
+from harness.support.http1 import HttpServer, Limits
+
+_LIMITS = Limits(4 * 1024 * 1024, connections_max=4096, request_s=600.0, handler_s=25.0)
 
 
 def _report(withheld: Withheld) -> None:
@@ -27,13 +29,13 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     token = os.environ.get(TOKEN_VARIABLE, "")
     api = Api(seed=seed, metrics=metrics, token=token, report=_report)
-    server = HttpServer(api.handle)
+    server = HttpServer(api.handle, _LIMITS)
     bound_host, bound_port = await server.start(host, port)
     # The first line on standard output: where the API is, for callers that asked for port 0.
     sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
     sys.stdout.flush()
     await stopped.wait()
-    await server.close()
+    server.close()
     await api.close()
 
 

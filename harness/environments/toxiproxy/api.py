@@ -29,18 +29,16 @@ from harness.environments.toxiproxy.bodies import (
     read_body,
     read_list,
 )
-from harness.environments.toxiproxy.http import Request, Response
-from harness.environments.toxiproxy.link import ToxicEntry
 from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
+from harness.environments.toxiproxy.stub import ToxicEntry
 from harness.environments.toxiproxy.toxics import TOXICS
+from harness.support.http1 import TEXT, Request, Response
 
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
 TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one
 """In the environment of a server, unlike in its arguments, only its own user reads the token."""
-
-_TEXT: Final = "text/plain; charset=utf-8"
 
 
 Action = Callable[[bytes, list[str]], Awaitable[Response]]
@@ -52,7 +50,7 @@ def _json(value: object, status: int = 200) -> Response:
 
 def _error(error: ApiError) -> Response:
     body = msgspec.json.encode({"error": error.message, "status": error.status})
-    return Response(error.status, body + b"\n", _TEXT)
+    return Response(error.status, body + b"\n", TEXT)
 
 
 def _proxy_json(proxy: Proxy) -> dict[str, Any]:
@@ -122,9 +120,9 @@ class Api:
         if self._authorization and not hmac.compare_digest(
             given.encode("latin-1"), self._authorization
         ):
-            return Response(401, b"this server belongs to a run, and asks for its token\n", _TEXT)
+            return Response(401, b"this server belongs to a run, and asks for its token\n", TEXT)
         # As upstream: a name with a slash in it is of no route, however it is quoted.
-        path = urllib.parse.unquote(request.path)
+        path = urllib.parse.unquote(request.target.partition("?")[0])
         path_known = False
         for method, pattern, action in self._routes:
             match = pattern.fullmatch(path)
@@ -133,14 +131,14 @@ class Api:
             path_known = True
             if method == request.method:
                 if request.headers.get("user-agent", "").startswith("Mozilla/"):
-                    return Response(403, b"User agent not allowed\n", _TEXT)
+                    return Response(403, b"User agent not allowed\n", TEXT)
                 try:
                     return await action(request.body, list(match.groups()))
                 except ApiError as error:
                     return _error(error)
         if path_known:
-            return Response(405, b"", _TEXT)
-        return Response(404, b"404 page not found\n", _TEXT)
+            return Response(405, b"", TEXT)
+        return Response(404, b"404 page not found\n", TEXT)
 
     async def close(self) -> None:
         """Stop every proxy."""

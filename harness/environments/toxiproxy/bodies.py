@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 import msgspec
 
 from harness.environments.toxiproxy.proxy import ApiError
-from harness.environments.toxiproxy.toxics import Toxic
+from harness.environments.toxiproxy.stub import Toxic
 
 _FLOAT32_MAX: Final = 3.4028234663852886e38
 _INT64_MAX: Final = 2**63 - 1

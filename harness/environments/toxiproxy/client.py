@@ -8,7 +8,6 @@ A request is sent again only if it is idempotent and the kept connection had gon
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -17,10 +16,9 @@ import msgspec
 
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED, parse_metrics
 from harness.errors import InfrastructureError
-from harness.support.httpreply import read_reply
+from harness.support.http1 import fetch, hang_up
 
 TIMEOUT_S: Final = 10.0
-_HEAD_BYTES_MAX: Final = 64 * 1024
 
 T = TypeVar("T")
 
@@ -169,12 +167,8 @@ class ToxiproxyClient:
         """Close the connection, at once: every answer that anyone waits for has been read."""
         if self._streams is None:
             return
-        _, writer = self._streams
-        self._streams = None
-        writer.transport.abort()
-        # Why it ended was raised where it was read; unasked, the stream may print it once more.
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        (_, writer), self._streams = self._streams, None
+        await hang_up(writer)
 
     def _decode(self, raw: bytes, kind: type[T]) -> T:
         try:
@@ -191,7 +185,7 @@ class ToxiproxyClient:
             try:
                 async with asyncio.timeout(self._timeout_s):
                     status, answer = await self._exchange(method, url, content)
-            except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            except (OSError, EOFError, ValueError) as error:
                 await self.close()
                 raise ToxiproxyError(method, url, 0, repr(error)) from error
             except asyncio.CancelledError:
@@ -205,7 +199,7 @@ class ToxiproxyClient:
         kept = self._streams is not None
         try:
             return await self._exchange_once(method, url, content)
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (ConnectionError, EOFError):
             if not kept or method == "POST":
                 raise
             await self.close()
@@ -213,20 +207,17 @@ class ToxiproxyClient:
 
     async def _exchange_once(self, method: str, url: str, content: bytes) -> tuple[int, bytes]:
         if self._streams is None:
-            self._streams = await asyncio.open_connection(
-                self.host, self.port, limit=_HEAD_BYTES_MAX
-            )
+            self._streams = await asyncio.open_connection(self.host, self.port)
         reader, writer = self._streams
         parts = urllib.parse.urlsplit(url)
-        authorization = f"Authorization: Bearer {self.token}\r\n" if self.token else ""
-        head = (
-            f"{method} {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nUser-Agent: harness\r\n"
-            f"{authorization}Content-Type: application/json\r\n"
-            f"Content-Length: {len(content)}\r\n\r\n"
-        )
-        writer.write(head.encode("ascii") + content)
-        await writer.drain()
-        status, headers, answer = await read_reply(reader)
-        if headers.get("connection", "").lower() == "close":
+        headers = [
+            ("Host", parts.netloc),
+            ("User-Agent", "harness"),
+            ("Content-Type", "application/json"),
+        ]
+        if self.token:
+            headers.append(("Authorization", f"Bearer {self.token}"))
+        response, lives_on = await fetch(reader, writer, method, parts.path, headers, content)
+        if not lives_on:
             await self.close()
-        return status, answer
+        return response.status, response.body

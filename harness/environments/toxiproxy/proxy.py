@@ -22,8 +22,9 @@ import msgspec
 
 from harness.case import stream
 from harness.environments.toxiproxy import sockets
-from harness.environments.toxiproxy.link import Counters, End, Link, ToxicEntry
+from harness.environments.toxiproxy.link import Link
 from harness.environments.toxiproxy.sockets import Reader
+from harness.environments.toxiproxy.stub import Counters, End, ToxicEntry
 from harness.errors import HarnessError
 
 DIRECTIONS: Final = ("upstream", "downstream")

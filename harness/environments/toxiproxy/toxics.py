@@ -1,51 +1,16 @@
-"""What a toxic is: a frozen set of attributes and a coroutine that moves bytes through a stub.
-
-`pipe` may be cancelled at any await, since toxics come and go while bytes flow; nothing may be lost
-or doubled then. So a toxic never owns bytes: the stub holds the chunk that was received until the
-toxic sends it on or swallows it, and whoever takes over flushes what is still held.
-"""
+"""All toxics, by the type that the API knows them by."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, ClassVar, Final
-
-import msgspec
+from typing import ClassVar, Final
 
 from harness.cluster import StreamQuality
-
-if TYPE_CHECKING:
-    from harness.environments.toxiproxy.link import Stub
+from harness.environments.toxiproxy.stub import Noop, Stub, Toxic
 
 _PIECE_S: Final = 0.1
 _STALL_MS_MIN: Final = 3_600_000
-
-
-class Toxic(msgspec.Struct, frozen=True):
-    """The attributes of a toxic, as in the API, and what it does: here, nothing."""
-
-    buffer_chunks: ClassVar[int] = 1
-    """How many chunks may wait in front of this toxic before the sender is held back."""
-
-    @property
-    def blocks(self) -> bool:
-        """Whether nothing gets through while it is there."""
-        return False
-
-    async def pipe(self, stub: Stub) -> None:
-        """Move bytes until the stream ends; returning ends it for the receiver as well."""
-        while await stub.receive():
-            await stub.send()
-
-    def cleanup(self, stub: Stub) -> bool:
-        """Called when the toxic is removed; true where the stream must end now."""
-        del stub
-        return False
-
-
-class Noop(Toxic, frozen=True):
-    """Pass everything on; also what a toxic becomes on connections that its toxicity spares."""
 
 
 class Bandwidth(Toxic, frozen=True):
@@ -59,11 +24,9 @@ class Bandwidth(Toxic, frozen=True):
 
     @property
     def blocks(self) -> bool:
-        """A rate of nothing does."""
         return self.rate <= 0
 
     async def pipe(self, stub: Stub) -> None:
-        """Send a piece, wait for as long as it takes at `rate`, and so on."""
         loop = asyncio.get_running_loop()
         free_at_s = loop.time()
         while await stub.receive():
@@ -88,17 +51,14 @@ class Blackhole(Toxic, frozen=True):
 
     @property
     def blocks(self) -> bool:
-        """It always does."""
         return True
 
     async def pipe(self, stub: Stub) -> None:
-        """Swallow, and keep the end of the stream to ourselves."""
         while await stub.receive():
             stub.swallow()
         await asyncio.get_running_loop().create_future()
 
     def cleanup(self, stub: Stub) -> bool:
-        """Reset what lost bytes."""
         stub.swallow()
         if stub.swallowed_bytes > 0:
             stub.reset()
@@ -109,8 +69,8 @@ class Blackhole(Toxic, frozen=True):
 class Latency(Toxic, frozen=True):
     """Delay: `latency` ms, give or take `jitter` ms, from a chunk's arrival to its departure.
 
-    The order of bytes is kept, so a chunk also waits for those before it. Removing the toxic lets
-    everything held go at once.
+    The order of bytes is kept, so a chunk also waits for its predecessors. Removing the toxic
+    releases everything held at once.
     """
 
     buffer_chunks: ClassVar[int] = 1024
@@ -120,7 +80,7 @@ class Latency(Toxic, frozen=True):
 
     @property
     def blocks(self) -> bool:
-        """Where it outlasts a fault, it is a stall."""
+        # A delay that outlasts every fault is a stall.
         return self.latency - self.jitter >= _STALL_MS_MIN
 
     def _delay_s(self, stub: Stub) -> float:
@@ -130,7 +90,6 @@ class Latency(Toxic, frozen=True):
         return delay_ms / 1000
 
     async def pipe(self, stub: Stub) -> None:
-        """Delay every chunk."""
         while await stub.receive():
             wait_s = max(0.0, self._delay_s(stub) - stub.held_age_s)
             if wait_s > 0:
@@ -145,7 +104,7 @@ class LimitData(Toxic, frozen=True):
     bytes: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        """Count over the life of the toxic on this connection, updates included."""
+        # `passed_bytes` counts over the life of the toxic on this connection, updates included.
         while await stub.receive():
             left = max(0, self.bytes - stub.passed_bytes)
             await stub.send(min(left, stub.held_bytes))
@@ -163,7 +122,7 @@ class ResetPeer(Toxic, frozen=True):
     timeout: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        """Reset both ways, so that neither end takes it for an orderly close."""
+        # Both ways, so that neither end takes it for an orderly close.
         await stub.receive()
         await asyncio.sleep(self.timeout / 1000)
         stub.reset()
@@ -196,7 +155,6 @@ class Slicer(Toxic, frozen=True):
         return sizes
 
     async def pipe(self, stub: Stub) -> None:
-        """Send piece by piece."""
         while await stub.receive():
             for size in self._sizes(stub):
                 await stub.send(size)
@@ -209,13 +167,12 @@ class SlowClose(Toxic, frozen=True):
     delay: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        """Pass everything on, then wait."""
         await super().pipe(stub)
         await asyncio.sleep(self.delay / 1000)
 
 
 class Timeout(Toxic, frozen=True):
-    """Swallow everything, and close after `timeout` ms of silence; 0 swallows for ever.
+    """Swallow everything, and close after `timeout` ms of silence; 0 swallows forever.
 
     As upstream: the end of the stream still gets through, each chunk starts the time again, and
     removing the toxic closes the connection, since bytes are missing from it.
@@ -225,11 +182,9 @@ class Timeout(Toxic, frozen=True):
 
     @property
     def blocks(self) -> bool:
-        """It always does."""
         return True
 
     async def pipe(self, stub: Stub) -> None:
-        """Swallow until silence has lasted for `timeout`."""
         wait_s = self.timeout / 1000 if self.timeout > 0 else None
         try:
             while True:
@@ -242,7 +197,6 @@ class Timeout(Toxic, frozen=True):
             return
 
     def cleanup(self, stub: Stub) -> bool:
-        """End the stream."""
         stub.swallow()
         return True
 
@@ -261,7 +215,7 @@ TOXICS: Final[dict[str, type[Toxic]]] = {
 
 
 def toxics_of(quality: StreamQuality) -> list[tuple[str, dict[str, int]]]:
-    """What makes a stream bad: type and attributes of each, in the order in which bytes come."""
+    """Type and attributes of the toxics that make a stream this bad, in the order of bytes."""
     toxics: list[tuple[str, dict[str, int]]] = []
     if quality.slice_bytes:
         gap_us = math.ceil(quality.gap_ms * 1000)

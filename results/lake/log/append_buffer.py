@@ -1,26 +1,26 @@
-"""Whole runs on their way into a lake, as the Parquet files that they will be.
+"""Buffer of whole runs that wait for an append, encoded as Parquet files.
 
-Rows in memory are ten to thirty times as large as in a file. So runs that wait for an append are
-encoded as they come, a row group at a time, and what is held is what will be uploaded: an append
-of files of 64 MB takes little more memory than these. No run spans two row groups, unless runs that
-come at once have more rows than one.
+Rows in memory are ten to thirty times as large as in a file, so each run is encoded as it arrives,
+one row group at a time. An append of 64 MB files takes little more memory than the files. No run
+spans two row groups, unless the runs of one call have more rows than a group.
 
-The files carry the batch of the append, which is therefore drawn here. An append that has to begin
-again under another one (another writer had some of the runs first) encodes the other runs again.
+The files carry the batch of the append, so the buffer draws the batch id. If an append has to start
+again under another id (another writer had some of the runs first), the remaining runs are encoded
+again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import InternalError
 from results.lake.log.files import BATCH, KEY, Partition, batch_name, coded_schema
 from results.lake.log.parquet_encoder import GROUP_ROWS, Encoded, Encoder
 from results.lake.log.row_files import accept, new_id, stored, stored_schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 GROUP_BYTES: Final = 32 << 20
 """Of rows in memory, at which a row group is written: snapshots are few and large."""
@@ -32,8 +32,6 @@ class _File:
     """The file of one table that grows; few rows wait until they are worth a row group."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        import pyarrow as pa
-
         self._schema = schema
         self._sink = pa.BufferOutputStream()
         self._encoder: Encoder | None = None
@@ -52,8 +50,6 @@ class _File:
             self._encode()
 
     def _encode(self) -> None:
-        import pyarrow as pa
-
         if self._encoder is None:
             self._encoder = Encoder(self._sink, self._schema, coded=True)
         self._encoder.write(pa.concat_tables(self._waiting).unify_dictionaries())
@@ -66,7 +62,7 @@ class _File:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
@@ -77,15 +73,15 @@ class _File:
             return None
         with self._encoder as encoder:
             pass
-        rows, said = encoder.written()
-        return Encoded(self._sink.getvalue(), rows, said)
+        rows, stats = encoder.written()
+        return Encoded(self._sink.getvalue(), rows, stats)
 
 
 class AppendBuffer:
     """Runs of one partition that are appended together."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """`schemas` are those of a lake's tables."""
+        """`schemas` has the schema of each table of the lake."""
         self._schemas = schemas
         self._coded = {name: coded_schema(schema) for name, schema in schemas.items()}
         self.batch = new_id()
@@ -96,7 +92,7 @@ class AppendBuffer:
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Take whole runs behind those that it has; raises as `row_files.accept`."""
+        """Append whole runs; raises as `row_files.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("runs are buffered twice, or after they were appended")
@@ -110,7 +106,7 @@ class AppendBuffer:
             self._files[name].add(stored(table, self.batch))
 
     def __len__(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return len(self.partitions)
 
     @property
@@ -120,7 +116,7 @@ class AppendBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes in memory."""
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
@@ -157,8 +153,5 @@ def buffers_of(
 
 
 def _of_runs(tables: Mapping[str, pa.Table], runs: Sequence[str]) -> dict[str, pa.Table]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    own = pa.array(runs, pa.string())
-    return {name: table.filter(pc.is_in(table[KEY], own)) for name, table in tables.items()}
+    wanted = pa.array(runs, pa.string())
+    return {name: table.filter(pc.is_in(table[KEY], wanted)) for name, table in tables.items()}

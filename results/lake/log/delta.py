@@ -1,28 +1,27 @@
 """One table's Delta log: the only module that knows `deltalake`.
 
-`commit` has two forms. An *exact* one succeeds only as the very next version after the state that
-was read last; else it raises `ConflictError` and has changed nothing. So whatever was concluded
-from that state still holds in the commit (`put if absent` of the log's next file decides it, on
-disks and on object stores). A *blind* one may be rebased over what others committed meanwhile.
+`commit` has two forms. An *exact* commit succeeds only as the version directly after the state last
+read; otherwise it raises `ConflictError` and changes nothing. So every conclusion from that state
+still holds in the commit (`put if absent` of the log's next file decides it, on disks and on object
+stores). A *blind* commit may be rebased over commits of other writers.
 
-A log also carries **fences**: ids whose commits must not happen any more, as Delta's application
-transactions. They are kept as long as the table.
+A log also carries **fences**: ids whose commits must not happen any more, stored as Delta
+application transactions. They are kept as long as the table.
 
-A log is for one thread of the process that opened it: what `deltalake` runs below survives no fork.
+A log is for one thread of the process that opened it: the runtime of `deltalake` survives no fork.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from results.lake.log.files import KEY, LOG_FOLDER, PARTITION, FileRef, Partition, partition_values
 from results.lake.log.location import Place
 from results.lake.log.storage_errors import ConflictError, require, troubles
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CHECKPOINT_EVERY: Final = "50"
 BLIND_RETRIES: Final = 15
@@ -42,7 +41,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a table is at one version: its files by name."""
+    """A table at one version: its files by name."""
 
     version: int
     files: Mapping[str, FileRef]
@@ -69,9 +68,9 @@ class Log:
         return True
 
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
-        """An empty table; nothing happens where there is one.
+        """Create an empty table, unless it exists.
 
-        Whoever loses against another creation must not commit its settings behind the other's.
+        A writer that loses against another creation must not commit its settings on top.
         """
         deltalake = require("deltalake")
         with troubles(self.uri):
@@ -88,14 +87,12 @@ class Log:
 
     def schema(self) -> pa.Schema:
         """The columns at the state that was read last."""
-        import pyarrow as pa
-
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
         """The settings at the state that was read last."""
-        found: Mapping[str, str] = self._delta.metadata().configuration
-        return found
+        settings: Mapping[str, str] = self._delta.metadata().configuration
+        return settings
 
     def refresh(self) -> State:
         """The newest state."""
@@ -107,8 +104,6 @@ class Log:
         return self._state
 
     def _files(self) -> Mapping[str, FileRef]:
-        import pyarrow as pa
-
         rows = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
         return {row["path"]: self._file(row) for row in rows}
 
@@ -141,10 +136,10 @@ class Log:
         exact: bool,
         rearranged: bool = False,
     ) -> None:
-        """One version more. `rearranged`: the rows stay the same, only files change.
+        """Commit one version. `rearranged`: the rows stay the same, only files change.
 
-        Raises `ConflictError` (nothing was committed, or an earlier try of ours was) and
-        `AgainError` (nobody knows).
+        Raises `ConflictError` (nothing was committed, or an earlier attempt was) and `AgainError`
+        (the outcome is unknown).
         """
         deltalake = require("deltalake")
         actions = require("deltalake.transaction")
@@ -183,18 +178,18 @@ class Log:
                     ),
                 )
             except deltalake.exceptions.CommitFailedError as error:
-                raise ConflictError(f"{self.table}: somebody else committed first") from error
+                raise ConflictError(f"{self.table}: another writer committed first") from error
 
     def obsolete(self, hours: int, *, untracked: bool) -> list[str]:
         """Names of files removed from the table more than `hours` ago.
 
-        With `untracked`, also those that are as old and that the log does not have.
+        With `untracked`, also files as old as that which the log does not have.
         """
         with troubles(self.uri):
-            found = self._delta.vacuum(
+            stale = self._delta.vacuum(
                 retention_hours=hours,
                 dry_run=True,
                 enforce_retention_duration=False,
                 full=untracked,
             )
-        return sorted(path.rpartition("/")[2] for path in found if LOG_FOLDER not in path)
+        return sorted(path.rpartition("/")[2] for path in stale if LOG_FOLDER not in path)

@@ -1,4 +1,4 @@
-"""How DuckDB reads the tables of a lake, and what it says of files that it cannot read."""
+"""DuckDB views over the tables of a lake, and clear errors for unreadable files."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
     if found.place.local and files:
         sql.register(name, found.schemas[table].empty_table())
         paths = ", ".join(quoted(file.uri) for file in files)
-        own = ", ".join(f'"{column}"' for column in columns)
+        selected = ", ".join(f'"{column}"' for column in columns)
         return f"""
-            (SELECT {own} FROM (
+            (SELECT {selected} FROM (
                 SELECT * FROM read_parquet(
                     [{paths}], union_by_name = true, hive_partitioning = false
                 ) UNION ALL BY NAME SELECT * FROM {name}
@@ -67,10 +67,10 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
 
 
 def at_hand(found: Snapshot, folder: Path) -> Snapshot:
-    """The same files on this machine: those of an object store are copied into a folder, once.
+    """The same files on this machine: files of an object store are copied into a folder, once.
 
-    To copy a file takes less than to read it once from there. Others in the folder are removed.
-    Raises as the store does.
+    Copying a file is cheaper than a single remote read. Other files in the folder are removed.
+    Raises the errors of the store.
     """
     place = found.place
     if place.local:

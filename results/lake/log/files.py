@@ -1,4 +1,4 @@
-"""What a file of the lake is called, what is known of it, and the statistics kept beside it.
+"""Files of a lake: their names, references and statistics.
 
 A file holds whole runs of one table and one partition. Its name says where its rows come from:
 
@@ -7,8 +7,8 @@ A file holds whole runs of one table and one partition. Its name says where its 
 | b-BATCH-N.parquet     | of one append; N is its number among the tries for the same table      |
 | c-VERSION-ID.parquet  | of several files, merged; all were visible at this version of `runs`   |
 
-Partition columns stand inside the files, too: whoever gets only a list of files (DuckDB, or Spark
-without a jar) sees every column, with its type, which a folder's name would lose.
+Files contain the partition columns, too: a reader that gets only a list of files (DuckDB, or Spark
+without a jar) sees every column with its type, which a folder's name would lose.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 MAIN: Final = "runs"
 KEY: Final = "run"
@@ -40,7 +39,7 @@ _MERGED_FILE: Final = re.compile(r"c-(\d+)-([0-9a-f]{32})\.parquet")
 
 STATISTICS_COLUMNS_MAX: Final = 32
 """As many leading columns get statistics in the log as Delta's own writers give them."""
-STATISTICS_TEXT_MAX: Final = 64  # longer texts would fill the log and help nobody
+STATISTICS_TEXT_MAX: Final = 64  # longer texts would fill the log and help no reader
 
 Partition = tuple[str | None, str | None, dt.date | None]
 """The values of `PARTITION`."""
@@ -67,21 +66,21 @@ class FileRef:
 
     @property
     def needs_version(self) -> int:
-        """The version of `runs` from which on all rows are visible; -1 for those of one append."""
-        found = _MERGED_FILE.fullmatch(self.name)
-        return -1 if found is None else int(found[1])
+        """The version of `runs` from which on all rows are visible; -1 for files of one append."""
+        match = _MERGED_FILE.fullmatch(self.name)
+        return -1 if match is None else int(match[1])
 
 
 def batch_of(name: str) -> str | None:
     """The batch that a file is named after, also one that is only half written."""
-    found = _BATCH_FILE.match(name)
-    return None if found is None else found[1]
+    match = _BATCH_FILE.match(name)
+    return None if match is None else match[1]
 
 
 def merge_of(name: str) -> str | None:
     """The id of the compaction that a file is named after."""
-    found = _MERGED_FILE.match(name)
-    return None if found is None else found[2]
+    match = _MERGED_FILE.match(name)
+    return None if match is None else match[2]
 
 
 def batch_name(batch: str, number: int) -> str:
@@ -95,7 +94,7 @@ def merged_name(version: int, merge: str) -> str:
 
 
 def partition_values(partition: Partition) -> dict[str, str | None]:
-    """As the log of a table writes them."""
+    """The partition in the form of a table's log."""
     return {
         name: None if value is None else str(value)
         for name, value in zip(PARTITION, partition, strict=True)
@@ -107,8 +106,6 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 
     In a file they are dictionaries anyway: rows need not have each text written out before.
     """
-    import pyarrow as pa
-
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(
         [
@@ -121,9 +118,9 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
-    """What Delta keeps of a file beside it, taken from the file's own footer.
+    """Delta's statistics of a file, from the file's own footer.
 
-    Rows, and of each leading column that is not nested the least and greatest value and the nulls.
+    The number of rows, and the minimum, maximum and nulls of each leading flat column.
     """
     columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     least: dict[str, Any] = {}
@@ -133,27 +130,27 @@ def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
         index = columns.get(name)
         if index is None:
             continue  # nested
-        found = [
+        bounds = [
             metadata.row_group(group).column(index).statistics
             for group in range(metadata.num_row_groups)
         ]
-        if any(part is None or not part.has_null_count for part in found):
+        if any(part is None or not part.has_null_count for part in bounds):
             continue
-        nulls[name] = sum(part.null_count for part in found)
-        some = [part for part in found if part.has_min_max]
+        nulls[name] = sum(part.null_count for part in bounds)
+        some = [part for part in bounds if part.has_min_max]
         # A group of nothing but nulls has no least value, and needs none.
-        if not some or any(part.num_values and not part.has_min_max for part in found):
+        if not some or any(part.num_values and not part.has_min_max for part in bounds):
             continue
         low, high = min(part.min for part in some), max(part.max for part in some)
         if name == KEY or not (_long(low) or _long(high)):
             least[name], greatest[name] = _plain(low), _plain(high)
-    said: Mapping[str, Any] = {
+    stats: Mapping[str, Any] = {
         "numRecords": metadata.num_rows,
         "minValues": least,
         "maxValues": greatest,
         "nullCount": nulls,
     }
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(stats, ensure_ascii=False, separators=(",", ":"))
 
 
 def _long(value: Any) -> bool:

@@ -1,45 +1,45 @@
 """A lake: whole runs in several Delta tables, appended by any number of writers at once.
 
-Delta commits one table at a time; here a run is there in all tables or in none. How:
+Delta commits one table at a time; a lake has a run in all tables or in none. How:
 
-**Append.** A writer draws a new batch id, uploads the batch's files (one a table and partition,
-named after the batch), commits those of all other tables, and commits those of `runs` last. A batch
-is *visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
+**Append.** A writer draws a new batch id, uploads the batch's files (one per table and partition,
+named after the batch), commits them to all other tables, and commits to `runs` last. A batch is
+*visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
 
 * The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only on top of the state
-  in which the writer saw that none of its runs is there yet and that its batch is not fenced. So
-  of two writers with the same run one succeeds; the other sees it at its next try, abandons its
-  batch and appends the rest under a new one.
-* Every upload has a name of its own, so that one which lands late is a file that no log has.
-* A try whose answer is lost (a time-out, a 503 after the fact) is recognised: a child's file is
-  in its log, or the run stands in `runs` under the writer's own batch. A commit still under way can
-  land only as the next version. A writer gives a batch up only for what it saw in a later version,
-  and then it cannot land any more.
+  in which the writer saw that `runs` lacks all of its runs and that its batch is not fenced. So
+  of two writers with the same run one succeeds; the other sees the run at its next attempt,
+  abandons its batch and appends the rest under a new one.
+* Every upload has a unique name, so an upload that lands late is a file that no log has.
+* An attempt whose answer is lost (a time-out, a 503 after the fact) is recognised: a child's file
+  is in its log, or `runs` has the run under the writer's own batch. A commit still under way can
+  land only as the next version. A writer gives a batch up only after it has read a later version,
+  on top of which the batch cannot land any more.
 * A child's commit may be repeated: a log holds a path once, and files of invisible batches are
-  never merged, so a repeated one changes nothing.
+  never merged, so the repetition changes nothing.
 * A writer that dies leaves an invisible batch: files, or rows that no snapshot shows.
 
-**Snapshot.** Read `runs`, then each other table: every batch that is visible had its other
-commits before, so these states have all its files. What they have besides is left out by its
-batch. A merged file has rows of many batches; its name says at which version of `runs` all were
-visible. If that is newer than the state of `runs` that was read, all is read again.
+**Snapshot.** Read `runs`, then each other table: a visible batch had its other commits before, so
+these states have all its files. Rows of other batches are filtered out. A merged file has rows of
+many batches; its name says at which version of `runs` all were visible. If that is newer than the
+state of `runs` that was read, everything is read again.
 
-**Compaction** (`results.lake.upkeep.compaction`) merges visible files of a partition, whole ones
-only, so that no run is cut in two; its exact commit needs all its inputs to be still there.
+**Compaction** (`results.lake.upkeep.compaction`) merges whole visible files of a partition, so that
+no run is cut in two; its exact commit requires that all its inputs still exist.
 
 **Removal** (`results.lake.upkeep.removal`) rewrites the files that hold some runs without them,
 those of `runs` first. From then on, rows of these runs in other tables join with no row of `runs`.
 
-**Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a time of grace. A writer
-may sleep longer than that; so it first *fences* them, with an exact commit to `runs` on a state in
-which they are invisible: a fenced batch never becomes visible, since the writer's own exact commit
-has to come after, and sees the fence. Only then files go. Uploaded files of a compaction are fenced
-in the log of their table in the same way. So no clock decides what is lost; it decides only how
-soon a slow writer has to begin again. Readers of an old version do depend on the time of grace:
-files that a compaction replaced stay as long.
+**Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
+may sleep longer than that, so vacuum first *fences* them, with an exact commit to `runs` on a state
+in which they are invisible. A fenced batch never becomes visible, since the writer's own exact
+commit has to come later, and sees the fence. Only then are files removed. Uploads of a compaction
+are fenced in the log of their table in the same way. So no clock decides whether data are lost; it
+only decides how soon a slow writer has to start again. Readers of an old version do depend on the
+grace period: files that a compaction replaced are kept as long.
 
-Who reads a table without us joins it with `runs` on (run, batch). A run is there once among
-those of its partition (target, label, day), which must follow from the run.
+Other readers of a table join it with `runs` on (run, batch). A run occurs once in its partition
+(target, label, day), which must be a function of the run.
 
 A lake object is for one thread of one process; other processes open their own.
 """
@@ -50,7 +50,10 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
 
 from harness.errors import InfrastructureError, UsageError, listed
 from results.lake.log.append_buffer import AppendBuffer, buffers_of
@@ -63,10 +66,6 @@ from results.lake.log.storage_errors import AgainError, Patience
 from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.tables.schema import schemas as lake_schemas
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
 LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
@@ -78,9 +77,8 @@ THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
 class Lake:
     """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
 
-    `schemas` has the columns of every table (default: those of runs); all begin with those the lake
-    is partitioned by and the run (`results.lake.log.files`). A lake of another schema `version` is
-    refused.
+    `schemas` has the columns of every table (default: tables of runs); all begin with the partition
+    columns and the run (`results.lake.log.files`). A lake of another schema `version` is refused.
     """
 
     made_again_by: ClassVar[str] = "make a new one with `harness ingest STORE --lake URI`"
@@ -93,7 +91,7 @@ class Lake:
         version: int,
         patience: Patience,
     ) -> None:
-        """Use `create_or_open` or `open`; without `schemas` they are those of runs."""
+        """Use `create_or_open` or `open`; `schemas` defaults to the tables of runs."""
         schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
@@ -170,7 +168,7 @@ class Lake:
         )
 
     def _accept(self, table: str, settings: Mapping[str, str]) -> None:
-        """Refuse what is no lake of ours, or of another version."""
+        """Refuse a folder that is not a lake, or a lake of another version."""
         form, schema = settings.get(LAKE), settings.get(SCHEMA, "")
         if form is None or not schema.isdigit():
             raise UsageError(
@@ -194,7 +192,7 @@ class Lake:
             )
 
     def _refuse_foreign(self) -> None:
-        # Another creation may go on: what is there was empty first, and then a table.
+        # Another creation may be under way: the folder is empty first, and then a table.
         entries = self.place.entries()
         begun = {*self.place.empty_folders(), *self.place.tables()} & self.schemas.keys()
         entries = [name for name in entries if name not in begun]
@@ -235,9 +233,9 @@ class Lake:
         """Append whole runs; when it returns, all of them are visible and stay.
 
         `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
-        that the lake has already are left out and returned. The runs of a partition are one batch,
-        with one file per table: bound it by what is worth 128 MB. After any error all of a batch is
-        visible, or nothing; the same append later finds out which.
+        that the lake already has are left out and returned. The runs of a partition are one batch,
+        with one file per table: pass about 128 MB at most. After any error either all of a batch is
+        visible or nothing; the same append, repeated, finds out which.
         """
         some = [rows] if isinstance(rows, AppendBuffer) else buffers_of(rows, self.given)
         return [run for buffer in some for run in self._append(buffer)]
@@ -311,7 +309,7 @@ class Lake:
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Which of these runs the newest state of `runs` has, and of which batch."""
+        """The runs that the newest state of `runs` has, with their batches."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -325,8 +323,8 @@ class Lake:
             and file.first_run <= span[1]
             and file.last_run >= span[0]
         ]
-        found = self.index.of(files)
-        return {run: found[run] for run in partitions if run in found}
+        batches = self.index.of(files)
+        return {run: batches[run] for run in partitions if run in batches}
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -351,7 +349,7 @@ class Lake:
         return tuple(file for file in files if file.batch is None or file.batch in visible)
 
     def visible_batches(self, main: State, wanted: set[str]) -> set[str]:
-        """Those of these batches that `runs` has."""
+        """The subset of these batches that `runs` has."""
         named = {file.batch for file in main.files.values() if file.batch}
         if wanted - named:
             merged = [file for file in main.files.values() if file.batch is None]
@@ -384,8 +382,6 @@ def _opening(patience: Patience) -> Patience:
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
     """Whether a column is the same; Delta knows only one kind of text, list and time."""
-    import pyarrow as pa
-
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -1,20 +1,19 @@
-"""How columns are laid out in a Parquet file, so that a run stays small.
+"""Layout of columns in a Parquet file, which keeps runs small.
 
-Text repeats within a file and goes through dictionaries. Numbers hardly do: times and positions are
-a third larger with a dictionary that overflows than without one. Positions rise by small steps,
-which is what delta encoding is for; Spark and DuckDB read both.
+Texts repeat within a file and get dictionaries. Numbers rarely repeat: with a dictionary that
+overflows, times and positions are a third larger than without one. Positions rise by small steps,
+so they get delta encoding; Spark and DuckDB read both.
 
-Footers say the least and greatest value of what engines filter by: runs, positions, times, kinds.
-Of values and long texts nobody asks for them, and they would be half of a footer.
+Footers have the minimum and maximum of columns that engines filter by: runs, positions, times,
+kinds. No query filters by values and long texts, whose bounds would take half of a footer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 LEVEL: Final = 6
 """Of zstd: a tenth smaller than at 1 for dictionaries and what else repeats in small steps."""
@@ -54,9 +53,7 @@ _TEXTS: Final = frozenset(
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """What `pyarrow.parquet.ParquetWriter` is to be told."""
-    import pyarrow as pa
-
+    """Options for `pyarrow.parquet.ParquetWriter`."""
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     plain = _DISTINCT | _IDS
     return {
@@ -88,8 +85,6 @@ def _level(path: str) -> int:
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
     """The columns of a Parquet file that a column of a table becomes."""
-    import pyarrow as pa
-
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     else:

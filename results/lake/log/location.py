@@ -1,16 +1,17 @@
-"""Where a lake lies: a folder or a prefix of an object store, by URI.
+"""Location of a lake: a folder or a prefix of an object store, by URI.
 
-`pyarrow.fs` reads, writes and lists Parquet files; the logs of the tables are `deltalake`'s
+`pyarrow.fs` reads, writes and lists Parquet files; `deltalake` owns the logs of the tables
 (`results.lake.log.delta`). Both get the same endpoint and credentials: the environment's `AWS_*`,
-and over them the caller's storage options.
+overridden by the caller's storage options.
 
-A file is written under its last name at once where the store shows nothing before the upload is
-complete, else under another name first: a torn file is never met under a name that a log has.
-Nobody writes a name twice (`results.lake.log.row_files`), so no late upload changes what a log has.
+A store that shows a file only once its upload is complete gets it under its final name. Elsewhere
+the file is written under a temporary name and renamed, so a torn file never has a name that a log
+has. No name is written twice (`results.lake.log.row_files`), so no late upload changes a logged
+file.
 
-What was acknowledged outlives the process that wrote it. On local disks it is the operating
-system's from then on: a power cut may take the last seconds. An upload in parts that was broken off
-is no file, but some stores bill for it until a rule of the bucket removes it.
+Acknowledged data outlive the process that wrote them. On local disks they are in the operating
+system's cache, so a power cut may take the last seconds. An aborted multi-part upload is no file,
+but some stores bill for it until a rule of the bucket removes it.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+from pyarrow.fs import FileSystem
 
 from harness.errors import UsageError, shown
 from results.lake.log.files import LOG_FOLDER
 from results.lake.log.storage_errors import troubles, without_secrets
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 REMOTE: Final = ("s3", "gs", "abfs", "abfss")
 """Schemes that both libraries take."""
@@ -89,13 +90,11 @@ class Place:
             self.files: FileSystem = self._filesystem()
 
     def _filesystem(self) -> FileSystem:
-        from pyarrow import fs
-
         if self.local:
             return fs.SubTreeFileSystem(self.uri, fs.LocalFileSystem())
         if not self.uri.startswith("s3://"):
-            found, path = fs.FileSystem.from_uri(self.uri)
-            return fs.SubTreeFileSystem(path, found)
+            filesystem, path = fs.FileSystem.from_uri(self.uri)
+            return fs.SubTreeFileSystem(path, filesystem)
         options = self.options
         endpoint = options.get("aws_endpoint_url") or options.get("aws_endpoint")
         more: dict[str, Any] = {}
@@ -144,42 +143,34 @@ class Place:
 
     def listed(self, table: str) -> list[Stored]:
         """All files in the folder of a table, its log's excepted."""
-        from pyarrow import fs
-
         with troubles(self.uri):
-            found = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
+            infos = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
         return [
-            Stored(info.base_name, info.size) for info in found if info.type == fs.FileType.File
+            Stored(info.base_name, info.size) for info in infos if info.type == fs.FileType.File
         ]
 
     def entries(self) -> list[str]:
         """The names directly below the root, sorted."""
-        from pyarrow import fs
-
         with troubles(self.uri):
-            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
-        return sorted(info.base_name for info in found)
+            infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+        return sorted(info.base_name for info in infos)
 
     def tables(self) -> list[str]:
         """The names of the folders with a Delta log, sorted."""
-        from pyarrow import fs
-
         with troubles(self.uri):
-            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
-            names = sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+            infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            names = sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
             logs = self.files.get_file_info([f"{name}/{LOG_FOLDER}" for name in names])
         there = [info.type == fs.FileType.Directory for info in logs]
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
     def empty_folders(self) -> list[str]:
         """The names of the folders with nothing in them, as a killed creation leaves them."""
-        from pyarrow import fs
-
         with troubles(self.uri):
-            found = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
+            infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             return [
                 info.base_name
-                for info in found
+                for info in infos
                 if info.type == fs.FileType.Directory
                 and not self.files.get_file_info(fs.FileSelector(info.path))
             ]
@@ -199,22 +190,22 @@ def _refuse_unclear(uri: str) -> None:
     if not uri.strip():
         raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
     if not uri.isprintable():
-        raise UsageError(f"the lake's URI {shown(uri)} has characters that nobody sees")
+        raise UsageError(f"the lake's URI {shown(uri)} has invisible characters; remove them")
     example = "give a folder, or s3://BUCKET/PREFIX"
     scheme, colon, rest = uri.partition(":")
-    known = {"file", *REMOTE, *S3_ALIASES}
+    schemes = {"file", *REMOTE, *S3_ALIASES}
     if "://" not in uri:
-        if colon and (scheme.lower() in known or (rest.startswith("/") and "/" not in scheme)):
+        if colon and (scheme.lower() in schemes or (rest.startswith("/") and "/" not in scheme)):
             raise UsageError(f"{uri!r} has no // behind its scheme; {example}")
         return
-    given, uri = uri, without_secrets(uri)
-    if scheme.lower() not in known:
+    original, uri = uri, without_secrets(uri)
+    if scheme.lower() not in schemes:
         raise UsageError(
             f"{uri!r}: a lake lies in a folder, or at {', '.join(REMOTE)}, not at "
             f"{scheme}://; {example}"
         )
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(original)
     except ValueError as error:
         raise UsageError(f"{uri!r} is no URI ({error}); {example}") from error
     if parts.query or parts.fragment:
@@ -235,14 +226,14 @@ def _refuse_unclear(uri: str) -> None:
 
 
 def _refuse_ambiguous(uri: str, *, local: bool) -> None:
-    """Raise `UsageError` for a place that the two libraries would not agree about.
+    """Raise `UsageError` for a location that the two libraries would understand differently.
 
-    `deltalake` takes escapes apart that stand in a name, and `..` in a prefix: the log would lie in
-    another place than its files, where another lake may be.
+    `deltalake` decodes escapes in a name and resolves `..` in a prefix: the log would be in another
+    place than its files, perhaps in another lake.
     """
-    if found := _ESCAPE.search(uri):
+    if match := _ESCAPE.search(uri):
         raise UsageError(
-            f"{uri!r} has {found[0]!r} in it, which Delta takes for another character; name a "
+            f"{uri!r} has {match[0]!r} in it, which Delta takes for another character; name a "
             "place without"
         )
     if local and "\\" in uri:

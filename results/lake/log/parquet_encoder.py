@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from results.lake.log.files import KEY_RANGE, coded_schema, statistics
 from results.lake.log.layout import parquet_options
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 GROUP_ROWS: Final = 128 * 1024
 KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
@@ -24,9 +24,6 @@ class Encoded(NamedTuple):
 
     def table(self) -> pa.Table:
         """The rows as they are stored, with their batch."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         return pq.read_table(pa.BufferReader(self.content))
 
 
@@ -39,8 +36,6 @@ class Encoder:
         Rows that are `coded` come as `results.lake.log.files.coded_schema` of it; no reader sees
         that.
         """
-        import pyarrow.parquet as pq
-
         self._schema = schema
         self._footers: list[Any] = []
         self._writer = pq.ParquetWriter(

@@ -1,4 +1,4 @@
-"""What rights forbid, in a folder or an object store: the user's to change, so a `UsageError`."""
+"""Missing permissions in a folder or an object store: a `UsageError`, since users can fix them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REFUSED: Final = "refused"
 
 
 class RefusedError(UsageError):
-    """Somebody's rights forbid it."""
+    """A permission is missing."""
 
 
 def failure_of(error: OSError, text: str) -> HarnessError:
-    """What a call of the operating system came to: refused, or a disk that failed."""
+    """The error for a failed system call: a missing permission, or a failed disk."""
     return (RefusedError if error.errno in RIGHTS_CODES else InfrastructureError)(text)
 
 

@@ -1,4 +1,4 @@
-"""How rows become files of the lake: checked, grouped by partition, in the order of their runs."""
+"""Rows as files of the lake: checked, grouped by partition, in the order of their runs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from harness.errors import InternalError, UsageError, shown
 from results.lake.log.delta import Addition
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, Partition
 from results.lake.log.parquet_encoder import Encoded, Encoder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.location import Place
 
 
@@ -24,12 +25,10 @@ def new_id() -> str:
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's columns as they are stored: the batch besides, and all of them nullable.
+    """A table's stored columns: with the batch, and all of them nullable.
 
     A nullable column reads the same in every engine.
     """
-    import pyarrow as pa
-
     fields = [pa.field(field.name, field.type) for field in schema]
     return pa.schema([*fields, pa.field(BATCH, pa.string())])
 
@@ -47,9 +46,9 @@ def accept(
         raise InternalError(
             f"rows of {unknown or 'no runs'}: a lake has {', '.join(schemas)}, and runs come first"
         )
-    found = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
+    tables = {table: _conforming(table, rows[table], schemas[table]) for table in schemas
              if table in rows}  # fmt: skip
-    main = found[MAIN]
+    main = tables[MAIN]
     partitions: dict[str, Partition] = {}
     for run, *values in zip(*(main[name].to_pylist() for name in (KEY, *PARTITION)), strict=True):
         if run is None or run in partitions:
@@ -60,14 +59,14 @@ def accept(
                 "partitioned by it: give a name, or none"
             )
         partitions[run] = (values[0], values[1], values[2])
-    for table, columns in found.items():
+    for table, columns in tables.items():
         for run, *values in _heads(columns, {*partitions.values()}):
             if partitions.get(run) != tuple(values):
                 raise InternalError(
                     f"{table} has rows of the run {shown(run)} under {values}; runs has it under "
                     f"{partitions.get(run)}"
                 )
-    return found, partitions
+    return tables, partitions
 
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
@@ -85,8 +84,6 @@ def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple
 
 
 def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    import pyarrow as pa
-
     if rows.schema.equals(schema) and all(field.nullable for field in schema):  # as a rule
         return rows
     missing = sorted({*schema.names} - {*rows.column_names})
@@ -98,18 +95,13 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
     """Coded rows as they are stored: with their batch, by run."""
-    import pyarrow as pa
-
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """The rows by run; those of one run stay in their order."""
-    import numpy as np
-    import pyarrow as pa
-
+    """The rows ordered by run; rows of one run keep their order."""
     runs = table[KEY].combine_chunks().dictionary_encode()
     if isinstance(runs, pa.ChunkedArray):
         runs = runs.combine_chunks()

@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from results.lake.log.files import KEY, KEY_RANGE
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.location import Place
 
 ROWS_AT_ONCE: Final = 8_192
@@ -95,8 +97,6 @@ def runs_of_file(
     key_range: int | None = None,
 ) -> Iterator[Part]:
     """The runs of a file from `first` to `last` in their order, each with all its rows."""
-    import pyarrow as pa
-
     waiting: list[pa.Table] = []
     current: str | None = None
     for rows in batches_of(place, table, name, schema, first, last, key_range=key_range):
@@ -125,21 +125,17 @@ def batches_of(
 ) -> Iterator[pa.Table]:
     """The rows of a file in their order, some at a time, none of them empty.
 
-    They are those of the row groups that may have runs from `first` to `last`, and others; with a
-    `key_range`, only that one's. Of an
-    object store a group is asked for as a whole: a request each column takes ten times as long.
+    They come from the row groups that may have runs from `first` to `last`, and may include other
+    runs; with a `key_range`, only rows of that range. From an object store a group is requested as
+    a whole: one request per column takes ten times as long.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
         parquet = pq.ParquetFile(source, pre_buffer=not place.local)
         groups = _groups(parquet, KEY, first, last)
         if key_range is not None:
             groups = sorted({*groups} & {*_groups(parquet, KEY_RANGE, key_range, key_range)})
-        for group in groups:  # one by one: what was asked for is held
+        for group in groups:  # one by one: the reader keeps requested groups in memory
             for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                 rows = pa.Table.from_batches([conforming(batch, schema)])
                 if key_range is not None:
@@ -153,18 +149,16 @@ def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
     metadata = parquet.metadata
     paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     column = paths.index(name)
-    found = []
+    groups = []
     for group in range(metadata.num_row_groups):
         bounds = metadata.row_group(group).column(column).statistics
         if bounds is None or not bounds.has_min_max or (bounds.max >= first and bounds.min <= last):
-            found.append(group)
-    return found
+            groups.append(group)
+    return groups
 
 
 def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
     """The runs of some rows, and where the rows of each lie."""
-    import pyarrow.compute as pc
-
     begin = 0
     for chunk in column.chunks:
         coded = pc.run_end_encode(chunk)
@@ -179,8 +173,6 @@ def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
     Delta's own writers leave out the columns that a table is partitioned by.
     """
-    import pyarrow as pa
-
     if rows.schema.equals(schema):
         return rows
     columns = [

@@ -8,18 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
 from results.lake.log.files import BATCH, KEY, MAIN, PARTITION, FileRef, Partition
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
     from results.lake.log.location import Place
 
 
 class RunIndex:
-    """Which runs, and of which batch, stand in files of `runs`; each file is read once."""
+    """The runs in files of `runs`, with their batches; each file is read once."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -28,27 +30,25 @@ class RunIndex:
 
     def of(self, files: Sequence[FileRef]) -> dict[str, str]:
         """The batch of each run in these files."""
-        found: dict[str, str] = {}
+        batches: dict[str, str] = {}
         for file in files:
             if file.name not in self._read:
                 self._read[file.name] = self._runs(file)
-            found |= self._read[file.name]
-        return found
+            batches |= self._read[file.name]
+        return batches
 
     def batches(self, files: Sequence[FileRef]) -> set[str]:
         """All batches in these files."""
-        import pyarrow.compute as pc
-
-        found: set[str] = set()
+        batches: set[str] = set()
         for file in files:
             if file.name not in self._batches:
                 column = self._columns(file, [BATCH])[BATCH]
                 self._batches[file.name] = frozenset(pc.unique(column).to_pylist())
-            found |= self._batches[file.name]
-        return found
+            batches |= self._batches[file.name]
+        return batches
 
     def forget_all_but(self, files: Mapping[str, FileRef]) -> None:
-        """Keep only what was read of these files."""
+        """Forget all other files."""
         for read in (self._read, self._batches):
             for name in [name for name in read if name not in files]:
                 del read[name]
@@ -58,8 +58,6 @@ class RunIndex:
         return dict(zip(table[KEY].to_pylist(), table[BATCH].to_pylist(), strict=True))
 
     def _columns(self, file: FileRef, names: list[str]) -> pa.Table:
-        import pyarrow.parquet as pq
-
         with troubles(file.uri):
             return pq.read_table(
                 f"{MAIN}/{file.name}",
@@ -111,8 +109,6 @@ class Snapshot:
 
     def in_range(self) -> ds.Expression | None:
         """The same for Arrow, which fetches no group of rows that has none of the range."""
-        import pyarrow.dataset as ds
-
         if self.between is None:
             return None
         first, end = self.between
@@ -128,8 +124,6 @@ class Snapshot:
 
         Of a range all rows of its files are there.
         """
-        import pyarrow.dataset as ds
-
         form = ds.ParquetFileFormat()
         fragments = [
             form.make_fragment(
@@ -155,13 +149,11 @@ def _within(file: FileRef, partition: Mapping[str, Any]) -> bool:
 
 
 def _bounds(file: FileRef) -> ds.Expression:
-    """What is true of every row of a file."""
-    import pyarrow.dataset as ds
-
+    """A condition that every row of a file satisfies."""
     partition: Partition = file.partition
-    said = [
+    conditions = [
         ds.field(name).is_null() if value is None else ds.field(name) == value
         for name, value in zip(PARTITION, partition, strict=True)
     ]
-    said += [ds.field(KEY) >= file.first_run, ds.field(KEY) <= file.last_run]
-    return functools.reduce(lambda left, right: left & right, said)
+    conditions += [ds.field(KEY) >= file.first_run, ds.field(KEY) <= file.last_run]
+    return functools.reduce(lambda left, right: left & right, conditions)

@@ -1,8 +1,8 @@
-"""What goes wrong at a store, in one line, and what is worth another try.
+"""Storage errors as one-line messages, and which of them to retry.
 
-Three libraries speak to a store (`deltalake`, `pyarrow.fs`, the operating system), with errors of
-their own. `said_of` sorts them: what asking again may cure becomes `AgainError`, all else one clear
-line. `Patience` asks again, with random waits, up to a bound.
+Three libraries speak to a store (`deltalake`, `pyarrow.fs`, the operating system), each with its
+own errors. `said_of` sorts them: an error that a retry may cure becomes `AgainError`, any other one
+clear line. `Patience` retries with random waits, up to a bound.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno
 NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
 _SECRETS: Final = re.compile(r"(?<=://)[^/\s@]+(?::[^\s@]*)?(?=@)|(?<=\?)[^\s#'\"]+")
-"""Of URIs, in any text: users with passwords, in which slashes may stand, and signed queries."""
+"""Secrets in URIs: users with passwords, which may contain slashes, and signed queries."""
 _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
@@ -48,7 +48,7 @@ class NoSpaceError(InfrastructureError):
 
 
 class ConflictError(AgainError):
-    """Somebody else committed first; nothing of ours was."""
+    """Another writer committed first; this commit did not happen."""
 
 
 def require(module: str) -> Any:
@@ -76,13 +76,13 @@ def troubles(uri: str) -> Iterator[None]:
 
 
 def said_of(error: Exception, uri: str) -> Exception:
-    """What a caller is to do about an error of a store."""
+    """The exception for an error of a store: retry, or a clear message."""
     text = _one_line(error)
     lower = text.lower()
     code = _code_of(error, lower)
     if code in FULL_CODES or any(word in lower for word in FULL):
         return NoSpaceError(
-            f"no space is left at {uri}; what was acknowledged is whole: free some and append again"
+            f"no space is left at {uri}; acknowledged runs are whole: free some and append again"
         )
     if code in NO_FOLDER_CODES:
         return UsageError(f"{uri} is no place for a lake ({clipped(text, 160)}); name another")
@@ -108,15 +108,15 @@ def said_of(error: Exception, uri: str) -> Exception:
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
         )
     if any(word in lower for word in NOBODY):
-        return AgainError(f"nobody answers ({clipped(text, 240)}); is AWS_ENDPOINT_URL right?")
+        return AgainError(f"no answer ({clipped(text, 240)}); is AWS_ENDPOINT_URL right?")
     return AgainError(clipped(text, 300))
 
 
 def _code_of(error: Exception, text: str) -> int | None:
     """The operating system's number for an error, which Rust and Arrow only write into the text."""
     code = getattr(error, "errno", None)
-    if code is None and (found := _CODE.search(text)):
-        code = int(found[1])
+    if code is None and (match := _CODE.search(text)):
+        code = int(match[1])
     return code
 
 
@@ -134,7 +134,7 @@ def without_secrets(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often and how long a call is tried again; waits are random, so that writers part."""
+    """Retries of a call: their number and duration; waits are random, so that writers diverge."""
 
     attempts_max: int = 200
     total_s: float = 300.0
@@ -144,8 +144,7 @@ class Patience:
     def call(self, what: str, function: Callable[[], T]) -> T:
         """The answer of `function`, which raises `AgainError` for another try.
 
-        Raises `InfrastructureError` when the bound is hit: nobody knows then whether the last try
-        had its effect.
+        Raises `InfrastructureError` at the bound; the effect of the last attempt is then unknown.
         """
         tenacity = require("tenacity")
         retrying = tenacity.Retrying(

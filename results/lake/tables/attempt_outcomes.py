@@ -1,8 +1,8 @@
-"""What became of an attempt, as code and text, and the whole of it again.
+"""Outcomes of attempts as code and text, and back.
 
-An attempt's outcome is `ok`, or an error, as a rule `CODE: text`. That of the last attempt is as a
-rule the operation's own error, with ids that no other run has: said again, it is a third of the
-table of attempts.
+An attempt's outcome is `ok` or an error, usually `CODE: text`. The last attempt usually has the
+operation's own error, with ids that no other run has. Storing that text again would take a third of
+the table of attempts.
 """
 
 from __future__ import annotations

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from harness.errors import HistoryError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-    import pyarrow as pa
-
     from results.facts.intervals import Ints
 
 KEY_RANGE_OPS: Final = 1 << 15
@@ -24,8 +23,8 @@ _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]
 def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
     """The two parts of each JSON text that is a list of two."""
     try:
-        found = _decode_pairs(b"[" + b",".join(texts) + b"]")
-        return [(bytes(one), bytes(other)) for one, other in found]
+        pairs = _decode_pairs(b"[" + b",".join(texts) + b"]")
+        return [(bytes(first), bytes(other)) for first, other in pairs]
     except msgspec.ValidationError:
         if len(texts) == 1:
             return [None]
@@ -41,9 +40,6 @@ def cut_keys(
     Only runs over `independent` keys are cut and sorted; the range of others is -1. A range has
     whole keys. Raises `HistoryError` for an operation without a key.
     """
-    import numpy as np
-    import pyarrow as pa
-
     rank = np.zeros(len(run), np.int64)
     key_range = np.full(len(run), -1, np.int32)
     operations: dict[int, list[int]] = {}

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HistoryError
 from harness.store.parquet import schema_of
-from harness.verdict.imported import independence_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
@@ -26,8 +28,6 @@ from results.lake.tables.sealed_run import Source
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.facts.intervals import Flags, Ints
 
 _SEALED: Final = (*("index", "time", "process", "type", "f", "value", "error", "node", "attempts"),)
@@ -39,13 +39,9 @@ class Batch:
     """The lines of some runs behind each other, and where in them operations lie."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         self.sources = sources
         self._independent = np.array(
-            [independence_of(source.about.case) is True for source in sources], np.bool_
+            [source.about.case.independent is True for source in sources], np.bool_
         )
         self.heads = heads_of(sources)
         self.lines = pa.concat_tables([_columns(source) for source in sources]).combine_chunks()
@@ -91,16 +87,11 @@ class Batch:
         return self.sources[self.run[line]].key if len(self.run) else "the run"
 
     def _column(self, name: str) -> pa.Array:
-        import pyarrow as pa
-
         column = self.lines.column(name)
         return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
     def operations(self) -> pa.Table:
         """The table, and by the way `answered`."""
-        import numpy as np
-        import pyarrow as pa
-
         answers = pa.array(self.completed, mask=~self.done)
         at = pa.array(self.invoked)
         value = self._column("value")
@@ -130,9 +121,9 @@ class Batch:
             *answer_columns,
             self._odd_operations(unlike),
         ]
-        found = with_head("operations", self.heads, self.run[self.invoked], arrays)
-        assert np.array_equal(found.column("index").to_numpy(), self.index[self.invoked])
-        return found.take(pa.array(self._order)) if self._independent.any() else found
+        table = with_head("operations", self.heads, self.run[self.invoked], arrays)
+        assert np.array_equal(table.column("index").to_numpy(), self.index[self.invoked])
+        return table.take(pa.array(self._order)) if self._independent.any() else table
 
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
@@ -142,10 +133,6 @@ class Batch:
         What asks [key, value] has one, but for transactions, which may be lists of two unless keys
         are known to be independent.
         """
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))
         listed = pc.not_equal(kinds, Txn.f).to_numpy(zero_copy_only=False)
@@ -173,23 +160,16 @@ class Batch:
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
         """`ok`, or a definite no of the target: an answer with a result."""
-        import numpy as np
-        import pyarrow as pa
-
         failed = self.done & (self.kind == TYPES.index("fail"))
-        found: Flags = self.done & (self.kind == TYPES.index("ok"))
-        found |= failed & _present(result)
-        rows = np.flatnonzero(failed & ~found & _present(rest))
+        answered: Flags = self.done & (self.kind == TYPES.index("ok"))
+        answered |= failed & _present(result)
+        rows = np.flatnonzero(failed & ~answered & _present(rest))
         coded = rest.take(pa.array(rows)).dictionary_encode()
         noes = np.array([is_no(_decode(text)) for text in coded.dictionary.to_pylist()], np.bool_)
-        found[rows] = noes[coded.indices.to_numpy()] if len(rows) else False
-        return found
+        answered[rows] = noes[coded.indices.to_numpy()] if len(rows) else False
+        return answered
 
     def _reads(self, at: pa.Array, asked: pa.Array) -> pa.Array:
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         fs = self._column("f").take(at)
         reads = pc.is_in(fs, value_set=pa.array(sorted(READS)))
         rows = np.flatnonzero(pc.equal(fs, Txn.f).to_numpy(zero_copy_only=False))
@@ -200,10 +180,7 @@ class Batch:
         return pa.array(flags)
 
     def _odd_operations(self, unlike: set[int]) -> pa.Array:
-        """What no column has a place for: an invocation with an answer's parts, and so on."""
-        import numpy as np
-        import pyarrow as pa
-
+        """Parts without a column, such as an invocation with fields of an answer, as JSON."""
         has = _present(self._column("error")) | _present(self._column("node"))
         has |= self._n_attempts > 0
         codes = self._column("f").dictionary_encode().indices.to_numpy()
@@ -211,24 +188,21 @@ class Batch:
         rows = sorted({*np.flatnonzero(has[self.invoked] | renamed).tolist(), *unlike})
         odd: list[str | None] = [None] * len(self.invoked)
         for row in rows:
-            told: dict[str, Any] = self._parts(int(self.invoked[row]))
+            parts: dict[str, Any] = self._parts(int(self.invoked[row]))
             if renamed[row]:
-                told["f"] = self._column("f")[int(self.completed[row])].as_py()
+                parts["f"] = self._column("f")[int(self.completed[row])].as_py()
             if row in unlike:
-                told["whole"] = True
-            odd[row] = _encode(told).decode()
+                parts["whole"] = True
+            odd[row] = _encode(parts).decode()
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
         """Error, node and attempts of a line that usually has none."""
-        found = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
-        return {name: part for name, part in found.items() if part is not None and part != []}
+        parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
+        return {name: part for name, part in parts.items() if part is not None and part != []}
 
     def attempts(self) -> pa.Table:
         """Those below completions."""
-        import numpy as np
-        import pyarrow as pa
-
         ops = np.flatnonzero(self.done)
         lines = self.completed[ops]
         lengths = self._n_attempts[lines]
@@ -247,31 +221,27 @@ class Batch:
         self._attempt_runs = self.run[self.invoked[row]]
         self._attempt_nodes = flat.field("node")
         self._attempt_ok = flat.field("outcome")
-        found = with_head("attempts", self.heads, self._attempt_runs, arrays)
+        table = with_head("attempts", self.heads, self._attempt_runs, arrays)
         if not self._independent.any():
-            return found
-        return found.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
+            return table
+        return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
         """Of each run: how many attempts went to each node, and how many it answered with ok."""
-        import numpy as np
-        import pyarrow.compute as pc
-
-        found: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
+        counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
-            return found
+            return counts
         coded = self._attempt_nodes.dictionary_encode()
         names = coded.dictionary.to_pylist()
         cells = self._attempt_runs * len(names) + coded.indices.to_numpy()
         n = np.bincount(cells)
         ok = np.bincount(cells, pc.equal(self._attempt_ok, "ok").cast("int64").to_numpy())
         for cell in np.flatnonzero(n).tolist():
-            found[cell // len(names)][names[cell % len(names)]] = int(n[cell]), int(ok[cell])
-        return found
+            counts[cell // len(names)][names[cell % len(names)]] = int(n[cell]), int(ok[cell])
+        return counts
 
     def counts(self) -> list[dict[str, Any]]:
         """Of each run: lines, operations, how many of each outcome and in each range of keys."""
-        import numpy as np
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -290,11 +260,7 @@ class Batch:
         ]
 
     def events(self) -> pa.Table:
-        """What was noted, but for what `faults` holds."""
-        import numpy as np
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
+        """The notes, except those in `faults`."""
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -342,16 +308,11 @@ def _columns(source: Source) -> pa.Table:
 
 @functools.cache
 def _sealed() -> pa.Schema:
-    import pyarrow as pa
-
     return pa.schema([schema_of().field(name) for name in _SEALED])
 
 
 def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
-    """Outcomes of attempts as code and text; `errors` are those of their operations."""
-    import numpy as np
-    import pyarrow as pa
-
+    """Outcomes of attempts as code and text; `errors` are the errors of their operations."""
     coded, of = said.dictionary_encode(), errors.dictionary_encode()
     texts, whole = coded.dictionary.to_pylist(), [*of.dictionary.to_pylist(), None]
     pairs = coded.indices.to_numpy() * len(whole) + of.indices.fill_null(len(whole) - 1).to_numpy()

@@ -1,7 +1,7 @@
-"""Rows of a lake as runs again: history, case and record, equal to those that went in.
+"""Runs from rows of a lake: history, case and record, equal to the originals.
 
-So whoever has the four tables `operations`, `attempts`, `faults` and `events` of a run can judge
-it: `history_of` is what checkers take.
+The four tables `operations`, `attempts`, `faults` and `events` of a run are enough to judge it:
+`history_of` returns the history that checkers take.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import datetime as dt
 import itertools
 from collections.abc import Iterator, Mapping
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.case import Case
 from harness.errors import HistoryError, UsageError
@@ -21,9 +22,6 @@ from harness.store import RunRecord
 from harness.verdict.signature import Failure
 from results.lake.tables.attempt_outcomes import said_of
 from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}
@@ -75,10 +73,10 @@ def _rows(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _odd(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = _decode(text)
-    if "attempts" in found:
-        found["attempts"] = msgspec.convert(found["attempts"], tuple[Attempt, ...])
-    return found
+    fields: dict[str, Any] = _decode(text)
+    if "attempts" in fields:
+        fields["attempts"] = msgspec.convert(fields["attempts"], tuple[Attempt, ...])
+    return fields
 
 
 def _of_clients(

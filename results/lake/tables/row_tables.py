@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from harness.errors import HistoryError
 from harness.ops import History
@@ -21,14 +24,11 @@ from results.lake.tables.run_rows import counted, finding_rows, node_rows, run_r
 from results.lake.tables.schema import PARTITION, schema
 from results.lake.tables.sealed_run import About, Source, read_source, source_of
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Table]:
-    """The rows of one run, by table: of a run's folder, or of a history and what it is `about`.
+    """The rows of one run, by table, from its folder or from a history and its `about`.
 
-    Raises `HistoryError` or `UsageError` for what is no whole run.
+    Raises `HistoryError` or `UsageError` if the run is not whole.
     """
     if isinstance(run, Path):
         return tables_of([read_source(run, about)])
@@ -64,9 +64,6 @@ def _table(
     name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> pa.Table:
     """Rows made one by one; each says of which source it is."""
-    import numpy as np
-    import pyarrow as pa
-
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:

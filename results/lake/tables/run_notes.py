@@ -1,4 +1,4 @@
-"""What nemesis and harness noted in each of some runs: phases, faults, leaders, nodes.
+"""Notes of nemesis and harness in some runs: phases, faults, leaders, nodes.
 
 Only notes that are needed are decoded: a snapshot of the target's state is a hundred times as large
 as all others together.
@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType
 from harness.timeline import Fault
 from results.facts.timeline import Timeline, whole_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.facts.intervals import Ints
 
 _NEMESIS: Final = -1
@@ -25,12 +26,12 @@ _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})
 _TYPES: Final = {kind.value: kind for kind in OpType}
 _SOME: Final = (Attempt("", 0, 0, ""),)
-"""Stands for attempts: notes have none, and one that has is odd."""
+"""An empty list of attempts: a note with attempts is odd."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class RunNotes:
-    """The notes of one run; `ops` are those that were decoded, `places` where among all lines."""
+    """The notes of one run: the decoded `ops`, and their `places` among all lines."""
 
     def __init__(self, ops: Sequence[Op], places: Sequence[int], lines: int, end_ns: int) -> None:
         self.lines = lines
@@ -111,10 +112,6 @@ def _is_bare(op: Op) -> bool:
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
     """The notes of each run: `at` are the lines that no client wrote, `run` whose each is."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -138,27 +135,24 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
         ops[number].append(op)
         places[number].append(place - bounds[number])
     return [
-        RunNotes(found, where, bounds[number + 1] - bounds[number], ends_ns[number])
-        for number, (found, where) in enumerate(zip(ops, places, strict=True))
+        RunNotes(decoded, where, bounds[number + 1] - bounds[number], ends_ns[number])
+        for number, (decoded, where) in enumerate(zip(ops, places, strict=True))
     ]
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
     """Phase and active nemeses at the moments `times` of runs; `run` rises."""
-    import numpy as np
-    import pyarrow as pa
-
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)
     ends = np.searchsorted(run, np.arange(len(noted) + 1))
     for number, notes in enumerate(noted):
-        own = slice(int(ends[number]), int(ends[number + 1]))
+        span = slice(int(ends[number]), int(ends[number + 1]))
         look = notes.timeline
-        numbers = look.phase_numbers(times[own])
+        numbers = look.phase_numbers(times[span])
         codes = [names.setdefault(look.phase_name(n), len(names)) for n in range(-1, look.phases)]
-        phases[own] = np.array(codes, np.int32)[numbers + 1]
+        phases[span] = np.array(codes, np.int32)[numbers + 1]
         codes = [names.setdefault(name, len(names)) for name in look.sets]
-        active[own] = np.array(codes, np.int32)[look.numbers(times[own])]
+        active[span] = np.array(codes, np.int32)[look.numbers(times[span])]
     texts = pa.array([*names], pa.string())
     return texts.take(pa.array(phases)), texts.take(pa.array(active))

@@ -27,7 +27,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """What the row of `runs` says of the history."""
+    """Counts of a history, for its row of `runs`."""
 
     length_ns: int
     lines: int
@@ -43,7 +43,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def counted(noted: RunNotes, counts: Mapping[str, Any]) -> Counted:
-    """What the row of `runs` says of a history."""
+    """Count a history for its row of `runs`."""
     return Counted(
         length_ns=noted.end_ns,
         elections=max(0, len(noted.history.leaders()) - 1),
@@ -57,8 +57,8 @@ def run_row(source: Source, counts: Counted) -> Row:
     """The one row of `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    told = record if about.state == FINISHED else None  # of a foreign history it tells nothing
-    failure = None if told is None else told.failure
+    kept = record if about.state == FINISHED else None  # of a foreign history it tells nothing
+    failure = None if kept is None else kept.failure
     return (
         about.name,
         about.id,
@@ -75,7 +75,7 @@ def run_row(source: Source, counts: Counted) -> Row:
         None if record is None else record.wall_s,
         None if record is None else record.simulated_s,
         counts.length_ns,
-        None if told is None else told.verdict.value,
+        None if kept is None else kept.verdict.value,
         None if failure is None else failure.checker,
         None if failure is None else failure.reason,
         None if failure is None else failure.signature,
@@ -89,7 +89,7 @@ def run_row(source: Source, counts: Counted) -> Row:
         counts.elections,
         counts.faults,
         counts.interrupted or (record is not None and record.interrupted),
-        told is not None,
+        kept is not None,
         counts.key_ranges,
         None if record is None else _encode(record.versions).decode(),
         [] if record is None else list(record.warnings),
@@ -101,7 +101,7 @@ def run_row(source: Source, counts: Counted) -> Row:
 
 @functools.lru_cache(maxsize=1_000)
 def _checkers(workload: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of a case; none where its workload is not to be had."""
+    """The options of a case; empty if its workload is not installed."""
     try:
         return checker_names(Case(seed=0, workload=workload, checkers=others))
     except UsageError:
@@ -109,7 +109,7 @@ def _checkers(workload: str, others: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def node_rows(noted: RunNotes, tried: Mapping[str, tuple[int, int]]) -> list[Row]:
-    """A row a node that the run speaks of, by name."""
+    """One row per node that the run mentions, by name."""
     history = noted.history
     led: dict[str, set[Any]] = {}
     for op in history.facts("leader"):
@@ -148,21 +148,21 @@ def node_rows(noted: RunNotes, tried: Mapping[str, tuple[int, int]]) -> list[Row
 
 
 def _name(op: Op) -> str:
-    found = field_of(op, "node")
-    return "" if found is None else str(found)
+    node = field_of(op, "node")
+    return "" if node is None else str(node)
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """What the last of some facts says of each node."""
-    found: Any = None
+    """The value of each node in the last of some facts."""
+    values: Any = None
     for op in facts:
-        told = field_of(op, field)
-        found = told if isinstance(told, dict) else found
-    return {} if found is None else {name: whole_of(value) for name, value in found.items()}
+        noted = field_of(op, field)
+        values = noted if isinstance(noted, dict) else values
+    return {} if values is None else {name: whole_of(value) for name, value in values.items()}
 
 
 def verdict_rows(source: Source) -> list[Row]:
-    """What the run's own checkers said, where that was kept."""
+    """The stored results of the run's own checkers."""
     rows: list[Row] = []
     for result in source.results:
         holds = result.verdict.holds
@@ -189,8 +189,8 @@ def verdict_rows(source: Source) -> list[Row]:
 
 
 def _signature(result: CheckResult) -> str | None:
-    found = result.details.get(SIGNATURE)
-    return found if isinstance(found, str) else None
+    signature = result.details.get(SIGNATURE)
+    return signature if isinstance(signature, str) else None
 
 
 def finding_rows(source: Source) -> list[Row]:

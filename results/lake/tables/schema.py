@@ -1,4 +1,4 @@
-"""The tables of a lake: every column with its type, its unit and its meaning, said once.
+"""The tables of a lake: every column with its type, unit and meaning, in one place.
 
 A test checks `docs/lake-tables.md` against this file. All tables begin with the columns that a
 lake is partitioned by (`PARTITION`) and the `run`. Times are int64 ns since the begin of the run;
@@ -7,22 +7,19 @@ the one time of day is `runs.started`. Absent is null, never an empty string or 
 **Versions.** `SCHEMA_VERSION` rises with every change. A lake of another version is refused
 (`results.lake.log.lake`): an older one is made again from its stores.
 
-What clients asked and were answered lies in typed columns, as far as the vocabularies
-(`harness.vocabularies`) give it a type, and else as JSON in `asked_rest` and `answer_rest`
-(`results.lake.tables.values` has the rule). Nothing is lost: `results.lake.tables.rebuild` makes
-the history of a run from its rows of `operations`, `attempts`, `faults` and `events` again.
-
-pyarrow is imported inside functions: listing plug-ins must stay quick.
+Requests and answers are in typed columns where the vocabularies (`harness.vocabularies`) give them
+a type, and otherwise as JSON in `asked_rest` and `answer_rest` (`results.lake.tables.values` has
+the rule). Nothing is lost: `results.lake.tables.rebuild` restores the history of a run from its
+rows of `operations`, `attempts`, `faults` and `events`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 SCHEMA_VERSION: Final = 3
 PARTITION: Final = ("target", "label", "day")
@@ -259,16 +256,12 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
 @functools.cache
 def schema(table: str) -> pa.Schema:
     """The columns of one of `TABLES`."""
-    import pyarrow as pa
-
     return pa.schema([(column.name, arrow_type(column.type)) for column in TABLES[table]])
 
 
 @functools.cache
 def arrow_type(kind: str) -> pa.DataType:
     """Arrow's type of a column's `type`."""
-    import pyarrow as pa
-
     return {
         "string": pa.string(),
         "int64": pa.int64(),
@@ -284,5 +277,5 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def schemas() -> dict[str, pa.Schema]:
-    """Those of all tables."""
+    """The schemas of all tables."""
     return {name: schema(name) for name in TABLES}

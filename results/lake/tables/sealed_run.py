@@ -1,7 +1,7 @@
-"""A run of a store as it goes into a lake: who it is, what it was, and the columns of its history.
+"""A run of a store on its way into a lake: its identity, its case, the columns of its history.
 
-The columns are those of `harness.store.parquet`, whichever form the history has in the store: the
-sealed file, or the log of a run that was cut short.
+The columns are those of `harness.store.parquet`, whether the store has a sealed file or the log of
+a run that was cut short.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ import functools
 import hashlib
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.case import Case, load_case
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History
 from harness.store import RunRecord, read_log
 from harness.store.parquet import read_sealed, table_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
@@ -46,7 +44,7 @@ TROUBLES: Final = {
 
 
 class _Results(msgspec.Struct):
-    """What `results.json` holds, as far as it matters here."""
+    """The part of `results.json` that a lake needs."""
 
     checkers: tuple[CheckResult, ...]
 
@@ -108,10 +106,10 @@ def _digits(*content: str | dt.date | None) -> str:
 
 
 def started_of(text: str) -> dt.datetime:
-    """A `RunRecord.started`; raises `HistoryError` for what is no time."""
+    """Parse a `RunRecord.started`; raises `HistoryError` if it is not a time."""
     try:
-        found = dt.datetime.fromisoformat(text)
-        return found.astimezone(dt.UTC) if found.tzinfo else found.replace(tzinfo=dt.UTC)
+        started = dt.datetime.fromisoformat(text)
+        return started.astimezone(dt.UTC) if started.tzinfo else started.replace(tzinfo=dt.UTC)
     except (ValueError, OverflowError) as error:
         raise HistoryError(
             f"started is {text!r}; it must be a time such as 2026-01-31T12:00:00+00:00"
@@ -168,9 +166,9 @@ def _require_plain(folder: Path) -> None:
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:
-    """A run's folder; raises `HistoryError` or `UsageError` that names what is wrong with it.
+    """Read a run's folder; raises `HistoryError` or `UsageError` that names the problem.
 
-    A history that the record does not tell of is `FOREIGN`, and its verdict is left out.
+    A history that the record does not describe is `FOREIGN`, and its verdict is left out.
     """
     about = about or read_about(folder)
     record = about.record
@@ -214,7 +212,7 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
-    """What the run's checkers found, where it was kept: nobody keeps that of a soak's valid run."""
+    """The stored results of the run's checkers; a soak keeps none of a valid run."""
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:

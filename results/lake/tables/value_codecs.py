@@ -1,4 +1,4 @@
-"""Which fields of values have columns, as the shredders that rows are made and read with."""
+"""The fields of values that have columns, as codecs that make and read rows."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ EVENTS: Final = Shredder(
     "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
 )
 EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
-"""The notes that have typed fields; those of others are all rest."""
+"""The notes with typed fields; other notes are JSON as a whole."""

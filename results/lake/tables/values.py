@@ -16,14 +16,13 @@ Where it does not (a number 1.0, a null, an unknown field), halves are tried, do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from results.lake.tables.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _TYPES: Final[Mapping[str, Any]] = {
@@ -50,12 +49,12 @@ class Shredder:
         self.fields = {name: kind for name, (kind, _) in fields.items()}
         self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
         self._untyped = sorted(untyped)
-        # An explicit null is refused: null is no `str`, and what is None is left out when encoded.
-        known = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
-        known += [(name, msgspec.Raw, None) for name in self._untyped]
+        # An explicit null is refused: null is not a `str`, and None is omitted when encoded.
+        typed = [(name, _TYPES[kind], None) for name, kind in self.fields.items()]
+        typed += [(name, msgspec.Raw, None) for name in self._untyped]
         struct: Any = msgspec.defstruct(
             f"{prefix.title()}Value",
-            known,
+            typed,
             forbid_unknown_fields=True,
             omit_defaults=True,
             gc=False,
@@ -66,9 +65,6 @@ class Shredder:
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
         """JSON texts (null: no value at all) as the columns of `names`, the rest last."""
-        import numpy as np
-        import pyarrow as pa
-
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
@@ -77,10 +73,12 @@ class Shredder:
         rests: list[bytes | None] = [*distinct]
         for number in at:
             rests[number] = None
-        found = zip(*map(msgspec.structs.astuple, structs), strict=True)
+        columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
         columns = {  # most fields are those of other operations
             name: column
-            for name, column in zip((*self.fields, *self._untyped), found, strict=bool(structs))
+            for name, column in zip(
+                (*self.fields, *self._untyped), columns_of, strict=bool(structs)
+            )
             if column.count(None) < len(column)
         }
         for place, rest in self._rests(columns).items():
@@ -102,22 +100,22 @@ class Shredder:
 
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
         """The rests of structs that have some of the untyped fields, by place."""
-        found: dict[int, list[bytes]] = {}
+        rests: dict[int, list[bytes]] = {}
         for name in self._untyped:  # sorted, so rests are, too
             for place, raw in enumerate(columns.get(name, ())):
                 if raw is not None:
-                    found.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
-        return {place: b"{" + b",".join(parts) + b"}" for place, parts in found.items()}
+                    rests.setdefault(place, []).append(b'"%s":%s' % (name.encode(), bytes(raw)))
+        return {place: b"{" + b",".join(parts) + b"}" for place, parts in rests.items()}
 
     def _apart(self, texts: Sequence[bytes]) -> tuple[list[Any], dict[int, bytes | None]]:
-        """The struct of each object; and the rests of those that are no struct alone, by place."""
+        """The struct of each object, and by position the rests of objects with more fields."""
         if not texts:
             return [], {}
         joined = b"[" + b",".join(texts) + b"]"
         try:
-            found = self._decode(joined)
-            if len(found) == len(texts) and _encode(found) == joined:
-                return found, {}
+            decoded = self._decode(joined)
+            if len(decoded) == len(texts) and _encode(decoded) == joined:
+                return decoded, {}
         except _BAD_JSON:
             pass
         if len(texts) == 1:
@@ -129,7 +127,7 @@ class Shredder:
         return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
-        """Any object, field by field; what is no JSON at all raises `msgspec.DecodeError`."""
+        """Any object, field by field; raises `msgspec.DecodeError` if it is not JSON."""
         value = _decode(text)
         typed = {
             name: value.pop(name)
@@ -141,7 +139,7 @@ class Shredder:
     def join(self, table: pa.Table) -> list[Any]:
         """The values of all rows. A row without any is an empty object."""
         *columns, rests = (table.column(name).to_pylist() for name in self.names)
-        found: list[Any] = []
+        objects: list[Any] = []
         for row, rest in zip(zip(*columns, strict=True), rests, strict=True):
             value = {
                 name: field
@@ -154,8 +152,8 @@ class Shredder:
                     value |= other
                 else:
                     value = other
-            found.append(value)
-        return found
+            objects.append(value)
+        return objects
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.dataset import Dataset
+from pyarrow.fs import FileSystem
 
 from harness.errors import HarnessError, UsageError, listed
 from harness.store import RunFolder
 from results.facts.problems import Problem, Problems
 from results.lake.tables.rebuild import HISTORY_TABLES, case_of, history_of, record_of
 from results.lake.transfer.folders import fetch_folder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyarrow.dataset import Dataset
-    from pyarrow.fs import FileSystem
 
 RUNS_AT_ONCE: Final = 100
 
@@ -32,22 +32,20 @@ def chosen_runs(
     lake: Readable, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """The rows of `runs` of these keys or labels, or all; raises `UsageError` for unknown ones."""
-    import pyarrow.compute as pc
-
     wanted = None
     for name, values in (("run", runs), ("label", labels)):
         if values:
-            own = pc.field(name).isin(list(values))
-            wanted = own if wanted is None else wanted | own
-    found: list[dict[str, Any]] = lake.dataset("runs").to_table(filter=wanted).to_pylist()
-    there = {value for row in found for value in (row["run"], row["label"])}
+            matching = pc.field(name).isin(list(values))
+            wanted = matching if wanted is None else wanted | matching
+    rows: list[dict[str, Any]] = lake.dataset("runs").to_table(filter=wanted).to_pylist()
+    there = {value for row in rows for value in (row["run"], row["label"])}
     missing = [value for value in (*runs, *labels) if value not in there]
     if missing:
         raise UsageError(
             f"the lake has no run or label {listed(missing, limit=3)}; keys of runs are those of "
             "the column `run`, such as NAME/ID@0123456789ab"
         )
-    return sorted(found, key=lambda row: str(row["run"]))
+    return sorted(rows, key=lambda row: str(row["run"]))
 
 
 def export(
@@ -66,10 +64,10 @@ def export(
     problems = Problems()
     written = 0
     rows_of_each = rows_of_runs(lake.dataset, [str(row["run"]) for row in rows])
-    for done, (row, own) in enumerate(zip(rows, rows_of_each, strict=True), 1):
+    for done, (row, tables) in enumerate(zip(rows, rows_of_each, strict=True), 1):
         progress(done)
         try:
-            written += _write(row, own, files, store)
+            written += _write(row, tables, files, store)
         except (HarnessError, OSError) as error:
             problems.add(Problem(str(row["run"]), "history", str(error)))
     return written, problems
@@ -79,8 +77,6 @@ def rows_of_runs(
     dataset: Callable[[str], Dataset], runs: Sequence[str]
 ) -> Iterator[dict[str, pa.Table]]:
     """The rows of each of these runs in the tables of histories; some runs are read at once."""
-    import pyarrow.compute as pc
-
     for begin in range(0, len(runs), RUNS_AT_ONCE):
         some = list(runs[begin : begin + RUNS_AT_ONCE])
         tables = {

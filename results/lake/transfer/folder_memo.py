@@ -46,10 +46,10 @@ class Memo(msgspec.Struct, kw_only=True):
 def read_memo(lake: Path) -> Memo:
     """The memo of a lake; an empty one where none can be read."""
     try:
-        found = msgspec.json.decode((lake / MEMO).read_bytes(), type=Memo)
+        memo = msgspec.json.decode((lake / MEMO).read_bytes(), type=Memo)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Memo()
-    return found if found.form == FORM else Memo()
+    return memo if memo.form == FORM else Memo()
 
 
 def write_memo(lake: Path, memo: Memo) -> None:
@@ -74,10 +74,10 @@ def stamp_of(folder: Path) -> str:
 
 def _stamp(path: str) -> tuple[int, int] | None:
     try:
-        found = os.lstat(path)
+        stat = os.lstat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return stat.st_mtime_ns, stat.st_size
 
 
 def content_of(folder: Path) -> str:

@@ -19,12 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pyarrow import fs
+from pyarrow.fs import FileSystem
+
 from harness.errors import HistoryError
 from results.lake.log.storage_errors import troubles
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
     from results.lake.log.lake import Lake
 
 FOLDERS: Final = "folders"
@@ -50,15 +51,15 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
     Raises `HistoryError` for a folder beyond all measure, and `OSError`.
     """
-    found = [
+    paths = [
         path
         for path in sorted(folder.rglob("*"))
         if path.relative_to(folder).parts[0] not in _IN_TABLES
         and path.is_file()
         and not path.is_symlink()
     ]
-    _refuse_beyond_measure(str(folder), [path.stat().st_size for path in found])
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    _refuse_beyond_measure(str(folder), [path.stat().st_size for path in paths])
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
@@ -100,8 +101,8 @@ def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
         for name, content in files.items():
             if name not in LOOSE:
                 archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, 1)
-    found = {name: content for name, content in files.items() if name in LOOSE}
-    return {**found, ARCHIVE: packed.getvalue()} if len(found) < len(files) else found
+    loose = {name: content for name, content in files.items() if name in LOOSE}
+    return {**loose, ARCHIVE: packed.getvalue()} if len(loose) < len(files) else loose
 
 
 def unpack(folder: Path) -> None:
@@ -134,8 +135,6 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 def fetch_folder(files: FileSystem, kept: str, folder: Path) -> None:
     """Copy what `runs.folder` names into a run's folder; what lies there already stays."""
-    from pyarrow import fs
-
     for info in files.get_file_info(fs.FileSelector(kept, recursive=True)):
         to = folder / info.path.removeprefix(f"{kept}/")
         if info.type != fs.FileType.File or to.exists() or not _is_below(to, folder):

@@ -13,9 +13,10 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+import pyarrow as pa
 
 from harness.errors import HarnessError, HistoryError, UsageError
 from harness.store import is_being_written
@@ -34,9 +35,6 @@ from results.lake.tables.sealed_run import (
 )
 from results.lake.transfer.folders import files_of, folder_of
 from results.lake.transfer.run_folders import run_folders
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 APPEND_BYTES: Final = 64 << 20
 """Of the largest file of an append; compaction looks for files below 32 MiB only."""
@@ -104,11 +102,11 @@ def ingest(
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
     problems = Problems()
-    found = ingest_folders(
+    ingested = ingest_folders(
         run_folders(store, problems), lake, write,
         problems=problems, unfinished=unfinished, append_bytes=append_bytes, progress=progress,
     )  # fmt: skip
-    return found, problems
+    return ingested, problems
 
 
 def ingest_folders(
@@ -128,22 +126,22 @@ def ingest_folders(
     """
     # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
     ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
-    found = Ingested(total=len(ordered))
-    known = lake.known()
-    work = _Work(lake, found, problems, append_bytes)
+    ingested = Ingested(total=len(ordered))
+    stored = lake.known()
+    work = _Work(lake, ingested, problems, append_bytes)
     with _no_cycles():
         for name, run, folder in ordered:
-            found.looked += 1
-            progress(found)
+            ingested.looked += 1
+            progress(ingested)
             place = f"{name}/{run}"
             try:
-                key, source = _read(folder, name, known, unfinished=unfinished)
+                key, source = _read(folder, name, stored, unfinished=unfinished)
                 files = None
                 if source is not None and write is not None and not _holds(source.about):
                     files = files_of(folder)
             except _NotTakenError as error:
                 if error.kind in {TORN, RUNNING} and not unfinished:
-                    found.unfinished += 1
+                    ingested.unfinished += 1
                 else:
                     problems.add(Problem(place, error.kind, str(error)))
                 continue
@@ -152,17 +150,17 @@ def ingest_folders(
                 continue
             taken(place, key)
             if source is None:
-                found.known += 1
+                ingested.known += 1
                 continue
             if write is not None and files is not None:
                 kept = folder_of(key)
                 source = msgspec.structs.replace(source, folder=kept)
                 write(kept, files)
-            known.add(key)  # a store may hold it twice
+            stored.add(key)  # a store may hold it twice
             work.add(source)
         work.finish()
-    progress(found)
-    return found
+    progress(ingested)
+    return ingested
 
 
 class _NotTakenError(HarnessError):
@@ -276,14 +274,14 @@ class _Work:
         try:
             return [tables_of(sources)]
         except HarnessError:
-            found = []
+            runs = []
             for source in sources:
                 try:
-                    found.append(tables_of([source]))
+                    runs.append(tables_of([source]))
                 except HarnessError as error:
                     name = f"{source.about.name}/{source.about.id}"
                     self._problems.add(Problem(name, "history", str(error)))
-            return found
+            return runs
 
     def _append(self, group: _Group) -> None:
         self._convert(group)

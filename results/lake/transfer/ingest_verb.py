@@ -52,13 +52,13 @@ def main(arguments: Sequence[str]) -> int:
         )
     lake = Lake.create_or_open(parsed.lake)
     status = Status()
-    found, problems = ingest(
+    ingested, problems = ingest(
         parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status
     )
     status.finish()
     for line in problem_lines(problems):
         note(f"harness: {line}")
-    say(_summary(found, problems.total))
+    say(_summary(ingested, problems.total))
     return EXIT_UNKNOWN if problems.total else EXIT_VALID
 
 

@@ -53,12 +53,12 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
             raise failure_of(error, f"{str(store)!r} cannot be listed: {error.strerror}") from error
         problems.add(Problem(where, "history", f"cannot be listed: {error.strerror}"))
         return []
-    known = [name for name in names if _is_text(name)]
-    if len(known) < len(names):
+    readable = [name for name in names if _is_text(name)]
+    if len(readable) < len(names):
         odd = next(name for name in names if not _is_text(name))
         text = f"holds a folder whose name is not UTF-8, {odd!a}; rename it"
         problems.add(Problem(where, "history", text))
-    return known
+    return readable
 
 
 def folders_in(path: Path) -> list[str]:

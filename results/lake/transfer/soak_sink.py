@@ -25,9 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import HarnessError, InfrastructureError, UsageError, counted
 from harness.ops import Verdict
+from harness.plugins import SoakSink
 from harness.soak.result import CheckerVerdict, SeedResult, shortened
 from harness.store import RunRecord
 from results.facts.problems import Problems, problem_lines
@@ -40,8 +43,6 @@ from results.lake.transfer.ingest import ingest_folders
 from results.lake.upkeep.compaction import SMALL_BYTES, compact
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from results.lake.log.append_buffer import AppendBuffer
 
 RUNS_MAX: Final = 256
@@ -55,7 +56,7 @@ RESULT_COLUMNS: Final = [
 LAST_CHARACTER: Final = "\U0010ffff"
 
 
-class LakeSink:
+class LakeSink(SoakSink):
     """Runs of soaks in Delta tables."""
 
     api_version = 1
@@ -93,17 +94,15 @@ class SoakedRuns:
     def look(self) -> None:
         """Learn which runs of the soak the lake has."""
         self._looked_on = dt.datetime.now(dt.UTC).date()
-        found = self._rows(MAIN, COLUMNS)
+        rows = self._rows(MAIN, COLUMNS)
         for key, run, digest, verdict in zip(
-            *(found[name].to_pylist() for name in COLUMNS), strict=True
+            *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
             if verdict is not None:  # else it was taken before it was finished
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
         """What the lake has of this soak's runs."""
-        import pyarrow.compute as pc
-
         begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
         wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
 
@@ -115,10 +114,10 @@ class SoakedRuns:
 
     def results(self, code: str) -> Iterator[bytes]:
         """Those of finished runs, but for what the profile permits, whose rules no table has."""
-        said: dict[str, list[CheckerVerdict]] = {}
-        found = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
-        for row in found.to_pylist():
-            said.setdefault(row[KEY], []).append(
+        results: dict[str, list[CheckerVerdict]] = {}
+        rows = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
+        for row in rows.to_pylist():
+            results.setdefault(row[KEY], []).append(
                 CheckerVerdict(
                     row["checker"], row["verdict"], shortened(row["reason"]), row["signature"] or ""
                 )
@@ -134,7 +133,7 @@ class SoakedRuns:
                         reason=shortened(row["failure_reason"] or ""),
                         checker=row["failure_checker"] or None,
                         signature=row["signature"] or "",
-                        checkers=tuple(said.get(row[KEY], ())),
+                        checkers=tuple(results.get(row[KEY], ())),
                         digest=row["digest"],
                         ops=row["lines"],
                         ok=row["ok"],

@@ -132,25 +132,25 @@ def _alone(store: Path) -> Iterator[None]:
 
 def _folder_for(store: Path) -> Path:
     """Where the lake of a store is; the folder is there."""
-    own = store.resolve() / LAKE_FOLDER
+    folder = store.resolve() / LAKE_FOLDER
     repair = "free some space, or choose another folder for the store"
     try:
-        require_writable(own, repair)
-        Place(str(own))  # refuses paths that its libraries read differently
+        require_writable(folder, repair)
+        Place(str(folder))  # refuses paths that its libraries read differently
     except UsageError:  # also rights
-        key = hashlib.sha256(os.fsencode(own)).hexdigest()[:16]
+        key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:
-            own = cache_folder() / CACHED / key
-            require_writable(own, "set XDG_CACHE_HOME to a folder that can be written")
+            folder = cache_folder() / CACHED / key
+            require_writable(folder, "set XDG_CACHE_HOME to a folder that can be written")
         except OSError as error:
             raise failure_of(
                 error, f"neither {store} nor the user's cache can be written: {error.strerror}"
             ) from error
     except FileExistsError as error:
-        raise UsageError(f"{str(own)!r} is not a folder; remove it") from error
+        raise UsageError(f"{str(folder)!r} is not a folder; remove it") from error
     except OSError as error:
-        raise InfrastructureError(f"{own} cannot be made: {error.strerror}; {repair}") from error
-    return own
+        raise InfrastructureError(f"{folder} cannot be made: {error.strerror}; {repair}") from error
+    return folder
 
 
 def _opened(folder: Path) -> Lake:
@@ -164,8 +164,8 @@ def _opened(folder: Path) -> Lake:
         return lake()
     except UsageError:
         log = Log(Place(uri), MAIN)
-        found = log.settings().get(SCHEMA, "") if log.exists() else ""
-        if not found.isdigit() or int(found) >= SCHEMA_VERSION:
+        version = log.settings().get(SCHEMA, "") if log.exists() else ""
+        if not version.isdigit() or int(version) >= SCHEMA_VERSION:
             raise
         note(f"{folder} is of an older release, and is made again from the store")
         shutil.rmtree(folder)
@@ -196,8 +196,8 @@ class _Update:
         before = self._memo.runs
         if self._memo.removing:  # by a process that ended in between
             self._remove()
-        known = self._lake.known()
-        changed, new = self._compare(known)
+        stored = self._lake.known()
+        changed, new = self._compare(stored)
         self._remove(changed)
         if new:
             paths = {f"{name}/{run}": folder for name, run, folder in new}
@@ -209,7 +209,7 @@ class _Update:
                 iter(new), self._lake, None,
                 problems=self._problems, unfinished=True, progress=self._progress, taken=taken,
             )  # fmt: skip
-        gone = known - changed - {entry.key for entry in self._entries.values()}
+        gone = stored - changed - {entry.key for entry in self._entries.values()}
         self._remove(gone)
         self._memo.runs = self._entries
         if self._entries != before:

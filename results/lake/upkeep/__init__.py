@@ -1,1 +1,1 @@
-"""What a lake needs now and then: merge small files, remove dead ones, check that all is sound."""
+"""Maintenance of a lake: merge small files, remove dead ones, check soundness."""

@@ -1,10 +1,10 @@
 """Merging small files: the rows stay the same, a run stays in one file.
 
-Files are merged whole, those of one partition and of neighbouring runs together, so a run that
-stood in one file stands in one again. Rows pass through memory in parts of bounded size, in the
-order of their runs. A merge commits only if all its inputs are still in the table (see
-`results.lake.log.lake`), so writers, readers and other compactions at the same time are harmless;
-of two merges of the same files one is abandoned, and `vacuum` removes what it wrote.
+Whole files of one partition with neighbouring runs are merged, so a run that was in one file is in
+one file again. Rows pass through memory in parts of bounded size, in the order of their runs. A
+merge commits only if all its inputs are still in the table (see `results.lake.log.lake`), so
+concurrent writers, readers and compactions are harmless; of two merges of the same files one is
+abandoned, and `vacuum` removes its file.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from harness.errors import InternalError
 from results.lake.log.files import BATCH, KEY, FileRef, Partition, merged_name
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import ParquetFile, new_id
 from results.lake.log.run_streams import batches_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 MIB: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * MIB
@@ -32,7 +32,7 @@ PART_BYTES: Final = 64 * MIB  # of memory
 
 
 class Compacted(NamedTuple):
-    """What became of one table; `abandoned` counts merges that somebody else was faster with."""
+    """The result for one table; `abandoned` counts merges that another compaction made first."""
 
     table: str
     files_before: int
@@ -52,7 +52,7 @@ def compact(
 ) -> list[Compacted]:
     """Merge the small files of every table, `runs` last; raises `InfrastructureError`.
 
-    Only those of some `partitions`, if given.
+    With `partitions`, only files of these.
     """
     done = []
     for table in lake.tables:
@@ -81,7 +81,7 @@ def compact(
 def planned(
     files: Sequence[FileRef], small_bytes: int, target_bytes: int
 ) -> Iterator[list[FileRef]]:
-    """Which files become one: two or more small ones of a partition, in the order of their runs.
+    """The groups of files to merge: two or more small ones of a partition, ordered by run.
 
     Together they have `target_bytes` at most.
     """
@@ -159,8 +159,6 @@ def rewrite(
 
 def run_and_batch(rows: pa.Table) -> pa.ChunkedArray:
     """The run and the batch of each row as one text."""
-    import pyarrow.compute as pc
-
     return pc.binary_join_element_wise(rows[KEY], rows[BATCH], "|")
 
 
@@ -173,9 +171,6 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
     Readers count on that order (`results.lake.log.run_streams`), also across the parts.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     left_out = pa.array(without, pa.string())
     parts: list[pa.Table] = []
     size = 0
@@ -193,12 +188,10 @@ def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> It
 
 
 def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
-    """The same in pieces; of a run the rows of one file after those of the other.
+    """The merged rows in pieces; rows of a run stay grouped by file.
 
-    A file is opened when its first run has its turn: as a rule few are open at once.
+    A file is opened at its first run, so few files are usually open at once.
     """
-    import pyarrow as pa
-
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
@@ -210,12 +203,12 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
         taken = [part for part in (rows.take(bound) for rows in opened) if part]
         opened = [rows for rows in opened if not rows.ended]
         if taken:
-            found = pa.concat_tables([rows for part in taken for rows in part])
-            yield found.sort_by(KEY) if len(taken) > 1 else found  # stable
+            merged = pa.concat_tables([rows for part in taken for rows in part])
+            yield merged.sort_by(KEY) if len(taken) > 1 else merged  # stable
 
 
 class _Rows:
-    """What is left of a file: some rows of it, of which those of the last run may go on."""
+    """The unread rest of a file: its next rows, the last run of which may continue."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
         self._batches = batches_of(
@@ -233,8 +226,6 @@ class _Rows:
 
     def take(self, bound: str | None) -> list[pa.Table]:
         """The rows of runs below a bound, or all; then there are more rows, if it was our own."""
-        import pyarrow.compute as pc
-
         taken, left = [], []
         for rows in self._parts:
             # Rows are in the order of their runs: those below the bound are the first ones.

@@ -14,6 +14,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterator
 
+import pyarrow.parquet as pq
+
 from results.lake.log.files import BATCH, KEY, MAIN, FileRef
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import AgainError, troubles
@@ -24,11 +26,11 @@ Pair = tuple[str, str]
 
 
 def pairs_of(lake: Lake, runs: Collection[str]) -> list[Pair]:
-    """Those of these runs that the lake has, each with its batch."""
+    """The subset of these runs that the lake has, each with its batch."""
 
     def read() -> list[Pair]:
-        found = lake.index.of([*lake.main.refresh().files.values()])
-        return [(run, found[run]) for run in runs if run in found]
+        batches = lake.index.of([*lake.main.refresh().files.values()])
+        return [(run, batches[run]) for run in runs if run in batches]
 
     return lake.patience.call(f"read {lake.main.uri}", read)
 
@@ -51,13 +53,13 @@ def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
     for file in [*lake.logs[table].refresh().files.values()]:
         if file.first_run > last or file.last_run < first:
             continue
-        own = pairs & {*_pairs_in(lake, file)}
-        if not own:
+        doomed = pairs & {*_pairs_in(lake, file)}
+        if not doomed:
             continue
         done = rewrite(
             lake, version, table, [file],
-            without=[f"{run}|{batch}" for run, batch in own],
-            fence=_emptied(lake, own) if table == MAIN else (),
+            without=[f"{run}|{batch}" for run, batch in doomed],
+            fence=_emptied(lake, doomed) if table == MAIN else (),
         )  # fmt: skip
         if not done:
             raise AgainError("another process merged the files meanwhile")
@@ -65,8 +67,6 @@ def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
 
 def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
     """The runs of a file with their batches."""
-    import pyarrow.parquet as pq
-
     with troubles(file.uri):
         rows = pq.read_table(
             f"{file.table}/{file.name}",
@@ -80,6 +80,6 @@ def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
 
 def _emptied(lake: Lake, gone: Collection[Pair]) -> list[str]:
     """The batches that have no run but these."""
-    found = lake.index.of([*lake.main.refresh().files.values()])
-    left = {batch for run, batch in found.items() if (run, batch) not in gone}
+    batches = lake.index.of([*lake.main.refresh().files.values()])
+    left = {batch for run, batch in batches.items() if (run, batch) not in gone}
     return sorted({batch for _, batch in gone} - left)

@@ -1,7 +1,7 @@
-"""Is a lake sound: files are whole, every run once, in one file a table and in order, of one batch.
+"""Soundness of a lake: files are whole, and each run occurs once, in one file per table.
 
-What is *damaged* means rows that are lost, doubled or cut in two; what is *left over* (batches of
-writers that died, uploads without a commit) no reader sees, and `vacuum` removes it.
+*Damage* is rows that are lost, doubled, out of order or cut in two. *Leftovers* (batches of dead
+writers, uploads without a commit) are invisible to readers, and `vacuum` removes them.
 
 In a result lake (`results.judging.result_lake`) a run is in several batches, once in each.
 """
@@ -12,6 +12,8 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
+
+import pyarrow.parquet as pq
 
 from harness.errors import HarnessError, counted, listed
 from results.lake.log.files import BATCH, KEY, LOG_FOLDER, MAIN, FileRef, Partition
@@ -31,7 +33,7 @@ Run = tuple[Partition, str, str | None]
 
 
 class Finding(NamedTuple):
-    """One thing that is not as it should be; `damaged` is false for what is only left over."""
+    """One finding; `damaged` is false for a leftover."""
 
     table: str
     damaged: bool
@@ -43,22 +45,22 @@ class _GoneError(HarnessError):
 
 
 def check(lake: Lake) -> list[Finding]:
-    """Read the run and the batch of every visible row and compare; damage stands first.
+    """Read and compare the run and batch of every visible row; damage comes first.
 
-    Files that are replaced and removed meanwhile are no damage: it begins again.
+    If files are replaced and removed in the meantime, the check starts again.
     """
     return lake.patience.call(f"check {lake.place.uri}", functools.partial(_check, lake))
 
 
 def _check(lake: Lake) -> list[Finding]:
     snapshot = lake.snapshot()
-    found: list[Finding] = []
+    findings: list[Finding] = []
     batches: dict[Run, str] = {}
     for table in reversed(lake.tables):  # `runs` first
         files, more = _files(lake, snapshot, table)
-        found += more
-        found += _runs(lake, files, batches)
-    return sorted(found, key=lambda finding: not finding.damaged)
+        findings += more
+        findings += _runs(lake, files, batches)
+    return sorted(findings, key=lambda finding: not finding.damaged)
 
 
 def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], list[Finding]]:
@@ -68,22 +70,22 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
     stored = {file.name: file.size_bytes for file in listing}
     files = snapshot.files(table)
     state = call(f"read {uri}", lake.logs[table].refresh)
-    found = []
+    findings = []
     lost = [file.name for file in files if file.name not in stored]
     if any(name not in state.files for name in lost):
         raise AgainError(f"files of {table} were replaced and removed meanwhile")
     if lost:
-        found.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
+        findings.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
     if empty:  # every reader takes them for commits of nothing
         text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
-        found.append(Finding(table, True, text))
+        findings.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]
     torn = [file.name for file in there if stored[file.name] != file.size_bytes]
     if torn:
         text = f"{counted(len(torn), 'file')} of another size than written: {named(torn)}"
-        found.append(Finding(table, True, text))
+        findings.append(Finding(table, True, text))
     visible = {file.name for file in files}
     unseen = [name for name in state.files if name not in visible]
     beside = [name for name in stored if name not in state.files]
@@ -92,12 +94,12 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
             f"{counted(len(unseen), 'file')} of batches that are not visible, "
             f"{counted(len(beside), 'file')} that the log does not have (yet, or any more)"
         )
-        found.append(Finding(table, False, text))
-    return [file for file in there if file.name not in torn], found
+        findings.append(Finding(table, False, text))
+    return [file for file in there if file.name not in torn], findings
 
 
 def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
-    """Runs of one table; those of `runs` are noted in `batches`, others compared with them."""
+    """Check one table: `runs` fills `batches`, other tables are compared with it."""
     seen: set[Run] = set()
     doubled: list[str] = []
     strangers: list[str] = []
@@ -143,7 +145,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
 
 
 class _Read(NamedTuple):
-    """What a file holds: how many rows, and the runs with their batches, each once."""
+    """The contents of a file: the number of rows, and each run with its batch, once."""
 
     rows: int
     runs: list[tuple[str, str]]
@@ -151,8 +153,6 @@ class _Read(NamedTuple):
 
 
 def _read(lake: Lake, file: FileRef) -> _Read:
-    import pyarrow.parquet as pq
-
     with troubles(file.uri):
         try:
             table = pq.read_table(

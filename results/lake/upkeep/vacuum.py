@@ -1,9 +1,8 @@
-"""Removing what no reader sees: batches of dead writers, and files that a compaction replaced.
+"""Removal of files that no reader sees: batches of dead writers, inputs of compactions.
 
-What is older than the time of grace goes. A batch that never became visible is fenced before, and
-an upload of a compaction likewise (`results.lake.log.lake` says why that is enough); so a writer
-that slept longer begins again under a new batch, and loses nothing. Files of an earlier fence have
-no grace.
+Vacuum removes files older than the grace period. It first fences batches that never became visible,
+and uploads of compactions (`results.lake.log.lake` says why that suffices); so a writer that slept
+longer starts again under a new batch, and loses nothing. Files of an earlier fence have no grace.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ FENCES_MAX: Final = 10_000  # in one commit; the next vacuum finds the rest
 
 
 class Vacuumed(NamedTuple):
-    """What was removed: batches fenced now, files taken out of a log, files deleted."""
+    """Counts of a vacuum: batches fenced, files taken out of a log, files deleted."""
 
     fenced: tuple[str, ...]
     removed: tuple[str, ...]
@@ -30,7 +29,7 @@ class Vacuumed(NamedTuple):
 
 
 def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False) -> Vacuumed:
-    """Fence, remove and delete what is older than `grace_hours`; with `dry_run` only say it."""
+    """Fence, remove and delete files older than `grace_hours`; with `dry_run` only count them."""
     if grace_hours < 0:
         raise UsageError(f"the time of grace is {grace_hours} hours; it must be 0 or more")
     return _Vacuum(lake, grace_hours, dry_run).run()
@@ -45,7 +44,7 @@ class _Stale(NamedTuple):
 
 
 class _Vacuum:
-    """One vacuum, in its order: what is stale, fences, logs, files."""
+    """One vacuum, in this order: find stale files, fence, commit, delete."""
 
     def __init__(self, lake: Lake, grace_hours: int, dry_run: bool) -> None:
         self.lake = lake
@@ -61,16 +60,16 @@ class _Vacuum:
         stale = [call(f"list {log.uri}", functools.partial(self._stale, log)) for log in logs]
         batches = {
             batch
-            for found in stale
-            for name in (*found.removable, *found.untracked)
+            for files in stale
+            for name in (*files.removable, *files.untracked)
             if (batch := batch_of(name)) is not None
         }
         call(f"commit to {lake.main.uri}", functools.partial(self._fence_batches, batches))
         removed: list[str] = []
         deleted: list[str] = []
-        for log, found in zip(logs, stale, strict=True):
+        for log, files in zip(logs, stale, strict=True):
             removed += call(f"commit to {log.uri}", functools.partial(self._remove, log))
-            for name in call(f"commit to {log.uri}", functools.partial(self._fence, log, found)):
+            for name in call(f"commit to {log.uri}", functools.partial(self._fence, log, files)):
                 if not self.dry_run:
                     call(
                         f"remove files of {log.uri}",
@@ -117,7 +116,7 @@ class _Vacuum:
         return [f"{log.table}/{file.name}" for file in files]
 
     def _fence(self, log: Log, found: _Stale) -> list[str]:
-        """The files that nobody needs any more; uploads of compactions are fenced before."""
+        """The files that no reader needs any more; uploads of compactions are fenced first."""
         main = self.lake.main.refresh()
         state = main if log is self.lake.main else log.refresh()
         stored = {file.name for file in self.lake.place.listed(log.table)}

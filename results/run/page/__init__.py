@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import ClassVar
 
-from harness.plugins import API_VERSION
+from harness.plugins import API_VERSION, Reporter
 from harness.store import load_run
 from results.lake.log.refusals import failure_of
 from results.run.page.build import build
@@ -21,12 +20,12 @@ from results.run.page.summary import read_results
 __all__ = ["PageReporter", "build", "read_results", "render"]
 
 
-class PageReporter:
+class PageReporter(Reporter):
     """Writes `report.html`."""
 
-    api_version: ClassVar[int] = API_VERSION
-    name: ClassVar[str] = "page"
-    doc: ClassVar[str] = "report.html: verdict, timeline, plots, tables and logs in one file"
+    api_version = API_VERSION
+    name = "page"
+    doc = "report.html: verdict, timeline, plots, tables and logs in one file"
 
     def write(self, folder: Path) -> Path:
         """Make the page of the run in `folder`; raises `UsageError` where that is no run."""

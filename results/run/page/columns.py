@@ -95,13 +95,13 @@ def mentioned(value: Any) -> list[str]:
     """Names and ids of tables in the value of an operation (vocabulary `ddl`); others have none."""
     if not isinstance(value, dict):
         return []
-    found = [value.get("name"), value.get("new_name"), value.get("table_id")]
+    names = [value.get("name"), value.get("new_name"), value.get("table_id")]
     tables = value.get("tables")
     if isinstance(tables, (list, tuple)):
         for row in tables:
             if isinstance(row, (list, tuple)):
-                found += row[:2]
-    return list(dict.fromkeys(text for text in found if isinstance(text, str) and text))
+                names += row[:2]
+    return list(dict.fromkeys(text for text in names if isinstance(text, str) and text))
 
 
 def columns(

@@ -35,8 +35,10 @@ def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str
     """Faults with their lane among those of the same nemesis."""
     rows = []
     for nemesis in nemeses:
-        own = [fault for fault in faults if fault.nemesis == nemesis]
-        spans = [(fault.start, fault.start if not fault.targets else fault.end) for fault in own]
+        injected = [fault for fault in faults if fault.nemesis == nemesis]
+        spans = [
+            (fault.start, fault.start if not fault.targets else fault.end) for fault in injected
+        ]
         rows += [
             {
                 "id": short(fault.id),
@@ -48,7 +50,7 @@ def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str
                 "bite": short(_told(fault.bite)),
                 "lane": lane,
             }
-            for fault, lane in zip(own, lanes_of(spans), strict=True)
+            for fault, lane in zip(injected, lanes_of(spans), strict=True)
         ]
     return sorted(rows, key=lambda row: (row["start"], row["id"]))
 

@@ -22,6 +22,8 @@ from typing import Final
 
 import msgspec
 
+from harness.ops import NS_PER_S
+
 LOG_CHARS_MAX: Final = 1_500_000
 """Characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500
@@ -32,7 +34,6 @@ NO_LOGS: Final = (
     "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation "
     "keep those of seeds that failed; the replay command above makes a run with logs."
 )
-NS_PER_S: Final = 1_000_000_000
 
 _SECONDS: Final = re.compile(r"(\d{1,12}\.\d{1,9})\s")
 _STAMP: Final = re.compile(r"@(\d{1,12}\.\d{1,9})\s")
@@ -56,7 +57,7 @@ class Log(msgspec.Struct, kw_only=True):
 
 def find_logs(folder: Path) -> list[Path]:
     """The logs of a run: plain files `*.log` in it and in `logs/`, by name."""
-    found = [
+    paths = [
         path
         for place in (folder, folder / "logs")
         if place.is_dir()
@@ -64,7 +65,7 @@ def find_logs(folder: Path) -> list[Path]:
         if path.suffix == ".log" and path.is_file() and not path.is_symlink()
         if path.name != "ops.log"
     ]
-    return sorted(found, key=lambda path: (path.stem == "warden", path.name))
+    return sorted(paths, key=lambda path: (path.stem == "warden", path.name))
 
 
 def read_logs(
@@ -141,45 +142,47 @@ def _read(folder: Path, path: Path) -> Log:
 
 def _inherited(times: Sequence[int | None]) -> list[int | None]:
     """Lines without a time get the one above them."""
-    found: list[int | None] = []
+    times_ns: list[int | None] = []
     for time in times:
-        found.append(time if time is not None or not found else found[-1])
-    return found
+        times_ns.append(time if time is not None or not times_ns else times_ns[-1])
+    return times_ns
 
 
 def _align(
     logs: Sequence[Log], leaders: Sequence[tuple[int, str, int]]
 ) -> tuple[dict[str, int], str]:
     """What to subtract from the times of each clock, and how well that is known."""
-    known = {(node, term): time for time, node, term in leaders}
+    announced = {(node, term): time for time, node, term in leaders}
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
         if log.clock == "stamp":
             continue  # what foreign programs call an election may be anything
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
-            fact = known.get((log.node, int(match[1]))) if match is not None else None
+            fact = announced.get((log.node, int(match[1]))) if match is not None else None
             if time is not None and fact is not None:
                 offsets[log.clock].append(time - fact)
-    found: dict[str, int] = {}
+    offset_by_clock: dict[str, int] = {}
     sentences = []
     for clock, values in offsets.items():
         if values:
-            found[clock] = int(statistics.median_high(values))
-            spread_ms = statistics.median(abs(value - found[clock]) for value in values) / 1e6
+            offset_by_clock[clock] = int(statistics.median_high(values))
+            spread_ms = (
+                statistics.median(abs(value - offset_by_clock[clock]) for value in values) / 1e6
+            )
             sentences.append(
                 f"Log times are aligned with the history by {len(values)} elections that both "
                 f"saw (half of them within {spread_ms:.1f} ms)."
             )
         elif any(log.clock == clock for log in logs):
             if clock == "seconds":
-                found[clock] = 0
+                offset_by_clock[clock] = 0
                 sentences.append("Log times are taken as seconds since the start of the run.")
             else:
                 sentences.append(
                     "Log times could not be aligned with the history: no election is in both."
                 )
-    return found, " ".join(sentences)
+    return offset_by_clock, " ".join(sentences)
 
 
 def _cut(log: Log, chars_max: int, focus: int | None) -> None:

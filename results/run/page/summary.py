@@ -79,8 +79,10 @@ def checker_rows(results: Results) -> list[dict[str, Any]]:
 
 def _drawings(result: CheckResult) -> list[str]:
     """What the checker drew, as SVG in base64: shown as images, in which nothing can act."""
-    found = result.details.get("drawings")
-    texts = [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+    drawings = result.details.get("drawings")
+    texts = (
+        [text for text in drawings if isinstance(text, str)] if isinstance(drawings, list) else []
+    )
     small = [text for text in texts if len(text) <= DRAWING_CHARS_MAX][:DRAWINGS_MAX]
     return [base64.b64encode(text.encode()).decode() for text in small]
 
@@ -108,10 +110,10 @@ def _orders(result: CheckResult) -> list[dict[str, Any]]:
 
 
 def _sentences(lines: Sequence[str]) -> list[str]:
-    shown = [_short(line) for line in lines[:SENTENCES_MAX]]
+    listed = [_short(line) for line in lines[:SENTENCES_MAX]]
     if len(lines) > SENTENCES_MAX:
-        shown.append(f"... and {len(lines) - SENTENCES_MAX} more, in results.json")
-    return shown
+        listed.append(f"... and {len(lines) - SENTENCES_MAX} more, in results.json")
+    return listed
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
@@ -133,10 +135,10 @@ def _items(value: Any) -> list[str]:
         texts = [_plain(item) for item in value]
     else:
         texts = [_plain(value)]
-    shown = [_short(text) for text in texts[:ITEMS_MAX]]
+    listed = [_short(text) for text in texts[:ITEMS_MAX]]
     if len(texts) > ITEMS_MAX:
-        shown.append(f"... and {len(texts) - ITEMS_MAX} more, in results.json")
-    return shown or ["none"]
+        listed.append(f"... and {len(texts) - ITEMS_MAX} more, in results.json")
+    return listed or ["none"]
 
 
 def _plain(value: Any) -> str:

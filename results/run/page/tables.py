@@ -77,8 +77,8 @@ def tables_of(
             break
         room, events = room - 1, events - len(lane.events)
         kept.add(lane.id)
-    shown = [lane for lane in ordered if lane.id in kept]
-    return shown, len(ordered) - len(shown)
+    listed = [lane for lane in ordered if lane.id in kept]
+    return listed, len(ordered) - len(listed)
 
 
 def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
@@ -101,13 +101,13 @@ def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
         return seen
     if isinstance(table, str):
         named.append((table, str(asked.get("name", ""))))
-    for found, name in named:
-        lane = lanes.setdefault(found, TableLane(id=found, names=[], events=[]))
+    for table_id, name in named:
+        lane = lanes.setdefault(table_id, TableLane(id=table_id, names=[], events=[]))
         _name(lane, name)
         if lane.seen_first is None or call.time < lane.seen_first:
             lane.seen_first = call.time
         lane.seen_last = max(done.time, lane.seen_last or 0)
-    return [*seen, *(found for found, _ in named)]
+    return [*seen, *(table_id for table_id, _ in named)]
 
 
 def _name(lane: TableLane, name: Any) -> None:

@@ -19,7 +19,7 @@ ClientCall = hms.HmsCall | hms_tokens.TokenCall
 
 
 def call_of(f: str, value: Any) -> ClientCall:
-    """An operation of either vocabulary; raises `UsageError` for what is not one."""
+    """Decode an operation of either vocabulary; raises `UsageError` for anything else."""
     return hms_tokens.call_of(f, value) if f in hms_tokens.BY_NAME else hms.call_of(f, value)
 
 
@@ -28,7 +28,7 @@ def _table(database: str, name: str, nonce: str) -> api.MetaTable:
 
 
 def plan(call: ClientCall, request_id: str) -> api.ApiCall:
-    """What is sent; a poll is more than one call, and planned by the client."""
+    """The call to send; a poll takes several, which the client plans."""
     match call:
         case hms_tokens.Issue(owner, renewer):
             return api.GetDelegationToken(owner, renewer)

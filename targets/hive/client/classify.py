@@ -1,4 +1,4 @@
-"""What one outcome of a call proves about the operation, as pure functions.
+"""Pure functions from the outcome of a call to its proof about the operation.
 
 | outcome of a change                                                     | class            |
 |-------------------------------------------------------------------------|------------------|
@@ -6,12 +6,12 @@
 | AlreadyExists, NoSuchObject, InvalidOperation, InvalidObject at first    | fail             |
 | the same after an attempt that may have been carried out                | info             |
 | MetaException, no answer                                                | info             |
-| any of these that tells of a database that failed                       | info             |
-| MetaException that tells of a duplicate key                             | fail             |
+| any of these, caused by a failed database                               | info             |
+| MetaException, caused by a duplicate key                                | fail             |
 | no connection                                                           | fail             |
 
-Refusals of tokens are refusals too. Where requests have ids that the metastore knows, a refusal is
-final whatever came before it; calls about tokens have none.
+Refusals of tokens are refusals too. Where requests carry ids that the metastore remembers, a
+refusal is final even after other attempts; calls about tokens carry none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ RESULTS: Final = {
 
 
 class Proof(enum.Enum):
-    """What an attempt that brought an exception did."""
+    """The effect that an attempt with an exception had."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"
@@ -59,7 +59,7 @@ def retries(error: MetastoreError) -> bool:
 
 
 def proof_of(error: MetastoreError) -> Proof:
-    """What the attempt that was answered with this exception did."""
+    """Classify the attempt that was answered with this exception."""
     if _DATABASE_FAILED.search(error.message):
         return Proof.UNKNOWN
     if error.kind in REFUSALS or _DUPLICATE.search(error.message):

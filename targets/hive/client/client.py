@@ -55,7 +55,7 @@ class NoMetastoreError(Exception):
 
 @dataclasses.dataclass(slots=True)
 class Operation:
-    """What is known of an operation under way."""
+    """An operation under way."""
 
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     maybe_done: bool = False  # an attempt to change something has an unknown outcome
@@ -81,8 +81,8 @@ class MetastoreClient:
     ) -> None:
         """Speak to `metastores`, in the order in which the deployment lists them.
 
-        `connect` opens connections; by default to the bundled metastores. `listed`, where they come
-        and go: those that the clients' configuration has now.
+        `connect` opens connections, by default to the bundled metastores. `listed` returns the
+        metastores now in the clients' configuration, where they come and go.
         """
         self._env = env
         self._connect: Connect = connect or Door(env)
@@ -104,7 +104,7 @@ class MetastoreClient:
         self._position: int | None = None  # in the log of events
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation. Raises `UsageError` for what is not in a vocabulary."""
+        """Perform one operation. Raises `UsageError` if no vocabulary has it."""
         call = call_of(request.f, request.value)
 
         async def do(operation: Operation) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class MetastoreClient:
         *,
         timeout_s: float,
     ) -> Completion:
-        """How `do`, which carries out `call`, ended within its deadline."""
+        """Perform `call` through `do` and classify its outcome at the deadline."""
         operation = Operation(listed=self._now_listed())
         try:
             async with asyncio.timeout(timeout_s):
@@ -202,7 +202,7 @@ class MetastoreClient:
     # --- calls -------------------------------------------------------------------------------
 
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
-        """What the first metastore that answers says, in the order that the operation asks for.
+        """The answer of the first metastore that responds, in the order of the operation.
 
         This is a process elsewhere, which has a list, and a connection, of its own.
         """
@@ -233,14 +233,14 @@ class MetastoreClient:
         result = await self.call(operation, api.GetNextEvents(after, hms.POLL_MAX))
         events = msgspec.convert(result, list[api.Event])
         idents = [after, *(event.ident for event in events)]
-        missing = [one + 1 for one, later in itertools.pairwise(idents) if later > one + 1]
+        missing = [ident + 1 for ident, later in itertools.pairwise(idents) if later > ident + 1]
         if missing and Bug.HIVE_19219 not in self._bugs:
             to = self._position = int(await self.call(operation, api.GetCurrentEventId()))
             answer = {"result": "ok", "after": after, "events": []}
             return {**answer, "missing": missing[0], "to": to}
         if events:
             self._position = events[-1].ident
-        return {"result": "ok", "after": after, "events": [event_row(one) for one in events]}
+        return {"result": "ok", "after": after, "events": [event_row(event) for event in events]}
 
     async def call(self, operation: Operation, call: api.ApiCall) -> Any:
         """The answer, after as many attempts as the settings allow.

@@ -1,4 +1,4 @@
-"""What a client needs of a connection: the bundled metastores' here, Thrift's elsewhere."""
+"""The connection of a client: to the bundled metastores here, over Thrift elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Connection(Protocol):
 
 
 class Connect(Protocol):
-    """How connections to metastores are opened."""
+    """Opens connections to metastores."""
 
     async def __call__(self, address: Address, *, timeout_s: float) -> Connection:
         """One that the metastore has answered on; raises `targets.hive.channel.ChannelError`."""

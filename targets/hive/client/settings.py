@@ -1,4 +1,4 @@
-"""How a client chooses among metastores and how patient it is, by the names of Hive's settings.
+"""A client's choice among metastores and its patience, under the names of Hive's settings.
 
 | here            | in Hive                                 | there by default |
 |-----------------|-----------------------------------------|------------------|
@@ -49,6 +49,6 @@ class ClientSettings:
     rereads: bool = False
 
     def failover_s(self, uris: int) -> float:
-        """How long it may take at most from a failed call to the next one that is sent."""
+        """The longest time from a failed call to the next attempt."""
         rounds = self.connect_rounds * uris * self.connect_s
         return rounds + (self.connect_rounds - 1) * self.connect_delay_s + self.retry_delay_s + 1.0

@@ -1,17 +1,17 @@
-"""Which metastore is tried first: Hive's `HiveMetaStoreClient`, lines of `resolveUris` and `open`.
+"""The order of metastores to try, after `resolveUris` and `open` of Hive's `HiveMetaStoreClient`.
 
-Every opening begins at the first of the list. Sequential keeps the list as it is, so that any
-reconnect fails back to the first one that serves. Random shuffles it once, and at each reconnect
-puts another one first, drawn: of two, always the other.
+Every connect begins at the head of the list. `sequential` keeps the list as it is, so any reconnect
+fails back to the first metastore that serves. `random` shuffles it once, and each reconnect moves a
+random other metastore to the head.
 
-The list is read when a client is made. One with a resolver (`metastore.uri.resolver`, HIVE-18347)
-reads it at every reconnect as well (`reconnect` calls `resolveUris`), and so follows metastores
-that come and go; all others keep it as long as they live. No client reads it sooner: who is
-connected stays so. Hive shuffles a random list at each of these readings, here one that changed.
+A client reads the list when it is created. With a resolver (`metastore.uri.resolver`, HIVE-18347)
+it also reads the list at every reconnect (`reconnect` calls `resolveUris`), and so follows added
+and removed metastores; other clients keep the list for life. A connected client stays connected.
+Hive shuffles a random list at each reading; this client only shuffles a list that has changed.
 
-So a sequential client returns at once to a first metastore that accepts connections and answers
-nothing, and to no other as long as that lasts. In `strict` one that lost a call is tried last for a
-while, of several the one that lost its call longest ago first; switch FAILBACK-FLAP is Hive's way.
+So a sequential client keeps returning to a first metastore that accepts connections but answers
+nothing. In `strict`, a metastore that lost a call is tried last for a while; of several, the one
+whose loss is oldest comes first. The switch FAILBACK-FLAP is Hive's way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Uris:
         *,
         remembers: bool,
     ) -> None:
-        """Shuffled where the selection says so; `remembers` which one lost a call."""
+        """Shuffle for `random`; with `remembers`, demote metastores that lost a call."""
         self._is_random = selection is Selection.RANDOM
         self._rng = rng
         self._remembers = remembers

@@ -1,1 +1,1 @@
-"""A metastore: stateless, over sessions with the database; any number stand beside each other."""
+"""A metastore: stateless, over sessions with the database; a deployment has any number of them."""

@@ -31,8 +31,8 @@ class Cache:
         """All tables, as they were up to `REFRESH_S` ago."""
         now_s = asyncio.get_running_loop().time()
         if self._tables is None or now_s - self._read_s > REFRESH_S:
-            found = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)
-            self._tables = {(table.database, table.name): table for table in found}
+            tables = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)
+            self._tables = {(table.database, table.name): table for table in tables}
             self._read_s = now_s
         return self._tables
 

@@ -1,9 +1,9 @@
 """Changes of tables, each in one transaction, in the steps of Hive's `ObjectStore`.
 
-Create looks and inserts, and the unique key decides; rename reads, looks at the target and updates;
-drop reads and deletes. In `strict` all of that is serializable; read committed is as right, as
-long as what is to be changed is locked and what was changed is counted. Where Hive does neither,
-switches say so. A refusal is raised before anything is written.
+Create checks and inserts, and the unique key decides; rename reads, checks the new name and
+updates; drop reads and deletes. In `strict` all of it is serializable. Read committed is equally
+correct if the rows to change are locked and the changed rows are counted. Switches mark the places
+where Hive does neither. A refusal is raised before anything is written.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
 
 
 class Ddl:
-    """What each change does within its transaction."""
+    """The changes, each within its transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
         """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
@@ -48,7 +48,7 @@ class Ddl:
         self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
-        """How much its transaction sees of others."""
+        """The isolation level of the call's transaction."""
         lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
         return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
 
@@ -71,7 +71,7 @@ class Ddl:
         return None
 
     async def check_free(self, session: Session, table: MetaTable) -> None:
-        """Refuse to create what is there."""
+        """Refuse to create a table that exists."""
         if await read_table(session, table.database, table.name) is not None:
             raise MetastoreError(ALREADY_EXISTS, f"Table {table.full_name} already exists")
 
@@ -96,11 +96,11 @@ class Ddl:
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
         """The roll-back of a create that was refused (HIVE-15424): it looks at names alone."""
-        found = await read_table(session, table.database, table.name)
-        if found is not None and found.ident is not None:
-            await _delete(session, found.ident)
-            await remove_directory(session, found.full_name)
-            await self._events.add(session, found, None)
+        existing = await read_table(session, table.database, table.name)
+        if existing is not None and existing.ident is not None:
+            await _delete(session, existing.ident)
+            await remove_directory(session, existing.full_name)
+            await self._events.add(session, existing, None)
 
     async def _alter(self, session: Session, call: AlterTable) -> Changed:
         before = await read_table(session, call.database, call.name, for_update=True)
@@ -128,27 +128,27 @@ class Ddl:
 
     async def _drop(self, session: Session, call: DropTable) -> Changed:
         lax = bool(_LAX_DROP & self._bugs)
-        found = await read_table(session, call.database, call.name, for_update=not lax)
+        table = await read_table(session, call.database, call.name, for_update=not lax)
         message = f"{call.database}.{call.name} table not found"
-        if found is None or found.ident is None:
+        if table is None or table.ident is None:
             raise MetastoreError(NO_SUCH_OBJECT, message)
         if self._kudu:
-            kudu_rules.check_drop(found, call.context)
-        where = equal(TBL_ID=found.ident)
+            kudu_rules.check_drop(table, call.context)
+        where = equal(TBL_ID=table.ident)
         if Bug.DROP_RENAME not in self._bugs:
             where += equal(DB_NAME=call.database, TBL_NAME=call.name)
         count = await session.delete(TABLES, where)
         if count == 0:
             # Only a drop that reads without a lock comes here.
-            renamed = await session.select(TABLES, equal(TBL_ID=found.ident))
+            renamed = await session.select(TABLES, equal(TBL_ID=table.ident))
             if renamed or Bug.DROP_DROP not in self._bugs:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
-            await session.delete(PARAMETERS, equal(TBL_ID=found.ident))
+            await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
             # One that was renamed meanwhile has its directory elsewhere, and this one is another's.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
-                await remove_directory(session, found.full_name)
-        return found, None
+                await remove_directory(session, table.full_name)
+        return table, None
 
 
 def _row_of(table: MetaTable) -> Row:

@@ -1,8 +1,8 @@
 """The notification log: written in the transaction of the change, ids from a locked sequence.
 
 `DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in the order
-of commits. In `strict` the times of events rise with them; Hive's are those of each metastore's own
-clock. A cleaner removes what is older than the time to live.
+of commits. In `strict` the times of events rise with them; in Hive they come from each metastore's
+own clock. A cleaner removes events older than the time to live.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _message: Final = msgspec.json.Decoder(_Message)
 
 
 def now_ms(env: Env) -> int:
-    """What the metastore's wall clock shows."""
+    """The metastore's wall clock."""
     return env.clock.wall_ns() // _NS_PER_MS
 
 

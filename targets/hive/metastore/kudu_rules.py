@@ -1,9 +1,10 @@
-"""What Kudu's plug-in for the metastore demands of every change (`KuduMetastorePlugin`).
+"""The rules of Kudu's plug-in for the metastore (`KuduMetastorePlugin`), checked for every change.
 
-Masters mark their own calls with `MASTER_EVENT` in the environment context. They alone create Kudu
-tables and change their columns; whoever drops or renames one through Hive may do so, and masters
-follow by the log of events. What breaks a rule is refused by a MetaException before anything is
-written. Only *synchronized* tables count: managed ones, and external ones that are purged.
+Masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters create
+Kudu tables and change their columns. Other users may drop or rename a Kudu table through Hive, and
+masters follow by the log of events. A change that breaks a rule is refused with a MetaException
+before anything is written. The rules cover *synchronized* tables: managed ones, and external ones
+that are purged.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from targets.hive.api import META, Context, MetastoreError, MetaTable
 HANDLER_KEY: Final = "storage_handler"
 HANDLER: Final = "org.apache.hadoop.hive.kudu.KuduStorageHandler"
 LEGACY_HANDLER: Final = "com.cloudera.kudu.hive.KuduStorageHandler"
-"""That of entries which nobody keeps in step."""
+"""The table type of entries that are not synchronized."""
 TABLE_ID: Final = "kudu.table_id"
 TABLE_NAME: Final = "kudu.table_name"
 CLUSTER_ID: Final = "kudu.cluster_id"
@@ -62,10 +63,10 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
         return
     if is_synchronized(after):
         _demand_keys(after)
-    own = _of(context, CHECK_ID) == "false"
+    unchecked = _of(context, CHECK_ID) == "false"
     same = before.parameters.get(TABLE_ID) == after.parameters.get(TABLE_ID)
     if is_synchronized(before) and is_synchronized(after):
-        _demand(same or own, before, f"keeps its {TABLE_ID}")
+        _demand(same or unchecked, before, f"keeps its {TABLE_ID}")
     if not _is_of_master(context):
         _demand(before.columns == after.columns, before, "has its columns from Kudu's masters")
         alike = is_synchronized(before) == is_synchronized(after) and all(

@@ -30,7 +30,7 @@ CONNECTIONS_MAX = 1000
 
 
 class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a metastore is told at its start."""
+    """The configuration of a metastore."""
 
     port: int
     database: tuple[str, int]

@@ -1,4 +1,4 @@
-"""Looks at tables and databases, each of one moment: whatever only reads is serializable."""
+"""Reads of tables and databases, each one snapshot: read-only transactions are serializable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _table_of(row: Row, parameters: Sequence[Row]) -> MetaTable:
         str(row["DB_NAME"]),
         str(row["TBL_NAME"]),
         tuple(columns.split(",")) if columns else (),
-        {str(one["PARAM_KEY"]): str(one["PARAM_VALUE"]) for one in parameters},
+        {str(row["PARAM_KEY"]): str(row["PARAM_VALUE"]) for row in parameters},
         ident,
     )
 

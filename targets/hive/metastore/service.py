@@ -1,7 +1,7 @@
-"""The calls of a metastore, one method each; all state is in the database, but perhaps tokens.
+"""The calls of a metastore, one method each; all state is in the database, except perhaps tokens.
 
-In `strict` a change carries a request id, whose outcome is kept in the transaction of the change
-itself: a copy of the request, whenever and wherever it comes, is told what the first was told.
+In `strict` a change carries a request id, and its transaction also stores the outcome under that
+id: a copy of the request, at any time and metastore, gets the answer of the first.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class Service:
     async def _read(self, session: Session, call: ApiCall) -> Any:
         match call:
             case GetTable():
-                found = _found(await read_table(session, call.database, call.name), call)
-                there = await has_directory(session, found.full_name)
-                return msgspec.structs.replace(found, directory=there)
+                record = _found(await read_table(session, call.database, call.name), call)
+                there = await has_directory(session, record.full_name)
+                return msgspec.structs.replace(record, directory=there)
             case GetTableMeta():
                 return await read_names(session)
             case GetTableObjects():
@@ -218,9 +218,9 @@ class Service:
 
         async def run_once(session: Session) -> tuple[_Outcome, Changed | None]:
             changed = None
-            known = await session.select(REQUESTS, equal(REQUEST_ID=call.request_id))
-            if known:
-                return _outcome.decode(str(known[0]["OUTCOME"])), None
+            earlier = await session.select(REQUESTS, equal(REQUEST_ID=call.request_id))
+            if earlier:
+                return _outcome.decode(str(earlier[0]["OUTCOME"])), None
             outcome = _Outcome()
             try:
                 changed = await self._ddl.run(session, call)
@@ -242,7 +242,7 @@ class Service:
             raise MetastoreError(outcome.error, outcome.message)
 
     async def _tell(self, changed: Changed | None) -> None:
-        """Write the event of what was committed without one (EVENT-AFTER-COMMIT)."""
+        """Write the event of a change that was committed without one (EVENT-AFTER-COMMIT)."""
         if changed is None:
             return
 

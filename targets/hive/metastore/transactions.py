@@ -41,10 +41,10 @@ class Transactions:
         self.retried = 0
 
     async def run(self, isolation: Isolation, body: Callable[[Session], Awaitable[R]]) -> R:
-        """What `body` returns, once it is committed.
+        """Commit `body` and return its result.
 
-        Whatever it raises rolls back. It is run again, from its beginning, where the database
-        could not serialize it. Raises `MetastoreError`.
+        Any exception rolls it back. If the database could not serialize it, it runs again from the
+        start. Raises `MetastoreError`.
         """
         for attempt in range(ATTEMPTS_MAX):
             if attempt:

@@ -1,9 +1,10 @@
 """Directories of tables, in the file system that all metastores share.
 
-The file system is a table of the database's node here. In `strict` a directory comes and goes in
-the transaction of its table, as if it were a row. Hive makes it before that transaction and removes
-it behind: a table that is created in between finds the directory there, and loses it (HIVE-21640);
-so does one whose name somebody else failed to take, whose roll-back removes what it made.
+Here the file system is a table on the database's node. In `strict` a directory is created and
+removed in the transaction of its table, as if it were a row. Hive creates it before that
+transaction and removes it afterwards: a table created in between finds the directory and then loses
+it (HIVE-21640). So does a table whose name another create failed to take, because the roll-back of
+that create removes the directory.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The database behind the metastores: one protocol, and a small store of ours that speaks it.
+"""The database behind the metastores: one protocol, and a small bundled store that speaks it.
 
-`protocol` is all that a metastore sees; `schema` says which tables there are. The store is
-`engine` (transactions, locks, snapshots) over `store` (rows, indexes, what was committed lately)
-and `journal` (the write-ahead log), served by `node` and reached through `remote`.
+A metastore only sees `protocol`; `schema` declares the tables. The store is `engine` (transactions,
+locks, snapshots) over `store` (rows, indexes, recent commits) and `journal` (the write-ahead log),
+served by `node` and reached through `remote`.
 """

@@ -1,4 +1,4 @@
-"""Which database stands behind the protocol, and how it is reached."""
+"""The kinds of databases behind the protocol, and sessions with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DatabaseKind(enum.StrEnum):
 
 
 def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float) -> Database:
-    """Where sessions come from; `bounds` are `connect_s` and `answer_s`."""
+    """The database at an address; `bounds` are `connect_s` and `answer_s`."""
     if kind is DatabaseKind.STORE:
         return StoreDatabase(env, address, **bounds)
     from targets.hive.sql.postgres import PostgresDatabase  # never in simulation

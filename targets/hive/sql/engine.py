@@ -157,10 +157,10 @@ class Engine:
 
     async def _select(self, transaction: _Transaction, statement: Select) -> list[Row]:
         if statement.for_update:
-            found = await self._locked(transaction, statement.table, statement.where)
+            matching = await self._locked(transaction, statement.table, statement.where)
         else:
-            found = list(self._visible_rows(transaction, statement.table, statement.where))
-        rows = [row for _, row in found]
+            matching = list(self._visible_rows(transaction, statement.table, statement.where))
+        rows = [row for _, row in matching]
         if statement.order:
             rows.sort(key=lambda row: row[statement.order])  # type: ignore[arg-type,return-value]
         return rows if statement.limit is None else rows[: statement.limit]
@@ -220,7 +220,7 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """What a statement sees: its moment, or now, and the transaction's own writes."""
+        """The rows that a statement sees: its snapshot and the transaction's own writes."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")
@@ -230,8 +230,8 @@ class Engine:
             for change in self._store.since(transaction.moment):
                 if change.place[0] == table:
                     older.setdefault(change.place[1], change.old)
-        own = [number for of, number in transaction.writes if of == table]
-        for number in sorted({*self._store.find(table, where), *older, *own}):
+        written = [number for of, number in transaction.writes if of == table]
+        for number in sorted({*self._store.find(table, where), *older, *written}):
             row: Row | None
             if (table, number) in transaction.writes:
                 row = transaction.writes[table, number].new
@@ -243,7 +243,7 @@ class Engine:
                 yield number, row
 
     def _is_newer(self, transaction: _Transaction, place: Place) -> bool:
-        """Whether a row was changed after the transaction's moment, by somebody else."""
+        """Whether another transaction has changed a row since the snapshot."""
         moment = transaction.moment
         return moment is not None and any(
             change.place == place for change in self._store.since(moment)
@@ -253,7 +253,7 @@ class Engine:
         self, transaction: _Transaction, table: str, where: Where
     ) -> list[tuple[int, Row]]:
         """The rows that match, each locked, in their newest version."""
-        found = []
+        visible = []
         for number, _ in list(self._visible_rows(transaction, table, where)):
             place = (table, number)
             await self._locks.acquire(transaction.number, ("row", table, number))
@@ -262,8 +262,8 @@ class Engine:
             change = transaction.writes.get(place)
             row = self._store.rows[table].get(number) if change is None else change.new
             if row is not None and matches(row, where):
-                found.append((number, row))
-        return found
+                visible.append((number, row))
+        return visible
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Engine:
             async with self._committing:
                 self._validate(transaction)
                 await self._write(changes)
-                # Whoever has not looked yet sees this; whoever has keeps what was before.
+                # Later snapshots include this commit; earlier ones do not.
                 self._store.commit(changes, keep=bool(self._moments))
         self.committed += 1
         self._end(transaction)

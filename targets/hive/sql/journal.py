@@ -1,6 +1,6 @@
-"""What the database keeps on its disk: a checkpoint, and a log of the commits since.
+"""The database's files: a checkpoint, and a log of the commits since.
 
-    checkpoint  the whole state, in a checked file (`targets.kudu.checked_file`), and which log
+    checkpoint  the whole state, in a checked file (`targets.checked_file`), and which log
                 goes on from it
     wal-N       records: body length, CRC-32 of that, CRC-32 of the body, body (msgpack)
 
@@ -21,9 +21,9 @@ import msgspec
 
 from harness.env import Disk, File
 from harness.errors import TargetError
+from targets import checked_file
 from targets.hive.sql.protocol import Row
 from targets.hive.sql.store import Change, Image, Store
-from targets.kudu import checked_file
 
 _CHECKPOINT: Final = "checkpoint"
 _MAGIC: Final = b"HIVEDB01"
@@ -72,8 +72,8 @@ class Journal:
             self.store.replay(changes)
             await self._write_checkpoint()
         else:
-            found = _checkpoint_of.decode(body)
-            self.store, self._number = Store(found.image), found.log
+            checkpoint = _checkpoint_of.decode(body)
+            self.store, self._number = Store(checkpoint.image), checkpoint.log
         await self._recover()
 
     async def _recover(self) -> None:
@@ -104,7 +104,7 @@ class Journal:
             await self._file.sync()
 
     async def _roll(self) -> None:
-        """A checkpoint takes the place of the log; nobody commits meanwhile."""
+        """Replace the log by a checkpoint; no transaction commits in the meantime."""
         assert self._file is not None, "open it first"
         old = self._path(self._number)
         self._number += 1

@@ -1,7 +1,7 @@
 """Locks on rows and unique keys: one owner each, first come first served, deadlocks found at once.
 
-A transaction waits for one lock at a time, so those that wait for each other form a chain; whoever
-would close it to a ring gives way, as PostgreSQL's deadlock detector decides after a second.
+A transaction waits for one lock at a time, so waiting transactions form chains. A transaction that
+would close a chain to a cycle is refused, as PostgreSQL's deadlock detector does after a second.
 """
 
 from __future__ import annotations

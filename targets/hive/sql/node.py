@@ -1,10 +1,10 @@
 """The node `db`: the store as a server. A connection is a session, and ends its transaction.
 
-`config`: `port`, `databases` (of the first start), `fsync`, `idle_s`: a session whose transaction
-is open and asks for nothing for so long is ended, as by PostgreSQL's setting
-`idle_in_transaction_session_timeout`. Without it a paused metastore would keep its locks, and stop
-all others, for as long as it is paused. It is less than a client waits for an answer, so that a
-call which waited for such a lock is still in time.
+`config`: `port`, `databases` (of the first start), `fsync`, and `idle_s`, which works like
+PostgreSQL's setting `idle_in_transaction_session_timeout`: a session with an open transaction that
+sends nothing for this long is closed. Without it, a paused metastore would keep its locks and block
+all others. It is shorter than a client's timeout, so a call that waits for such a lock still
+succeeds in time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SESSIONS_MAX: Final = 100
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the node is told at its start."""
+    """The configuration of the node."""
 
     port: int
     databases: tuple[str, ...]

@@ -1,10 +1,9 @@
 """Sessions with a PostgreSQL, over psycopg 3: the second implementation of the protocol.
 
-The driver runs in the metastores themselves, and speaks PostgreSQL's own protocol to the node
-`db`. So a link fault between the two meets the driver and the server as it would in production;
-with a gateway beside the server, the database would never see one. It needs one thing of the
-environment: where the node listens (`Env.endpoint`), which simulations refuse. Nothing here is
-imported there.
+The driver runs in the metastores themselves and speaks PostgreSQL's own protocol to the node `db`.
+So a link fault between the two affects the driver and the server as in production; behind a gateway
+on the server's machine, the database would never see one. The driver needs the address on which the
+node listens (`Env.endpoint`), which simulations refuse. A simulation never imports this module.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def require_driver() -> None:
 
 
 class _Status(enum.IntEnum):
-    """What libpq says of a connection (`PGTransactionStatusType`)."""
+    """The status of a connection in libpq (`PGTransactionStatusType`)."""
 
     IDLE = 0
     ACTIVE = 1
@@ -155,8 +154,8 @@ class PostgresSession:
         if serial:
             query += SQL(" returning {}").format(Identifier(serial))
         cursor = await self._run(query, [*row.values()])
-        found = await cursor.fetchone() if serial else None
-        return None if found is None else int(found[0])
+        inserted = await cursor.fetchone() if serial else None
+        return None if inserted is None else int(inserted[0])
 
     async def update(self, table: str, values: Row, where: Where) -> int:
         """Change rows; how many."""
@@ -197,7 +196,7 @@ class PostgresSession:
         if self._asked is None or self._asked.done():
             self._connection.pgconn.finish()
             return
-        # The driver reads the end of the stream now, and whoever asked still holds its descriptor.
+        # The driver reads the end of the stream now, and its caller still holds the descriptor.
         self._asked.add_done_callback(self._end)
         descriptor = self._connection.pgconn.socket
         with (
@@ -208,7 +207,7 @@ class PostgresSession:
 
     def _end(self, asked: asyncio.Task[Any]) -> None:
         if not asked.cancelled():
-            asked.exception()  # nobody waits for it
+            asked.exception()  # retrieved, so that asyncio does not log it
         self._connection.pgconn.finish()
 
     # --- the driver --------------------------------------------------------------------------
@@ -244,10 +243,10 @@ class PostgresSession:
             raise _translated(error) from error
 
     async def _answer(self, asking: Coroutine[Any, Any, AsyncCursor[Any]]) -> AsyncCursor[Any]:
-        """Wait for it in time. Whoever stops waiting has lost the session.
+        """Wait for the driver until the deadline; a caller that gives up loses the session.
 
-        In a task of its own: the driver meets a cancellation by asking the server to give up, and
-        waits for that, which takes seconds where the link is cut.
+        The driver runs in a task of its own: when cancelled, it asks the server to stop and waits
+        for that, which takes seconds if the link is cut.
         """
         self._asked = asyncio.ensure_future(asking)
         whole = False
@@ -273,7 +272,7 @@ def _matching(where: Where) -> Composed:
 
 
 def _translated(error: Exception) -> SqlError:
-    """The protocol's error for one of the driver's, which has an SQLSTATE if the server said it."""
+    """Translate an error of the driver, which has an SQLSTATE if the server sent it."""
     code = getattr(error, "sqlstate", None) or RefusedStatementError.code
-    known = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
-    return error_of(known, f"{code}: {str(error).strip()}")
+    mapped = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
+    return error_of(mapped, f"{code}: {str(error).strip()}")

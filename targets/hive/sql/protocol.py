@@ -1,15 +1,15 @@
-"""What a metastore may ask of its database, and what it may be told: SQL's shape without its text.
+"""The protocol between a metastore and its database: SQL as structs instead of text.
 
-A statement is a struct; `Session` has a method for each. What is promised follows PostgreSQL, so
-that one can stand behind the same protocol:
+A statement is a struct; `Session` has a method for each. The guarantees are those of PostgreSQL,
+which is one of the databases behind this protocol:
 
-* **read committed**: each statement sees what was committed when it began, and the transaction's
-  own writes. An update or delete that finds a row locked waits, then looks at the row's newest
-  version: one that is gone or matches no longer is left out, and the count says so.
-* **serializable**: the transaction sees one moment, that of its first statement. Where somebody
-  else's commit makes that impossible, it fails with `SerializationError`, and may be run again.
-* a unique key that another transaction is about to take or to leave is waited for.
-* after any error but a lost connection the transaction is over: all but `rollback` is refused.
+* **read committed**: each statement sees the commits before its start, and the transaction's own
+  writes. An update or delete that meets a locked row waits, then checks the row's newest version:
+  a row that is gone or no longer matches is skipped, and not counted.
+* **serializable**: the transaction sees the snapshot of its first statement. If another commit
+  makes that impossible, it fails with `SerializationError` and may run again.
+* a statement waits for a unique key that another open transaction takes or releases.
+* any error except a lost connection ends the transaction: only `rollback` is accepted.
 
 `ConnectionLostError` at a commit says nothing about whether it took place.
 """
@@ -27,7 +27,7 @@ Row = dict[str, Value]
 
 
 class Isolation(enum.StrEnum):
-    """How much of others a transaction sees."""
+    """Isolation levels of transactions."""
 
     READ_COMMITTED = "read committed"
     SERIALIZABLE = "serializable"
@@ -42,12 +42,12 @@ class Condition(msgspec.Struct, frozen=True, array_like=True):
 
     def holds(self, row: Mapping[str, Value]) -> bool:
         """Whether the row meets it; as in SQL, nothing is larger or smaller than null."""
-        found = row[self.column]
+        cell = row[self.column]
         if self.operator == "=":
-            return found == self.value
-        if not isinstance(found, int) or not isinstance(self.value, int):
+            return cell == self.value
+        if not isinstance(cell, int) or not isinstance(self.value, int):
             return False
-        return found > self.value if self.operator == ">" else found < self.value
+        return cell > self.value if self.operator == ">" else cell < self.value
 
 
 Where = tuple[Condition, ...]
@@ -118,7 +118,7 @@ Statement = Begin | Select | Insert | Update | Delete | Commit | Rollback
 
 
 class SqlError(Exception):
-    """What the database said; `code` is PostgreSQL's SQLSTATE."""
+    """An error from the database; `code` is PostgreSQL's SQLSTATE."""
 
     code: ClassVar[str] = "XX000"
 
@@ -148,7 +148,7 @@ class RefusedStatementError(SqlError):
 
 
 class ConnectionLostError(SqlError):
-    """Nobody answers any more; an open transaction is rolled back, one being committed may not."""
+    """The connection is lost: an open transaction rolls back, a commit under way may succeed."""
 
     code = "08006"
 
@@ -209,7 +209,7 @@ class Session(Protocol):
 
 
 class Database(Protocol):
-    """Where sessions come from."""
+    """Opens sessions."""
 
     async def connect(self) -> Session:
         """A new session. Raises `ConnectionLostError` where the database does not answer."""

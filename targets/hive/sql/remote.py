@@ -27,7 +27,7 @@ from targets.hive.sql.protocol import (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What a statement answered, or its error as SQLSTATE and text."""
+    """The answer of a statement, or its error as SQLSTATE and text."""
 
     answer: Any = None
     code: str = ""

@@ -25,9 +25,9 @@ TOKENS: Final = "DELEGATION_TOKENS"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns in order; `serial` is filled in by the database where it is left out.
+    """Columns in order; the database fills in `serial` if a statement omits it.
 
-    `numbers`: which columns beside that one are numbers; all others are texts. No value is null.
+    `numbers` are the other columns with numbers; the rest are texts. No value is null.
     """
 
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
 
 
 def first_rows(databases: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """What `schematool -initSchema` leaves, and the databases of the deployment."""
+    """The rows that `schematool -initSchema` creates, and the databases of the deployment."""
     return {
         DATABASES: [{"DB_ID": n, "NAME": name} for n, name in enumerate(databases, start=1)],
         SEQUENCE: [{"NNI_ID": 1, "NEXT_EVENT_ID": 1, "LAST_TIME": 0}],

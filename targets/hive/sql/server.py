@@ -67,7 +67,7 @@ def server_node(
             "synchronous_commit": "on",
             "idle_in_transaction_session_timeout": f"{idle_s * 1000:.0f}ms",
             "max_connections": str(connections_max),
-            # Nobody waits for a lock on behalf of a metastore that has gone.
+            # A session ends with its metastore, even while it waits for a lock.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
             # Refusals are daily bread; a line each is enough.
@@ -96,8 +96,8 @@ def server_node(
             ),
             ("sh", "-c", "postgres --single -j -D {data}/pg postgres < {files}/schema.sql"),
         ),
-        # The server that wrote the lock file is dead, but its number may be somebody else's by now,
-        # of whom a new one would be afraid.
+        # The server that wrote the lock file is dead, but another process may have its number by
+        # now, and a new server would refuse to start.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
         clock_probe=(  # what time it is, as its own clock has it
@@ -120,11 +120,11 @@ def _schema(databases: tuple[str, ...]) -> Iterator[str]:
     for name, rows in first_rows(databases).items():
         for row in rows:
             # Serials are the database's own to count; they come out as they are given.
-            given = {
+            options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }
-            values = ", ".join(_literal(value) for value in given.values())
-            yield f'insert into "{name}" ({_names(given)}) values ({values});\n\n'  # noqa: S608
+            values = ", ".join(_literal(value) for value in options.values())
+            yield f'insert into "{name}" ({_names(options)}) values ({values});\n\n'  # noqa: S608
 
 
 def _type_of(table: Table, column: str) -> str:

@@ -1,7 +1,7 @@
-"""Committed rows, their unique keys, and what was changed lately, for transactions that look back.
+"""Committed rows, their unique keys, and recent changes for transactions with older snapshots.
 
-A row has a number of its own for life. `changed` keeps the commits that some open transaction may
-still have to look behind; `rows_at` undoes them for it.
+A row keeps its number for life. `changed` keeps the commits after the oldest open snapshot;
+`rows_at` undoes them to reconstruct a snapshot.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Commit(NamedTuple):
 
 
 class Store:
-    """What is committed. Not one of its methods waits."""
+    """Committed rows. No method waits."""
 
     def __init__(self, image: Image | None = None) -> None:
         """Start from a checkpoint, or empty."""
@@ -75,17 +75,17 @@ class Store:
 
     def image(self) -> Image:
         """All of it, for a checkpoint."""
-        rows = {table: dict(found) for table, found in self.rows.items()}
+        rows = {table: dict(kept) for table, kept in self.rows.items()}
         return Image(rows, dict(self._numbers), dict(self._serials))
 
     def next_number(self, table: str) -> int:
-        """A number for a new row; it is used up, whatever becomes of the row."""
+        """A number for a new row; it is used up even if the row is rolled back."""
         number = self._numbers[table]
         self._numbers[table] = number + 1
         return number
 
     def next_serial(self, table: str) -> int:
-        """As with PostgreSQL's sequences, no transaction takes it back."""
+        """The next serial; as with PostgreSQL's sequences, a roll-back does not return it."""
         serial = self._serials[table]
         self._serials[table] = serial + 1
         return serial
@@ -106,7 +106,7 @@ class Store:
                 self._serials[table] = max(self._serials[table], used + 1)
 
     def commit(self, changes: tuple[Change, ...], *, keep: bool) -> None:
-        """Apply changes; `keep` them for those who look at an earlier moment."""
+        """Apply changes; `keep` them for open snapshots of earlier moments."""
         self.commits += 1
         for change in changes:
             self._apply(change)
@@ -114,12 +114,12 @@ class Store:
             self._recent.append(_Commit(self.commits, changes))
 
     def forget(self, moment: int) -> None:
-        """Nobody looks at a moment before this one any more."""
+        """Drop changes up to `moment`: no open snapshot is older."""
         while self._recent and self._recent[0].number <= moment:
             self._recent.popleft()
 
     def since(self, moment: int) -> Iterator[Change]:
-        """What was changed after a moment, in order."""
+        """The changes after a moment, in order."""
         for commit in self._recent:
             if commit.number > moment:
                 yield from commit.changes
@@ -140,9 +140,9 @@ class Store:
 
     def find(self, table: str, where: Where) -> Iterable[int]:
         """Numbers of all rows that may match, by a unique key where it is given."""
-        given = {c.column: c.value for c in where if c.operator == "="}
+        values = {c.column: c.value for c in where if c.operator == "="}
         for number, columns in enumerate(SCHEMA[table].unique):
-            if all(column in given for column in columns):
-                found = self._keys.get((table, number, tuple(given[c] for c in columns)))
-                return () if found is None else (found,)
+            if all(column in values for column in columns):
+                holder = self._keys.get((table, number, tuple(values[c] for c in columns)))
+                return () if holder is None else (holder,)
         return tuple(self.rows[table])

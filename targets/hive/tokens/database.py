@@ -59,7 +59,7 @@ class DatabaseTokens:
                 raise
 
     async def get(self, ident: str) -> StoredToken | None:
-        """What is kept."""
+        """The stored token."""
         where = equal(TOKEN_IDENT=ident)
         rows = await self._run(lambda session: session.select(TOKENS, where))
         return decode_token(str(rows[0]["TOKEN"])) if rows else None

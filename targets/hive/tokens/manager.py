@@ -1,16 +1,16 @@
 """Issues, renews, cancels and verifies tokens: Hive's `TokenStoreDelegationTokenSecretManager`.
 
-* An identifier says who owns a token, who may renew it, from when it is, its greatest age, and
-  which master key made its password. Metastores have each a key of their own, which is replaced
-  (rolled) from time to time; it is kept until the last token that it made has reached its age.
-* Verifying reads the store each time, and compares passwords: it needs no key. Only renewing makes
-  the password anew, and looks for the keys of others when it meets a number that it does not know.
-* What has expired, by the metastore's own clock, is removed once in a while.
-* Renewing is one step in `strict`. Hive removes the token and adds it again: it is nowhere in
-  between, stays lost where that is never ended, and one that is cancelled meanwhile comes back.
+* An identifier has the owner of a token, its renewer, its issue date, its maximum age, and the
+  number of the master key that made its password. Each metastore has a key of its own, which it
+  rolls from time to time; a key is kept until its last token has reached its maximum age.
+* Verifying reads the store each time and compares passwords, without a key. Only renewing computes
+  the password again, and reads the keys of other metastores when it meets an unknown number.
+* A periodic task removes tokens that have expired by the metastore's own clock.
+* Renewing is one step in `strict`. Hive removes the token and adds it again. In between the token
+  does not exist; it stays lost if the second step fails, and a cancellation in between is undone.
 
-As in Hive a token whose renewal is overdue may still be renewed as long as nobody removed it, and
-to cancel one that is not there is no error.
+As in Hive, a token whose renewal is overdue may still be renewed until it is removed, and
+cancelling an absent token is no error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FIELDS: Final = 6
 
 
 class TokenTimes(msgspec.Struct, frozen=True):
-    """How long tokens and keys last, in ms."""
+    """Lifetimes of tokens and keys, in ms."""
 
     max_age_ms: int
     renew_ms: int  # from an issue or a renewal to the next that is due
@@ -135,19 +135,19 @@ class TokenManager:
 
     async def _verify(self, token: str) -> str:
         ident, password = _parse(token)
-        found = await self._store.get(str(ident))
-        if found is None:
+        stored = await self._store.get(str(ident))
+        if stored is None:
             raise MetastoreError(INVALID_TOKEN, f"token expired or does not exist: {ident}")
-        if found.password != password:
+        if stored.password != password:
             raise MetastoreError(INVALID_TOKEN, "DIGEST-MD5: digest response format violation")
-        if found.renew_ms < now_ms(self._env):
+        if stored.renew_ms < now_ms(self._env):
             raise MetastoreError(INVALID_TOKEN, f"token ({ident}) is expired")
         return ident.owner
 
     async def _renew(self, token: str, user: str) -> int:
         ident, password = _parse(token)
-        found = await self._store.get(str(ident))
-        if found is None:
+        stored = await self._store.get(str(ident))
+        if stored is None:
             raise MetastoreError(INVALID_TOKEN, f"token does not exist: {ident}")
         if ident.key not in self._keys:
             self._keys = dict(await self._store.keys())
@@ -182,7 +182,7 @@ class TokenManager:
             return self._current
 
     async def _roll(self) -> tuple[int, MasterKey]:
-        """Read all keys, begin with a new one, and remove those that have ended."""
+        """Read all keys, begin with a new one, and remove expired ones."""
         now = now_ms(self._env)
         keys = dict(await self._store.keys())
         lasts_ms = self._times.key_ms + self._times.max_age_ms
@@ -190,19 +190,19 @@ class TokenManager:
         number = await self._store.add_key(new)
         self._current, self._rolled_ms = (number, new), now
         keys[number] = new
-        ended = [one for one, key in keys.items() if key.expires_ms < now]
-        self._keys = {one: key for one, key in keys.items() if one not in ended}
-        for one in ended:
-            await self._store.remove_key(one)
-        self._env.event("master-key-rolled", key=number, removed=len(ended))
+        expired = [old for old, key in keys.items() if key.expires_ms < now]
+        self._keys = {kept: key for kept, key in keys.items() if kept not in expired}
+        for old in expired:
+            await self._store.remove_key(old)
+        self._env.event("master-key-rolled", key=number, removed=len(expired))
         return number, new
 
     async def _remove_expired(self) -> None:
         removed = 0
-        for text, found in (await self._store.all()).items():
+        for text, stored in (await self._store.all()).items():
             # One that is renewed meanwhile is not the one that was found expired.
-            if found.renew_ms < now_ms(self._env):
-                removed += await self._store.remove(text, only=found)
+            if stored.renew_ms < now_ms(self._env):
+                removed += await self._store.remove(text, only=stored)
         if removed:
             self._env.event("tokens-removed", count=removed)
 

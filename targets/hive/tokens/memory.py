@@ -1,6 +1,6 @@
 """Hive's `MemoryTokenStore`: the memory of one metastore, which is Hive's default.
 
-Nobody else knows its tokens, and they end with it. Its keys are numbered from 0.
+Other metastores do not know its tokens, which are lost when it ends. Keys are numbered from 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemoryTokens:
         self._tokens.setdefault(ident, token)
 
     async def get(self, ident: str) -> StoredToken | None:
-        """What is kept."""
+        """The stored token."""
         return self._tokens.get(ident)
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
@@ -50,8 +50,8 @@ class MemoryTokens:
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
         """Forget it."""
-        found = self._tokens.get(ident)
-        if found is None or (only is not None and found != only):
+        stored = self._tokens.get(ident)
+        if stored is None or (only is not None and stored != only):
             return False
         del self._tokens[ident]
         return True

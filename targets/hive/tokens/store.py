@@ -1,4 +1,4 @@
-"""What a store of tokens does: Hive's `DelegationTokenStore`, and two atomic steps for `strict`.
+"""The interface of token stores: Hive's `DelegationTokenStore`, and two atomic steps for `strict`.
 
 A token is kept under its identifier, which is the token without its password. Master keys, with
 which passwords are made, are numbered by the store.
@@ -13,7 +13,7 @@ import msgspec
 
 
 class StoredToken(msgspec.Struct, frozen=True):
-    """What is kept of a token, beside its identifier."""
+    """The stored part of a token, without its identifier."""
 
     renew_ms: int  # it expires then, unless it is renewed
     password: str
@@ -32,17 +32,17 @@ _key: Final = msgspec.json.Decoder(MasterKey)
 
 
 def encode(value: StoredToken | MasterKey) -> bytes:
-    """As it is kept: equal values have equal bytes."""
+    """The stored form: equal values have equal bytes."""
     return _encoder.encode(value)
 
 
 def decode_token(data: str | bytes) -> StoredToken:
-    """What `encode` made of a token."""
+    """Decode a token that `encode` wrote."""
     return _token.decode(data)
 
 
 def decode_key(data: str | bytes) -> MasterKey:
-    """What `encode` made of a key."""
+    """Decode a key that `encode` wrote."""
     return _key.decode(data)
 
 
@@ -62,11 +62,11 @@ class TokenStore(Protocol):
         ...
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token; what is kept under this identifier already stays."""
+        """Store a token, unless its identifier has one already."""
         ...
 
     async def get(self, ident: str) -> StoredToken | None:
-        """What is kept: all that was acknowledged before, through whichever metastore it was."""
+        """The stored token, as of every write acknowledged before, through any metastore."""
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:

@@ -1,4 +1,4 @@
-"""The kinds of stores, and the one that a metastore opens."""
+"""The kinds of token stores, and how a metastore opens one."""
 
 from __future__ import annotations
 

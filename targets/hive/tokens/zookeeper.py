@@ -1,8 +1,8 @@
-"""Hive's `ZooKeeperTokenStore`: a znode a token and a key, below one that all metastores know.
+"""Hive's `ZooKeeperTokenStore`: one znode per token and per key, below a common parent.
 
-Keys are numbered by the sequence of their parent. Replacing a token is one write, and one that has
-expired is removed by its version. A server of an ensemble may answer from the past, so each look at
-tokens or keys goes behind a fence, where Hive's reads whatever its server has.
+Keys are numbered by the sequence of their parent. A token is replaced in one write, and an expired
+one is removed by its version. A server of an ensemble may answer from the past, so each read of
+tokens or keys follows a fence; Hive reads without one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ZooKeeperTokens:
         return self._session
 
     async def _open_now(self) -> ZooKeeper:
-        """The same, which reads what is there now."""
+        """The session, after a fence: it reads the present."""
         session = await self._open()
         await session.fence()
         return session
@@ -73,8 +73,8 @@ class ZooKeeperTokens:
     async def keys(self) -> Mapping[int, MasterKey]:
         """All keys."""
         with self._translated():
-            found = await self._read_all(_KEYS)
-        return {int(name): decode_key(data) for name, data in found.items()}
+            children = await self._read_all(_KEYS)
+        return {int(name): decode_key(data) for name, data in children.items()}
 
     async def add(self, ident: str, token: StoredToken) -> None:
         """Keep a token."""
@@ -82,7 +82,7 @@ class ZooKeeperTokens:
             await (await self._open()).create(f"{_TOKENS}/{ident}", encode(token))
 
     async def get(self, ident: str) -> StoredToken | None:
-        """What is kept."""
+        """The stored token."""
         with self._translated(), contextlib.suppress(NoNodeError):
             znode = await (await self._open_now()).get(f"{_TOKENS}/{ident}")
             return decode_token(znode.data)
@@ -112,14 +112,14 @@ class ZooKeeperTokens:
     async def all(self) -> Mapping[str, StoredToken]:
         """All tokens."""
         with self._translated():
-            found = await self._read_all(_TOKENS)
-        return {ident: decode_token(data) for ident, data in found.items()}
+            children = await self._read_all(_TOKENS)
+        return {ident: decode_token(data) for ident, data in children.items()}
 
     async def _read_all(self, parent: str) -> dict[str, bytes]:
-        """The data of those below `parent`, but for what is removed meanwhile."""
+        """The data of the znodes below `parent`, except those removed in the meantime."""
         session = await self._open_now()
-        found = {}
+        data = {}
         for name in await session.children(parent):
             with contextlib.suppress(NoNodeError):
-                found[name] = (await session.get(f"{parent}/{name}")).data
-        return found
+                data[name] = (await session.get(f"{parent}/{name}")).data
+        return data

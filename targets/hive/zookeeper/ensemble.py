@@ -1,10 +1,10 @@
-"""The nodes `zk1..n` where they are a real ensemble, of the Debian package `zookeeper` on Java.
+"""The nodes `zk1..n` of a real ensemble, from the Debian package `zookeeper` on Java.
 
-All data of a server are in `{data}`, which lies on a disk of the harness's own where power is cut.
-A server binds the addresses by which it names itself in its configuration, and tells others of the
-one for elections. So in processes that one is its own, and elections go past cuts among servers;
-what a leader and its followers say to each other does not, so that a leader that is cut off from
-them leads nobody.
+A server keeps all data in `{data}`, which is on a disk of the harness if power cuts are planned. A
+server binds the addresses in its configuration and announces its election address to the others. In
+processes that address bypasses the link proxy, so cuts between servers do not affect elections.
+They do affect the traffic between a leader and its followers: a leader that is cut off loses its
+followers.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ JAR: Final = "/usr/share/java/zookeeper.jar"
 _CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
 _TICK_MS: Final = 500
 SILENCE_S: Final = 20 * _TICK_MS / 1000
-"""The longest session: a client that hears nothing leaves its server before, and a server that does
-not hear its leader leaves its clients. So no answer lacks what is older."""
+"""The longest session. A client without answers leaves its server earlier, and a server that does
+not hear from its leader closes its clients' connections. So no answer is older than this."""
 _CONFIGURATION: Final = f"""
 tickTime={_TICK_MS}
 initLimit=20

@@ -71,7 +71,7 @@ class KazooZooKeeper:
         return str(await self._do("create", path, data, sequence=sequential))
 
     async def get(self, path: str) -> Znode:
-        """What is there."""
+        """The znode."""
         data, stat = await self._do("get", path)
         return Znode(data, stat.version)
 
@@ -112,7 +112,7 @@ class KazooZooKeeper:
     # --- calls -------------------------------------------------------------------------------
 
     async def _do(self, name: str, path: str, *args: Any, **options: Any) -> Any:
-        """What a call answers. Raises the protocol's errors."""
+        """The answer of a call. Raises the protocol's errors."""
         check_path(path, is_prefix=bool(options.get("sequence")))
         try:
             async with asyncio.timeout(self._answer_s):

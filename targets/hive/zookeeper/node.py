@@ -1,7 +1,7 @@
-"""The node `zk1`: a small ZooKeeper of ours, one server that does one call after another.
+"""The node `zk1`: a small bundled ZooKeeper, a single server that handles one call at a time.
 
-A write is answered once all znodes are on its disk again (`targets.kudu.checked_file`): they are
-few. So whatever anybody reads is durable, and every read is of the present. `config`: `port`.
+A write is answered once the disk has all znodes (`targets.checked_file`), of which there are
+few. So every value that a client reads is durable and current. `config`: `port`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 
 from harness.env import Conn, Env
 from harness.errors import UsageError
+from targets import checked_file
 from targets.hive.channel import serve
 from targets.hive.zookeeper.protocol import Call, Children, Get, ZooKeeperError
 from targets.hive.zookeeper.remote import Reply
 from targets.hive.zookeeper.tree import Tree
-from targets.kudu import checked_file
 
 _PATH: Final = "znodes"
 _MAGIC: Final = b"HIVEZK01"
@@ -28,7 +28,7 @@ SESSIONS_MAX: Final = 60
 
 
 class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the node is told at its start."""
+    """The configuration of the node."""
 
     port: int
 

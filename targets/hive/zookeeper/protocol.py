@@ -1,4 +1,4 @@
-"""What a session with ZooKeeper does: persistent znodes with data, versions and sequences.
+"""Sessions with ZooKeeper: persistent znodes with data, versions and sequences.
 
 What every implementation promises is a suite of tests (`tests/hive/zookeeper_cases.py`):
 
@@ -26,14 +26,14 @@ _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
 
 
 class Znode(NamedTuple):
-    """What is read of one."""
+    """The data and version of a znode."""
 
     data: bytes
     version: int
 
 
 class ZooKeeperError(Exception):
-    """What ZooKeeper said; `code` is its own (`KeeperException.Code`)."""
+    """An error from ZooKeeper; `code` is a `KeeperException.Code`."""
 
     code: ClassVar[int] = -1
 
@@ -81,12 +81,12 @@ _BY_CODE: dict[int | None, type[ZooKeeperError]] = {
 
 
 def error_of(code: int | None, message: str) -> ZooKeeperError:
-    """The error with this code; what is none of these says nothing, as a lost connection."""
+    """The error with this code; an unknown code leaves the outcome open, like a lost connection."""
     return _BY_CODE.get(code, ConnectionLossError)(message)
 
 
 def check_path(path: str, *, is_prefix: bool = False) -> None:
-    """Raise `BadPathError` for what is not the path of a znode, or its beginning."""
+    """Raise `BadPathError` unless `path` is that of a znode, or a prefix of one."""
     if not (_PREFIX if is_prefix else _PATH).fullmatch(path):
         raise BadPathError(f"{path!r} is not the path of a znode")
 
@@ -137,7 +137,7 @@ class ZooKeeper(Protocol):
         ...
 
     async def get(self, path: str) -> Znode:
-        """What is there."""
+        """The znode."""
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
@@ -153,7 +153,7 @@ class ZooKeeper(Protocol):
         ...
 
     async def fence(self) -> None:
-        """What anybody was answered before this began, this session reads from now on."""
+        """Wait until this session sees every answer that any session had before the call."""
         ...
 
     def close(self) -> None:

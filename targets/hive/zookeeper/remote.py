@@ -24,7 +24,7 @@ from targets.hive.zookeeper.protocol import (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """What a call answered, or its error as code and text."""
+    """The answer of a call, or its error as code and text."""
 
     answer: Any = None
     code: int = 0
@@ -68,7 +68,7 @@ class RemoteZooKeeper:
         return str(await self._do(Create(path, data, sequential)))
 
     async def get(self, path: str) -> Znode:
-        """What is there."""
+        """The znode."""
         return Znode(*await self._do(Get(path)))
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:

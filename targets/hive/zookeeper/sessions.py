@@ -1,4 +1,4 @@
-"""Which ZooKeeper stands behind the protocol, and how a session with it is opened."""
+"""The kinds of ZooKeeper behind the protocol, and sessions with them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from targets.hive.zookeeper.remote import RemoteZooKeeper
 
 
 class ZooKeeperKind(enum.StrEnum):
-    """What the nodes `zk1..n` are: the one of ours, or three of the Debian package."""
+    """The kind of the nodes `zk1..n`: one bundled server, or three of the Debian package."""
 
     NODE = "node"
     ENSEMBLE = "ensemble"
 
     @property
     def servers(self) -> int:
-        """How many of them there are."""
+        """The number of servers."""
         return 1 if self is ZooKeeperKind.NODE else 3
 
 

@@ -34,7 +34,7 @@ class Tree:
     """All znodes by path."""
 
     def __init__(self, nodes: dict[str, _Node] | None = None) -> None:
-        """The root, or what was encoded."""
+        """An empty tree, or a decoded one."""
         self._nodes = {"/": _Node(b"")} if nodes is None else nodes
 
     def encode(self) -> bytes:
@@ -43,7 +43,7 @@ class Tree:
 
     @classmethod
     def decode(cls, data: bytes) -> Tree:
-        """What `encode` made."""
+        """Decode a tree that `encode` wrote."""
         return cls(msgspec.msgpack.decode(data, type=dict[str, _Node]))
 
     def __len__(self) -> int:

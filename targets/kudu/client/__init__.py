@@ -2,6 +2,6 @@
 
 from targets.kudu.client.client import KuduClient
 from targets.kudu.client.hive import TwoSidedClient
-from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.session import RetryPolicy
 
 __all__ = ["KuduClient", "RetryPolicy", "TwoSidedClient"]

@@ -7,15 +7,15 @@ atomic in a catalog:
   none of them;
 * `[["r", table, null]]` is one GetTableSchema and answers with the columns.
 
-Others are refused: two tables take two RPCs, and an AlterTable answers with no columns that could
-be read with it. Tables are made by `create`, as in the vocabulary `ddl`.
+Others are refused: two tables take two RPCs, and the answer of an AlterTable has no columns to
+read. Tables are made by `create`, as in the vocabulary `ddl`.
 
-Two answers need a word. A table that is not there reads as the empty list: it is created once and
-never deleted, so before its creation nothing can have been appended, and later "not found" is a
-lost table. And Kudu shows the schema that all tablets have *applied*, which lags behind the one
-that is committed while the table is altering. Such an answer says nothing of the columns committed
-since, so the read goes on asking until the two agree, as Kudu's own client waits for an alter; each
-time is an attempt in the history, and at the deadline the read has failed.
+Two answers need an explanation. A table that does not exist reads as the empty list: tables are
+created once and never deleted, so nothing can have been appended before the creation, and a later
+"not found" is a lost table. And Kudu shows the schema that all tablets have *applied*, which lags
+behind the committed one while the table is altering. Such an answer says nothing about the columns
+committed since, so the read asks again until the two agree, as Kudu's own client waits for an
+alter; each time is an attempt in the history, and at the deadline the read has failed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.plugins import Request
 from targets.kudu import messages as m
-from targets.kudu.client.calls import Answer, Call
+from targets.kudu.client.calls import Call
 
 MicroOps = list[list[Any]]
 
@@ -37,28 +37,26 @@ class _Transaction(Call):
 
     micro_ops: MicroOps = dataclasses.field(default_factory=list)
 
-    def answered_value(self, response: Answer) -> MicroOps:
-        """What was appended, or what was read."""
+    def answered_value(self, response: m.MasterResponse) -> MicroOps:
         if not isinstance(response, m.GetTableSchemaResponse):
             return self.micro_ops
         return self._read([column.name for column in response.schema.columns if not column.is_key])
 
-    def refused_value(self, response: Answer) -> None:
+    def refused_value(self, response: m.MasterResponse) -> None:
         """A refused transaction did not happen and read nothing."""
         del response
 
-    def absence_value(self, response: Answer) -> MicroOps | None:
-        """See `Call`: nothing was appended to a table that is not there."""
+    def absence_value(self, response: m.MasterResponse) -> MicroOps | None:
+        """A table that does not exist reads as the empty list."""
         return None if Call.absence_value(self, response) is None else self._read([])
 
-    def unsettled(self, response: Answer) -> str | None:
-        """See `Call`."""
+    def unsettled(self, response: m.MasterResponse) -> str | None:
         if not isinstance(response, m.GetTableSchemaResponse):
             return None
-        shown, committed = response.applied_schema_version, response.schema_version
-        if shown == committed:
+        applied, committed = response.applied_schema_version, response.schema_version
+        if applied == committed:
             return None
-        return f"ALTERING: version {committed} is committed, but {shown} is shown"
+        return f"ALTERING: version {committed} is committed, but {applied} is shown"
 
     def _read(self, columns: list[str]) -> MicroOps:
         ((f, table, _),) = self.micro_ops
@@ -83,22 +81,13 @@ def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
     name = min(tables)  # the only one
     table = m.TableIdentifier(table_name=name)
     if kinds == {"r"}:
-        return _Transaction(
-            "MasterService.GetTableSchema",
-            m.GetTableSchemaRequest(table=table),
-            is_mutation=False,
-            micro_ops=micro_ops,
-        )
+        return _Transaction(m.GetTableSchemaRequest(table=table), False, micro_ops=micro_ops)
     steps = tuple(
         m.AlterStep(m.StepType.ADD_COLUMN, column=m.Column(id=0, name=column))
         for _, _, column in micro_ops
     )
-    return _Transaction(
-        "MasterService.AlterTable",
-        m.AlterTableRequest(table=table, request_id=request_id, steps=steps),
-        is_mutation=True,
-        micro_ops=micro_ops,
-    )
+    alter = m.AlterTableRequest(table=table, request_id=request_id, steps=steps)
+    return _Transaction(alter, True, micro_ops=micro_ops)
 
 
 def _are_micro_ops(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The vocabulary `ddl` in Kudu's terms: how each operation is asked, and what its answer says.
+"""The vocabulary `ddl` in Kudu's terms: the request of each operation, and the value of its answer.
 
 Pure: a `Call` holds a request and the functions that turn an answer into a completion's value.
 Every table has one key column named `key`, which is added on create and stripped in answers, so
@@ -16,21 +16,10 @@ from harness.errors import UsageError
 from harness.plugins import Request
 from harness.vocabularies import ddl
 from targets.kudu import messages as m
+from targets.kudu import rpc
 
 KEY_COLUMN: Final = "key"
 LOCATIONS_MAX: Final = 1000
-
-Answer: TypeAlias = (
-    m.CreateTableResponse
-    | m.AlterTableResponse
-    | m.DeleteTableResponse
-    | m.GetTableSchemaResponse
-    | m.ListTablesResponse
-    | m.GetTableLocationsResponse
-    | m.IsCreateTableDoneResponse
-    | m.IsAlterTableDoneResponse
-)
-
 
 Value: TypeAlias = dict[str, Any] | list[list[Any]]
 
@@ -43,25 +32,19 @@ def _changed(response: Any) -> dict[str, Any]:
 class Call:
     """One operation, ready to be sent any number of times."""
 
-    method: str
-    request: Any
+    request: rpc.Call[m.MasterResponse]
     is_mutation: bool
     ok_value: Callable[[Any], dict[str, Any]] = _changed
 
-    @property
-    def response_type(self) -> type[Any]:
-        """The type of the answer."""
-        return m.METHODS[self.method][1]
-
-    def answered_value(self, response: Answer) -> Value:
+    def answered_value(self, response: m.MasterResponse) -> Value:
         """The value of an answer without error."""
         return {"result": "ok", **self.ok_value(response), **_provenance(response)}
 
-    def refused_value(self, response: Answer) -> Value | None:
-        """What a refusal observed; `None` where it observed nothing that a model could check."""
+    def refused_value(self, response: m.MasterResponse) -> Value | None:
+        """The observation in a refusal; `None` where it holds nothing that a model could check."""
         error = response.error
         assert error is not None
-        result = _observation(error, self.method)
+        result = self._observation(error)
         if result is None:
             return None
         value: dict[str, Any] = {"result": result}
@@ -70,34 +53,31 @@ class Call:
             value["table_id"] = table_id
         return {**value, **_provenance(response)}
 
-    def absence_value(self, response: Answer) -> Value | None:
-        """The value of a read to which "not found" is the complete answer; `None` if it was not."""
+    def absence_value(self, response: m.MasterResponse) -> Value | None:
+        """The value of a read whose complete answer is "not found"; `None` for other errors."""
         error = response.error
         assert error is not None
-        if _observation(error, self.method) != "not-found":
+        if self._observation(error) != "not-found":
             return None
         return Call.refused_value(self, response)
 
-    def unsettled(self, response: Answer) -> str | None:
-        """Why an answer without error does not say what was asked, so that a read asks again."""
+    def unsettled(self, response: m.MasterResponse) -> str | None:
+        """Why an answer without error does not settle a read, which then asks again."""
         del response
         return None
 
-
-def _observation(error: m.MasterError, method: str) -> str | None:
-    code, status = error.code, error.status
-    if code is m.MasterErrorCode.TABLE_NOT_FOUND and status is m.AppStatus.NOT_FOUND:
-        return "not-found"
-    if (
-        code is m.MasterErrorCode.TABLE_ALREADY_PRESENT and status is m.AppStatus.ALREADY_PRESENT
-    ):  # with SERVICE_UNAVAILABLE the name was only reserved, and may vanish again
-        return "exists"
-    if code is m.MasterErrorCode.INVALID_SCHEMA and method == "MasterService.AlterTable":
-        return "invalid"
-    return None
+    def _observation(self, error: m.MasterError) -> str | None:
+        code, status = error.code, error.status
+        if code is m.MasterErrorCode.TABLE_NOT_FOUND and status is m.AppStatus.NOT_FOUND:
+            return "not-found"
+        present = m.AppStatus.ALREADY_PRESENT
+        if code is m.MasterErrorCode.TABLE_ALREADY_PRESENT and status is present:
+            return "exists"  # with SERVICE_UNAVAILABLE the name was only reserved
+        is_alter = isinstance(self.request, m.AlterTableRequest)
+        return "invalid" if code is m.MasterErrorCode.INVALID_SCHEMA and is_alter else None
 
 
-def _provenance(response: Answer) -> dict[str, Any]:
+def _provenance(response: m.MasterResponse) -> dict[str, Any]:
     return {"revision": response.meta.revision, "term": response.meta.term}
 
 
@@ -114,26 +94,26 @@ def plan_call(request: Request, request_id: m.RequestId) -> Call:
             return _altered(call.name, request_id, new_table_name=call.new_name)
         case ddl.Delete():
             delete = m.DeleteTableRequest(table=_named(call.name), request_id=request_id)
-            return Call("MasterService.DeleteTable", delete, True)
+            return Call(delete, True)
         case ddl.Get():
             schema = m.GetTableSchemaRequest(table=_named(call.name))
-            return Call("MasterService.GetTableSchema", schema, False, _schema)
+            return Call(schema, False, _schema)
         case ddl.List():
-            return Call("MasterService.ListTables", m.ListTablesRequest(), False, _tables)
+            return Call(m.ListTablesRequest(), False, _tables)
         case ddl.Locate():
             where = m.GetTableLocationsRequest(
                 table=_named(call.name), max_returned_locations=LOCATIONS_MAX
             )
-            return Call("MasterService.GetTableLocations", where, False, _locations)
+            return Call(where, False, _locations)
         case ddl.IsCreateDone():
             created = m.IsCreateTableDoneRequest(table=_named(call.name))
-            return Call("MasterService.IsCreateTableDone", created, False, _create_done)
+            return Call(created, False, _create_done)
         case ddl.IsAlterDone():
             altered = m.IsAlterTableDoneRequest(table=_named(call.name))
-            return Call("MasterService.IsAlterTableDone", altered, False, _alter_done)
+            return Call(altered, False, _alter_done)
 
 
-# --- what is asked ---------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------
 
 
 def _named(name: str) -> m.TableIdentifier:
@@ -154,7 +134,7 @@ def _create(call: ddl.Create, request_id: m.RequestId) -> Call:
         num_replicas=call.replicas,
         comment=call.nonce,
     )
-    return Call("MasterService.CreateTable", request, True)
+    return Call(request, True)
 
 
 def _step(step: list[str]) -> m.AlterStep:
@@ -166,17 +146,17 @@ def _step(step: list[str]) -> m.AlterStep:
         case ["rename", old, new]:
             return m.AlterStep(m.StepType.RENAME_COLUMN, name=old, new_name=new)
     raise UsageError(
-        f"{step!r} is no step of an alter: ['add', c], ['drop', c] or ['rename', old, new]; "
+        f"{step!r} is not a step of an alter: ['add', c], ['drop', c] or ['rename', old, new]; "
         "see the vocabulary 'ddl'"
     )
 
 
 def _altered(name: str, request_id: m.RequestId, **changes: Any) -> Call:
     request = m.AlterTableRequest(table=_named(name), request_id=request_id, **changes)
-    return Call("MasterService.AlterTable", request, True)
+    return Call(request, True)
 
 
-# --- what is answered ------------------------------------------------------------------------
+# --- answers ---------------------------------------------------------------------------------
 
 
 def _schema(response: m.GetTableSchemaResponse) -> dict[str, Any]:
@@ -209,7 +189,7 @@ def _tablet(location: m.TabletLocations) -> dict[str, Any]:
 def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
     value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
     if len(response.tablets) >= LOCATIONS_MAX:
-        value["truncated"] = True  # more tablets may follow: nobody may take this for all
+        value["truncated"] = True  # more tablets may follow: this is not the whole list
     return value
 
 

@@ -15,8 +15,8 @@ carry nothing of the operation. How it ends follows `_classify`:
 A mutation that is refused *after* an attempt of unknown outcome stays `info`: the refusal may be
 of its own success, and an old request may still be on its way.
 
-Rows go to tablet servers: `_rows`, `_replicas` and `_tables`; reads that allow for staleness go to
-any master: `_stale`.
+Rows go to tablet servers: `rows`, `replicas` and `tables`; reads that allow for staleness go to
+any master: `stale`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from harness.plugins import Completion, Request
 from harness.vocabularies import follower_reads, members, rows
 from targets.kudu import messages as m
 from targets.kudu.client.append import plan_transaction
-from targets.kudu.client.caller import Caller
 from targets.kudu.client.calls import Call, plan_call
 from targets.kudu.client.classify import (
     Effect,
@@ -47,16 +46,15 @@ from targets.kudu.client.classify import (
 )
 from targets.kudu.client.leader import LeaderFinder
 from targets.kudu.client.members import MembersClient
-from targets.kudu.client.policy import RetryPolicy
 from targets.kudu.client.replicas import Replicas
 from targets.kudu.client.rows import RowsClient
+from targets.kudu.client.session import Caller, Deadline, RetryPolicy
 from targets.kudu.client.stale import StaleReads
 from targets.kudu.client.tables import TableCache
-from targets.kudu.client.time import Deadline
 from targets.kudu.rpc import RpcError
 
 LATE_LIMIT_S: Final = 2.0
-"""How long a late copy looks for a leader, and for an answer then."""
+"""The time limit of a late copy for finding a leader, and again for its answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
 
@@ -68,7 +66,7 @@ def _plan(request: Request, request_id: m.RequestId) -> Call:
 
 @dataclasses.dataclass(slots=True)
 class _Operation:
-    """What is known of an operation under way."""
+    """The state of an operation under way."""
 
     call: Call
     deadline: Deadline
@@ -161,18 +159,13 @@ class KuduClient:
         )
         start_ns = self._env.clock.monotonic_ns()
         try:
-            response = await self._rpc.call(
-                address,
-                call.method,
-                call.request,
-                call.response_type,
-                timeout_s=operation.deadline.limit_s(limit_s),
-            )
+            timeout_s = operation.deadline.limit_s(limit_s)
+            response = await self._rpc.call(address, call.request, timeout_s=timeout_s)
         except RpcError as failure:
             self._record(operation, start_ns, rpc_error_text(failure))
             self._leader.forget()
             return self._after(operation, rpc_error_effect(failure))
-        error: m.MasterError | None = response.error
+        error = response.error
         if error is None:
             self._record(operation, start_ns, call.unsettled(response) or "ok")
         else:
@@ -181,7 +174,7 @@ class KuduClient:
             return self._too_late(operation, response)
         return self._judge(operation, response)
 
-    def _judge(self, operation: _Operation, response: Any) -> Completion | None:
+    def _judge(self, operation: _Operation, response: m.MasterResponse) -> Completion | None:
         error = response.error
         call = operation.call
         if error is None and call.unsettled(response) is not None:
@@ -200,7 +193,7 @@ class KuduClient:
             if effect is not Effect.REFUSED:
                 return self._after(operation, effect)
             if operation.done is not None and call.refused_value(response) is None:
-                return self._unanswered(operation)  # busy, say: the first answer stands
+                return self._unanswered(operation)  # busy, for example: the first answer counts
             if operation.maybe_done and operation.done is None:
                 return self._unanswered(operation)
             return self._complete(
@@ -219,7 +212,7 @@ class KuduClient:
         return first and self._policy.repeat and self._seq_no % 2 == 1
 
     def _keep_late_copy(self, call: Call, revision: int) -> None:
-        """Some acknowledged mutations come once more, late (`RetryPolicy`)."""
+        """Resend some acknowledged mutations later (`RetryPolicy`)."""
         self._revision = max(self._revision, revision)
         if not call.is_mutation or not self._policy.late_percent:
             return
@@ -236,15 +229,9 @@ class KuduClient:
         address = await self._leader.find(Deadline(self._env.clock, LATE_LIMIT_S))
         if address is None or self._revision - revision > self._policy.late_revisions_max:
             return
-        self._env.event("late-copy", method=call.method, revision=revision)
-        with contextlib.suppress(RpcError):  # nobody waits for an answer
-            await self._rpc.call(
-                address,
-                call.method,
-                call.request,
-                call.response_type,
-                timeout_s=LATE_LIMIT_S,
-            )
+        self._env.event("late-copy", method=call.request.method, revision=revision)
+        with contextlib.suppress(RpcError):  # no operation waits for the answer
+            await self._rpc.call(address, call.request, timeout_s=LATE_LIMIT_S)
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
         """Whether another attempt is allowed after one with `effect`."""
@@ -258,8 +245,8 @@ class KuduClient:
 
     # --- endings -----------------------------------------------------------------------------
 
-    def _too_late(self, operation: _Operation, response: Any) -> Completion:
-        """An answer after the deadline is as good as none, unless it proves there was no effect.
+    def _too_late(self, operation: _Operation, response: m.MasterResponse) -> Completion:
+        """An answer after the deadline counts as none, unless it proves there was no effect.
 
         The caller has stopped waiting, so that even `ok` would be stamped at a wrong time.
         """

@@ -16,10 +16,8 @@ from typing import Final
 import msgspec
 
 from harness.env import Env
-from targets.kudu.client.caller import Caller
-from targets.kudu.client.policy import RetryPolicy
-from targets.kudu.client.time import Deadline
-from targets.kudu.messages import ConnectToMasterRequest, ConnectToMasterResponse
+from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.messages import ConnectToMasterRequest
 from targets.kudu.rpc import RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
@@ -149,9 +147,7 @@ class LeaderFinder:
         try:
             response = await self._rpc.call(
                 address,
-                "MasterService.ConnectToMaster",
                 ConnectToMasterRequest(),
-                ConnectToMasterResponse,
                 timeout_s=limit_s,
             )
         except RpcError:

@@ -1,36 +1,36 @@
 """Membership, as an administrator changes it: masters come and go, replicas move.
 
-A change is sent once to whoever leads. It is `fail` where it was refused before anything was
-appended. Only what says `indeterminate` (or ABORTED, by a tablet's leader), or is not answered,
-leaves it open. What did nothing for certain, since it could not be sent or "not the leader" is the
-answer, is no attempt at all: the next leader is asked, and so it is for what only looks.
+A change is sent once, to the leader. It is `fail` where it was refused before anything was
+appended. Only an answer that says `indeterminate` (or ABORTED, by a tablet's leader), or no answer,
+leaves the outcome open. A request that certainly did nothing, since it could not be sent or "not
+the leader" is the answer, does not count as an attempt: the client asks the next leader. It does
+the same for requests that only read.
 
 A replica moves as `kudu tablet change_config move_replica` has it: one change of the tablet's
 configuration adds the new server without a vote, to be promoted, and marks the old one to be
-replaced; the masters see to the rest. As there, the tablet must be well before: no replica of it is
-on its way in or out. A second one on its way out may never be replaced, for want of a server.
+replaced; the masters do the rest. As in Kudu, the tablet must be at rest before: no replica is on
+its way in or out. A second replica on its way out might never find a server to replace it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from harness.env import Env
 from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
 from harness.vocabularies import members as v
 from targets.kudu import messages as m
-from targets.kudu.client.caller import Caller
 from targets.kudu.client.classify import error_text, is_of_another, rpc_error_text
 from targets.kudu.client.leader import LeaderFinder
-from targets.kudu.client.policy import RetryPolicy
-from targets.kudu.client.time import Deadline
+from targets.kudu.client.session import Caller, Deadline, RetryPolicy
 from targets.kudu.consensus import messages as raft
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import Call, R_co, RpcError
 
 _LOCATIONS_MAX: Final = 1000
+Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class _Move(NamedTuple):
@@ -101,8 +101,8 @@ class MembersClient:
                 if not isinstance(move, _Move):
                     return ended(OpType.FAIL, move)
                 return await self._move(move, deadline, ended)
-            method, asked = self._of_masters(call)
-            answer = await self._ask_leader(address, method, asked, deadline, call.mutates)
+            asked = self._of_masters(call)
+            answer = await self._ask_leader(address, asked, deadline, call.mutates)
         except _AskAnotherError as why:
             self._leader.forget()
             ended(OpType.FAIL, str(why))
@@ -115,21 +115,23 @@ class MembersClient:
         kind = OpType.INFO if answer.error.indeterminate else OpType.FAIL
         return ended(kind, error_text(answer.error))
 
-    def _of_masters(self, call: v.AddMaster | v.RemoveMaster | v.ListMasters) -> tuple[str, Any]:
+    def _of_masters(
+        self, call: v.AddMaster | v.RemoveMaster | v.ListMasters
+    ) -> Call[m.MasterResponse]:
         match call:
             case v.AddMaster(node=node):
-                return "MasterService.AddMaster", m.AddMasterRequest(self._address(node))
+                return m.AddMasterRequest(self._address(node))
             case v.RemoveMaster(node=node):
-                return "MasterService.RemoveMaster", m.RemoveMasterRequest(self._address(node))
+                return m.RemoveMasterRequest(self._address(node))
             case _:
-                return "MasterService.ListMasters", m.ListMastersRequest()
+                return m.ListMastersRequest()
 
     def _address(self, node: str) -> str:
-        """Where a node is: they all have one port."""
+        """The address of a node: all masters have one port."""
         port = next(iter(self._addresses.values())).rpartition(":")[2]
         return self._addresses.get(node, f"{node}:{port}")
 
-    def _value(self, answer: Any) -> dict[str, Any]:
+    def _value(self, answer: m.MasterResponse) -> dict[str, Any]:
         if not isinstance(answer, m.ListMastersResponse):
             return {"term": answer.meta.term}
         return {
@@ -143,27 +145,26 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """Some replica that does not lead, and some server that has none; or why there is none."""
+        """A replica that does not lead, and a server without one; or why there is none."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )
-        listed = m.ListTabletServersRequest()
-        where, known = await asyncio.gather(
-            self._ask_leader(master, "MasterService.GetTableLocations", located, deadline),
-            self._ask_leader(master, "MasterService.ListTabletServers", listed, deadline),
+        where, listed = await asyncio.gather(
+            self._ask_leader(master, located, deadline),
+            self._ask_leader(master, m.ListTabletServersRequest(), deadline),
         )
-        for answer in (where, known):
-            if answer.error is not None:
-                return error_text(answer.error)
+        for error in (where.error, listed.error):
+            if error is not None:
+                return error_text(error)
         rng = self._env.random
-        tablets: Sequence[m.TabletLocations] = where.tablets
+        tablets = where.tablets
         tablet = tablets[rng.randrange(len(tablets))] if tablets else None
         leaders = [] if tablet is None else [r for r in tablet.replicas if r.role == "LEADER"]
         if tablet is None or not leaders:
             return f"NO_LEADER: no leader of a tablet of {table!r} is known"
         others = [r for r in tablet.replicas if r.role != "LEADER"]
         held = {replica.ts_uuid for replica in tablet.replicas}
-        free = [server for server in known.servers if server.uuid not in held]
+        free = [server for server in listed.servers if server.uuid not in held]
         if not others or not free:
             return f"NOWHERE: {len(others)} replicas might move, to {len(free)} servers"
         source, target = others[rng.randrange(len(others))], free[rng.randrange(len(free))]
@@ -178,13 +179,12 @@ class MembersClient:
             raft.PeerChange(raft.ChangeType.ADD_PEER, newcomer),
             raft.PeerChange(raft.ChangeType.MODIFY_PEER, leaving),
         )
-        method, state = "ConsensusService.GetConsensusState", raft.GetConsensusStateResponse
         look = raft.GetConsensusStateRequest(move.leader.ts_uuid, move.tablet_id)
         try:
-            seen = await self._ask(move.leader.address, method, look, state, deadline)
+            seen = await self._ask(move.leader.address, look, deadline)
         except RpcError as failure:
             return ended(OpType.FAIL, rpc_error_text(failure))
-        config: m.RaftConfig | None = seen.committed_config
+        config = seen.committed_config
         if seen.error is not None or config is None:
             return ended(OpType.FAIL, "NO_LEADER: the tablet's leader does not know its members")
         if seen.pending_config is not None or not all(map(_stays, config.peers)):
@@ -192,11 +192,8 @@ class MembersClient:
         request = raft.BulkChangeConfigRequest(
             move.leader.ts_uuid, move.tablet_id, changes, config.opid_index
         )
-        method = "ConsensusService.BulkChangeConfig"
         try:
-            answer = await self._ask(
-                move.leader.address, method, request, raft.ChangeConfigResponse, deadline
-            )
+            answer = await self._ask(move.leader.address, request, deadline)
         except RpcError as failure:
             kind = OpType.INFO if failure.sent else OpType.FAIL
             return ended(kind, rpc_error_text(failure))
@@ -216,26 +213,24 @@ class MembersClient:
     # --- RPC ---------------------------------------------------------------------------------
 
     async def _ask_leader(
-        self, address: str, method: str, request: Any, deadline: Deadline, mutates: bool = False
-    ) -> Any:
+        self, address: str, request: Call[Answer], deadline: Deadline, mutates: bool = False
+    ) -> Answer:
         """The answer of a master that leads. Raises `_AskAnotherError`, and `RpcError` where the
-        change that was asked for may have happened.
+        requested change may have happened.
         """
         try:
-            answer = await self._ask(address, method, request, m.METHODS[method][1], deadline)
+            answer = await self._ask(address, request, deadline)
         except RpcError as failure:
             if failure.sent and mutates:
                 raise
             raise _AskAnotherError(rpc_error_text(failure)) from failure
-        error: m.MasterError | None = answer.error
+        error = answer.error
         if error is not None and is_of_another(error) and not error.indeterminate:
             raise _AskAnotherError(error_text(error))
         if isinstance(answer, m.ListMastersResponse) and error is None and answer.meta.revision < 0:
             raise _AskAnotherError("NOT_THE_LEADER: its list may lack what has committed")
         return answer
 
-    async def _ask(
-        self, address: str, method: str, request: Any, response_type: Any, deadline: Deadline
-    ) -> Any:
+    async def _ask(self, address: str, request: Call[R_co], deadline: Deadline) -> R_co:
         limit_s = deadline.limit_s(self._policy.mutation_attempt_timeout_s)
-        return await self._rpc.call(address, method, request, response_type, timeout_s=limit_s)
+        return await self._rpc.call(address, request, timeout_s=limit_s)

@@ -1,32 +1,27 @@
-"""One request to one tablet, whichever of its replicas answers.
+"""One request to one tablet, answered by any of its replicas.
 
 The next replica is tried after a network error and after "not here" (TABLET_NOT_FOUND and
 TABLET_NOT_RUNNING); one that says it does not lead is a follower from then on (`client/batcher.cc`,
-`client/meta_cache.cc`). Where all were tried, a master is asked where they are now, but only
-for a moment: without one, what is known is tried once more after a pause. So it goes on until the
-deadline, and every RPC is an attempt in the history.
+`client/meta_cache.cc`). Once all were tried, the client asks a master for the locations, but only
+for a moment: without an answer, it tries the same replicas again after a pause. So it goes on until
+the deadline, and every RPC is an attempt in the history.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Any, Final, Generic, TypeVar
 
 from harness.env import Env
 from harness.ops import Attempt
 from targets.kudu import messages as m
-from targets.kudu.client.caller import Caller
 from targets.kudu.client.classify import rpc_error_text
-from targets.kudu.client.policy import RetryPolicy
+from targets.kudu.client.session import Caller, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
-from targets.kudu.client.time import Deadline
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import Call, RpcError
 
 _ASK_MASTER_S: Final = 0.5
-"""How long an operation waits for a master where it knows replicas that did not serve it."""
+"""The time an operation waits for a master when all replicas it knows turned it down."""
 _ELSEWHERE: Final = frozenset(
     {
         m.TabletErrorCode.TABLET_NOT_FOUND,
@@ -42,9 +37,9 @@ FINAL: Final = frozenset(
         m.TabletErrorCode.INVALID_SNAPSHOT,
     }
 )
-"""Errors that asking again does not mend."""
+"""Errors that another attempt does not cure."""
 TOO_LATE: Final = "TIMED_OUT: the deadline passed"
-R = TypeVar("R", bound=msgspec.Struct)
+R = TypeVar("R", bound=m.TabletResponse)
 
 
 @dataclasses.dataclass(slots=True)
@@ -67,23 +62,28 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Answered:
-    """What one attempt brought: an answer, which may hold an error, or none."""
+class Answered(Generic[R]):
+    """The outcome of one attempt: an answer, which may hold an error, or none."""
 
-    response: Any
+    response: R | None
     failure: RpcError | None
     node: str
-    text: str
 
     @property
     def error(self) -> m.TabletError | None:
         """The error in the answer."""
-        error: m.TabletError | None = None if self.response is None else self.response.error
-        return error
+        return None if self.response is None else self.response.error
+
+    @property
+    def text(self) -> str:
+        """The outcome as histories have it."""
+        if self.failure is not None:
+            return rpc_error_text(self.failure)
+        return "ok" if self.error is None else f"{self.error.code.name}: {self.error.message}"
 
 
 def _leads(response: Any) -> bool:
-    """Whether who answered is the leader: writes nobody else answers, scans say it."""
+    """Whether the leader answered: only the leader answers writes, a scan's answer says it."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
@@ -96,9 +96,7 @@ class Replicas:
         self._tables = tables
         self._policy = policy
 
-    async def attempt(
-        self, target: Target, method: str, request: Any, response_type: type[R], limit_s: float
-    ) -> Answered | None:
+    async def attempt(self, target: Target, request: Call[R], limit_s: float) -> Answered[R] | None:
         """One RPC to the next replica; `None` at the deadline, or where the table is gone.
 
         What the answer says of the replica is remembered, so that the next attempt goes elsewhere.
@@ -111,27 +109,17 @@ class Replicas:
         response: R | None = None
         failure: RpcError | None = None
         try:
-            response = await self._rpc.call(
-                address,
-                method,
-                request,
-                response_type,
-                timeout_s=target.deadline.limit_s(limit_s),
-            )
+            timeout_s = target.deadline.limit_s(limit_s)
+            response = await self._rpc.call(address, request, timeout_s=timeout_s)
         except RpcError as error:
             failure = error
-        answered = Answered(response, failure, node, "ok")
-        if failure is not None:
-            answered = dataclasses.replace(answered, text=rpc_error_text(failure))
-        elif answered.error is not None:
-            text = f"{answered.error.code.name}: {answered.error.message}"
-            answered = dataclasses.replace(answered, text=text)
+        answered = Answered(response, failure, node)
         end_ns = self._env.clock.monotonic_ns()
         target.attempts.append(Attempt(node, start_ns, end_ns, answered.text))
         self._learn(target, address, answered)
         return answered
 
-    def _learn(self, target: Target, address: str, answered: Answered) -> None:
+    def _learn(self, target: Target, address: str, answered: Answered[Any]) -> None:
         error = answered.error
         if answered.failure is not None or (error is not None and error.code in _ELSEWHERE):
             target.tried.append(address)
@@ -145,10 +133,10 @@ class Replicas:
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """The next replica to try; after all of them, those that a master knows by then."""
-        found = self._untried(target)
-        if found is not None:
-            return found
+        """The next replica to try; after all of them, the ones a master knows by then."""
+        address = self._untried(target)
+        if address is not None:
+            return address
         await self.pause(target)
         await self._relocate(target)
         target.tried.clear()
@@ -175,7 +163,4 @@ class Replicas:
             return None
         if not target.any_replica:
             return tablet.leader if tablet.leader in left else left[0]
-        return self._any_of(left)
-
-    def _any_of(self, left: Sequence[str]) -> str:
         return left[self._env.random.randrange(len(left))]

@@ -1,4 +1,4 @@
-"""Rows are read: one by one from the leader, or scanned, a tablet after another, page by page.
+"""Reads of rows: one by one from the leader, or scanned, one tablet after another, page by page.
 
 Both ask again as often as the deadline allows. The first tablet of a snapshot chooses its
 timestamp, and the others follow.
@@ -13,10 +13,9 @@ from harness.ops import Attempt, OpType
 from harness.plugins import Completion
 from harness.vocabularies.rows import Read, Scan
 from targets.kudu import messages as m
-from targets.kudu.client.policy import RetryPolicy
 from targets.kudu.client.replicas import FINAL, TOO_LATE, Replicas, Target
+from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache
-from targets.kudu.client.time import ClientTime, Deadline
 from targets.kudu.partitions import encode_key
 
 PAGES_MAX: Final = 10_000
@@ -48,18 +47,18 @@ class RowReader:
         target = Target(call.table, table, tablet, deadline, attempts)
         # The least key above this one has a zero behind it.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
-        found = await self._pages(target, asked)
-        if isinstance(found, str):
-            return Completion(OpType.FAIL, None, found, target.node, tuple(attempts))
-        rows = dict(found["rows"])
+        part = await self._pages(target, asked)
+        if isinstance(part, str):
+            return Completion(OpType.FAIL, None, part, target.node, tuple(attempts))
+        rows = dict(part["rows"])
         value = {
             "table_id": table.table_id,
             "tablet": tablet.tablet_id,
-            "term": found["term"],
-            "timestamp": found["timestamp"],
+            "term": part["term"],
+            "timestamp": part["timestamp"],
             "row": rows.get(call.key),
         }
-        return Completion(OpType.OK, value, None, found["node"], tuple(attempts))
+        return Completion(OpType.OK, value, None, part["node"], tuple(attempts))
 
     async def scan(self, call: Scan, table: Table, deadline: Deadline) -> Completion:
         """Rows of all tablets."""
@@ -79,12 +78,12 @@ class RowReader:
                 key_end=end,
                 allow_followers=call.replica == "any" and call.mode == "latest",
             )
-            found = await self._pages(target, asked)
-            if isinstance(found, str):
-                return Completion(OpType.FAIL, None, found, target.node, tuple(attempts))
-            parts.append(found)
+            part = await self._pages(target, asked)
+            if isinstance(part, str):
+                return Completion(OpType.FAIL, None, part, target.node, tuple(attempts))
+            parts.append(part)
             if call.mode != "latest":
-                mode, at = m.ReadMode.READ_AT_SNAPSHOT, found["timestamp"] or 0
+                mode, at = m.ReadMode.READ_AT_SNAPSHOT, part["timestamp"] or 0
         stamps = {part["timestamp"] for part in parts}
         value = {
             "table_id": table.table_id,
@@ -94,32 +93,26 @@ class RowReader:
         return Completion(OpType.OK, value, None, parts[-1]["node"], tuple(attempts))
 
     async def _pages(self, target: Target, asked: m.ScanRequest) -> dict[str, Any] | str:
-        """All rows of one tablet, and at which timestamp; or why there is no answer."""
+        """All rows of one tablet with their timestamp, or the reason why there is no answer."""
         rows: list[list[Any]] = []
         token, pages, count, why = b"", 0, 0, TOO_LATE
         while count < self._policy.attempts_max + PAGES_MAX:
             count += 1
             limit_s = self._policy.read_attempt_timeout_s
             wait_s = target.deadline.limit_s(limit_s)
-            answered = await self._replicas.attempt(
-                target,
-                "TabletServerService.Scan",
-                _page(asked, token, self._time.timestamp, wait_s),
-                m.ScanResponse,
-                limit_s,
-            )
+            request = _page(asked, token, self._time.timestamp, wait_s)
+            answered = await self._replicas.attempt(target, request, limit_s)
             if answered is None:
                 return _GONE if target.gone else why
-            why = answered.text
-            if answered.failure is not None:
+            why, response, error = answered.text, answered.response, answered.error
+            if response is None:
                 continue
-            if answered.error is not None:
-                if answered.error.code in FINAL:
+            if error is not None:
+                if error.code in FINAL:
                     return why
-                if answered.error.code is not m.TabletErrorCode.NOT_THE_LEADER:
+                if error.code is not m.TabletErrorCode.NOT_THE_LEADER:
                     await self._replicas.pause(target)
                 continue
-            response: m.ScanResponse = answered.response
             if target.deadline.left_s < 0:
                 return TOO_LATE
             self._time.learn(response.snap_timestamp, response.propagated_timestamp)
@@ -141,7 +134,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Columns by id; a master is asked where some were added since it was asked last."""
+        """Columns by id. For an unknown id, ask a master: columns were added since."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -172,7 +165,7 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
 
 
 def _row(names: Mapping[int, m.Column], ids: Sequence[int], row: Sequence[Any]) -> list[Any]:
-    """[key, cells]; cells that are null, or of a column that is gone by now, are left out."""
+    """[key, cells], without cells that are null or belong to a dropped column."""
     key, cells = None, {}
     for ident, cell in zip(ids, row, strict=True):
         column = names.get(ident)

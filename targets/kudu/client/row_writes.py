@@ -1,8 +1,8 @@
-"""Rows are written: one RPC a tablet, all at once.
+"""Writes of rows: one RPC per tablet, all at once.
 
-Each part has a request id of its own, under which it is sent again, as the policy says; the server
-does it once and answers as it did the first time. What an attempt proves follows the table of
-`_client`, with tablet servers in place of masters:
+Each part has its own request id, under which it is sent again, as the policy says; the server does
+it once and repeats its first answer. What an attempt proves follows the table of `client`, with
+tablet servers in place of masters:
 
 | the attempts of a part                                      | its rows    |
 |-------------------------------------------------------------|-------------|
@@ -15,6 +15,7 @@ does it once and answers as it did the first time. What an attempt proves follow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -24,14 +25,12 @@ from harness.ops import Attempt, OpType
 from harness.plugins import Completion
 from harness.vocabularies.rows import Write
 from targets.kudu import messages as m
-from targets.kudu.client.policy import RetryPolicy
 from targets.kudu.client.replicas import FINAL, TOO_LATE, Answered, Replicas, Target
+from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
-from targets.kudu.client.time import ClientTime, Deadline
 
-_METHOD: Final = "TabletServerService.Write"
 LATE_SEQ_NOS: Final = 50
-"""A client that sends late copies claims to be without the answers of so many of its requests."""
+"""The number of requests whose answers a client that sends late copies claims to miss."""
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,
     "upsert": m.RowKind.UPSERT,
@@ -48,7 +47,7 @@ _RESULTS: Final[Mapping[m.RowErrorCode, str]] = {
 
 @dataclasses.dataclass(slots=True)
 class _Part:
-    """The rows of a write for one tablet, and what is known of them."""
+    """The rows of a write for one tablet, and their state so far."""
 
     target: Target
     request: m.WriteRequest
@@ -60,12 +59,12 @@ class _Part:
     again: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def results(self) -> list[str | None]:
-        """Of each row, in the vocabulary's words."""
+        """The result of each row, in the vocabulary's words."""
         if self.answer is not None:
             return _row_results(self.answer, len(self.positions))
         return [None if self.maybe_done else "failed"] * len(self.positions)
 
-    def told(self) -> dict[str, Any]:
+    def to_history(self) -> dict[str, Any]:
         """The part as histories have it."""
         part = {
             "tablet": self.target.tablet.tablet_id,
@@ -116,8 +115,9 @@ class RowWriter:
         columns = table.column_ids
         unknown = sorted({c for _, _, cells in call.rows for c in cells if c not in columns})
         if unknown:
-            # It may have been added since; nothing was sent.
-            await self._ask_beside(call.table, deadline)
+            # The columns may have been added since; nothing was sent.
+            with contextlib.suppress(Gone):
+                await self._tables.ask(call.table, deadline)
             return Completion(OpType.FAIL, None, f"NO_COLUMN: {', '.join(unknown)}")
         parts = self._parts(call, table, deadline, attempts)
         tasks = [
@@ -130,12 +130,6 @@ class RowWriter:
             for task in tasks:
                 task.cancel()
         return _written(parts, table, len(call.rows), attempts)
-
-    async def _ask_beside(self, name: str, deadline: Deadline) -> None:
-        try:
-            await self._tables.ask(name, deadline)
-        except Gone:
-            return
 
     def _parts(
         self, call: Write, table: Table, deadline: Deadline, attempts: list[Attempt]
@@ -172,9 +166,7 @@ class RowWriter:
         limit_s = self._policy.mutation_attempt_timeout_s
         while count < self._policy.attempts_max:
             count += 1
-            answered = await self._replicas.attempt(
-                part.target, _METHOD, part.request, m.WriteResponse, limit_s
-            )
+            answered = await self._replicas.attempt(part.target, part.request, limit_s)
             if answered is None:
                 part.error = part.error or TOO_LATE
                 return
@@ -192,10 +184,11 @@ class RowWriter:
             await self._repeat(part)
         self._keep_late_copy(part)
 
-    def _judge(self, part: _Part, answered: Answered) -> bool:
+    def _judge(self, part: _Part, answered: Answered[m.WriteResponse]) -> bool:
         """Whether that was the last attempt."""
-        error = answered.error
-        if answered.failure is not None:
+        error, answer = answered.error, answered.response
+        if answered.failure is not None or answer is None:
+            assert answered.failure is not None, "neither an answer nor a failure"
             part.maybe_done = part.maybe_done or answered.failure.sent
             return part.maybe_done and not self._policy.resend
         if error is None:
@@ -203,8 +196,8 @@ class RowWriter:
                 # The caller has stopped waiting: even success would be stamped at a wrong time.
                 part.maybe_done, part.error = True, TOO_LATE
                 return True
-            part.answer = answered.response
-            self._time.learn(answered.response.timestamp, answered.response.propagated_timestamp)
+            part.answer = answer
+            self._time.learn(answer.timestamp, answer.propagated_timestamp)
             return True
         if error.code is m.TabletErrorCode.REQUEST_STALE:
             part.maybe_done = True  # its answer is forgotten, if there was one
@@ -215,20 +208,18 @@ class RowWriter:
         return error.code in FINAL
 
     async def _repeat(self, part: _Part) -> None:
-        """Ask once more for what was acknowledged; what comes is for checkers to compare."""
+        """Send an acknowledged part again; checkers compare the answers."""
         limit_s = self._policy.mutation_attempt_timeout_s
-        answered = await self._replicas.attempt(
-            part.target, _METHOD, part.request, m.WriteResponse, limit_s
-        )
+        answered = await self._replicas.attempt(part.target, part.request, limit_s)
         if answered is None or answered.response is None or answered.error is not None:
             return
-        answer: m.WriteResponse = answered.response
+        answer = answered.response
         self._time.learn(answer.propagated_timestamp)
         results = _row_results(answer, len(part.positions))
         part.again.append([answer.timestamp or None, results])
 
     def _keep_late_copy(self, part: _Part) -> None:
-        """Some acknowledged parts come once more, late (`RetryPolicy`)."""
+        """Resend some acknowledged parts later (`RetryPolicy`)."""
         random = self._env.random
         if not self._policy.late_percent or random.randrange(100) >= self._policy.late_percent:
             return
@@ -243,14 +234,14 @@ class RowWriter:
         limit_s = self._policy.mutation_attempt_timeout_s
         deadline = Deadline(self._env.clock, limit_s)
         copy = dataclasses.replace(part.target, deadline=deadline, attempts=[], tried=[])
-        self._env.event("late-copy", method=_METHOD, revision=0)
-        await self._replicas.attempt(copy, _METHOD, part.request, m.WriteResponse, limit_s)
+        self._env.event("late-copy", method=part.request.method, revision=0)
+        await self._replicas.attempt(copy, part.request, limit_s)
 
 
 def _written(
     parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
 ) -> Completion:
-    """How a write ends; see the module's table."""
+    """The completion of a write; see the module's table."""
     results: list[str | None] = [None] * count
     for part in parts:
         for position, result in zip(part.positions, part.results(), strict=True):
@@ -258,7 +249,7 @@ def _written(
     value = {
         "table_id": table.table_id,
         "rows": results,
-        "parts": [part.told() for part in parts],
+        "parts": [part.to_history() for part in parts],
     }
     errors = [part.error for part in parts if part.error is not None]
     kind = OpType.INFO

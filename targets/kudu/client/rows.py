@@ -13,12 +13,11 @@ from harness.env import Env
 from harness.ops import OpType
 from harness.plugins import Completion, Request
 from harness.vocabularies import rows as v
-from targets.kudu.client.policy import RetryPolicy
 from targets.kudu.client.replicas import Replicas
 from targets.kudu.client.row_reads import RowReader
 from targets.kudu.client.row_writes import RowWriter
+from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, TableCache
-from targets.kudu.client.time import ClientTime, Deadline
 
 _NO_MASTER: Final = "NO_LEADER: no master was found to lead before the deadline"
 

@@ -1,4 +1,4 @@
-"""Reads that allow for staleness: asked of any master, of another one where it refuses."""
+"""Reads that allow for staleness: any master may answer; where one refuses, the next is asked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from harness.ops import Attempt, OpType
 from harness.plugins import Completion, Request
 from harness.vocabularies import follower_reads
 from targets.kudu import messages as m
-from targets.kudu.client.caller import Caller
 from targets.kudu.client.calls import Call, plan_call
 from targets.kudu.client.classify import error_text, rpc_error_text
-from targets.kudu.client.policy import RetryPolicy
-from targets.kudu.client.time import Deadline
+from targets.kudu.client.session import Caller, Deadline, RetryPolicy
 from targets.kudu.rpc import RpcError
 
 _ANY_ID = m.RequestId("", 0, "")  # reads carry none
@@ -32,12 +30,13 @@ class StaleReads:
         self._policy = policy
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Ask the masters one by one, in an order drawn anew, until one answers; a read that none
-        has answered by then has failed.
+        """Ask the masters in turn, from a random one on, until one answers. At the deadline the
+        read has failed.
         """
         call = _planned(follower_reads.call_of(request.f, request.value))
         attempts: list[Attempt] = []
         error = "no master was asked before the deadline"
+        answer: m.MasterResponse | None
         turn = self._env.random.randrange(len(self._masters))
         clock = self._env.clock
         while deadline.left_s > 0:
@@ -48,33 +47,31 @@ class StaleReads:
             node, start_ns = address.partition(":")[0], clock.monotonic_ns()
             limit_s = deadline.limit_s(self._policy.read_attempt_timeout_s)
             try:
-                answer = await self._rpc.call(
-                    address, call.method, call.request, call.response_type, timeout_s=limit_s
-                )
+                answer = await self._rpc.call(address, call.request, timeout_s=limit_s)
             except RpcError as failure:
                 answer, error = None, rpc_error_text(failure)
             else:
                 error = "ok" if answer.error is None else error_text(answer.error)
             attempts.append(Attempt(node, start_ns, clock.monotonic_ns(), error))
-            value = None if answer is None else _value(call, answer)
-            if value is not None and deadline.left_s >= 0:
-                value["bound_ns"] = answer.meta.bound_ns
-                return Completion(OpType.OK, value, None, node, tuple(attempts))
+            if answer is not None and deadline.left_s >= 0:
+                value = _value(call, answer)
+                if value is not None:
+                    value["bound_ns"] = answer.meta.bound_ns
+                    return Completion(OpType.OK, value, None, node, tuple(attempts))
             await deadline.pause(self._policy.backoff_s(len(attempts)))
         last = attempts[-1].node if attempts else None
         return Completion(OpType.FAIL, None, error, last, tuple(attempts))
 
 
 def _planned(asked: follower_reads.StaleCall) -> Call:
-    """The same call as without a bound, and the bound."""
+    """The call of the same read without a bound, with the bound added."""
     value = {"name": asked.name} if isinstance(asked, follower_reads.GetStale) else {}
     call = plan_call(Request(follower_reads.FRESH[asked.f], value), _ANY_ID)
     bounded = msgspec.structs.replace(call.request, max_staleness_ms=asked.max_staleness_ms)
-    return Call(call.method, bounded, call.is_mutation, call.ok_value)
+    return Call(bounded, call.is_mutation, call.ok_value)
 
 
-def _value(call: Call, answer: object) -> dict[str, object] | None:
-    """What a complete answer says; a refusal of the state's age says nothing."""
-    error = getattr(answer, "error", None)
-    value = call.answered_value(answer) if error is None else call.absence_value(answer)  # type: ignore[arg-type]
+def _value(call: Call, answer: m.MasterResponse) -> dict[str, object] | None:
+    """The value of a complete answer; a refusal because of the state's age has none."""
+    value = call.answered_value(answer) if answer.error is None else call.absence_value(answer)
     return value if isinstance(value, dict) else None

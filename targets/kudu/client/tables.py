@@ -18,11 +18,9 @@ from typing import Any, Final
 
 from harness.env import Env
 from targets.kudu import messages as m
-from targets.kudu.client.caller import Caller
 from targets.kudu.client.classify import is_of_another
 from targets.kudu.client.leader import LeaderFinder
-from targets.kudu.client.policy import RetryPolicy
-from targets.kudu.client.time import Deadline
+from targets.kudu.client.session import Caller, Deadline, RetryPolicy
 from targets.kudu.partitions import key_columns, partition_key, tablet_position
 from targets.kudu.rpc import RpcError
 
@@ -143,21 +141,17 @@ class TableCache:
         try:
             schema = await self._rpc.call(
                 address,
-                "MasterService.GetTableSchema",
                 m.GetTableSchemaRequest(table=which),
-                m.GetTableSchemaResponse,
                 timeout_s=deadline.limit_s(most_s),
             )
             if self._refused(name, schema.error):
                 return None
             where = await self._rpc.call(
                 address,
-                "MasterService.GetTableLocations",
                 m.GetTableLocationsRequest(
                     table=m.TableIdentifier(table_id=schema.table_id),
                     max_returned_locations=TABLETS_MAX,
                 ),
-                m.GetTableLocationsResponse,
                 timeout_s=deadline.limit_s(most_s),
             )
         except RpcError:

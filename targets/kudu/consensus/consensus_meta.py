@@ -1,7 +1,7 @@
 """What a replica keeps beside its log: vote state (Kudu's `consensus-metadata`) and snapshots; and
 the recovery, which puts all together and checks it.
 
-Both are whole files, replaced atomically and durably (`targets.kudu.checked_file`). The pending
+Both are whole files, replaced atomically and durably (`targets.checked_file`). The pending
 configuration is not here: it lives in the log and is active from its append, so an abort
 has nothing to undo on disk (KUDU-1735).
 """
@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from harness.env import Disk
-from targets.kudu import checked_file
-from targets.kudu.checked_file import DamagedFileError
+from targets import checked_file
+from targets.checked_file import DamagedFileError
 from targets.kudu.consensus.log import Wal
 from targets.kudu.consensus.messages import Entry, OpId
 from targets.kudu.messages import RaftConfig

@@ -92,9 +92,7 @@ class Senders:
             timeout_s = self._timeout_s(sum(len(entry.payload) for entry in entries))
         self._client.start(
             effect.address,
-            "ConsensusService.UpdateConsensus",
             effect.request,
-            msg.UpdateConsensusResponse,
             partial(self._update_ended, effect),
             timeout_s=timeout_s,
         )
@@ -152,9 +150,7 @@ class Senders:
             is_last = offset + len(data) >= len(snapshot.data)
             response = await self._client.call(
                 effect.address,
-                "ConsensusService.InstallSnapshot",
                 request,
-                msg.InstallSnapshotResponse,
                 timeout_s=self._timeout_s(len(snapshot.data) if is_last else len(data)),
             )
             if response.installed or response.error is not None:
@@ -172,9 +168,7 @@ class Senders:
         try:
             response = await self._client.call(
                 effect.address,
-                "ConsensusService.RequestConsensusVote",
                 effect.request,
-                msg.RequestConsensusVoteResponse,
                 timeout_s=self._vote_timeout_s,
             )
         except RpcError:
@@ -200,9 +194,7 @@ class Senders:
         try:
             response = await self._client.call(
                 effect.address,
-                "ConsensusService.StartTabletCopy",
                 request,
-                msg.StartTabletCopyResponse,
                 timeout_s=self._timeout_s(len(superblock)),
             )
             error = response.error
@@ -219,8 +211,6 @@ class Senders:
         with contextlib.suppress(RpcError):
             await self._client.call(
                 effect.address,
-                "ConsensusService.RunLeaderElection",
                 request,
-                msg.RunLeaderElectionResponse,
                 timeout_s=self._vote_timeout_s,
             )

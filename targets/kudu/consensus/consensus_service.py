@@ -1,11 +1,17 @@
-"""`ConsensusService`: one per server, in front of all its Raft groups.
+"""`ConsensusService`: one per server, in front of all its Raft groups, and its calls to one group.
 
 Calls are routed by group (`tablet_id`) after the server's identity (`dest_uuid`) was checked, so a
 request meant for a predecessor at the same address is refused (KUDU-1613 and its kin).
+
+No call needs a task: an answer that depends on the disk leaves in the step that makes it durable.
+Snapshots arrive in chunks, in order; a chunk that does not fit is asked for again.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import zlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -13,84 +19,29 @@ from typing import Any, Final
 import msgspec
 
 from harness.env import Env
+from targets.kudu.consensus import events as ev
 from targets.kudu.consensus import messages as msg
-from targets.kudu.consensus.incoming import ConsensusCalls
+from targets.kudu.consensus.consensus_peers import SNAPSHOT_BYTES_MAX
+from targets.kudu.consensus.errors import ConfigRefusedError, IndeterminateError, RaftError
+from targets.kudu.consensus.raft_core import RaftCore, Role
 from targets.kudu.flags import Flags
-from targets.kudu.rpc import Answer, RpcClient, RpcServer
+from targets.kudu.rpc import Answer, RpcClient, RpcHandlerError, RpcServer
+from targets.kudu.rpc.server import request_type_of
 
-_Handle = Callable[[ConsensusCalls, Any], msgspec.Struct | Answer]
+_WAITING_MAX: Final = 4096
+_Handle = Callable[["ConsensusCalls", Any], msgspec.Struct | Answer]
 _Vote = Callable[[msg.RequestConsensusVoteRequest], Answer]
-_Refuse = Callable[[str, msg.ConsensusError], msgspec.Struct]
-
-_METHODS: Final[dict[str, tuple[type[msgspec.Struct], _Handle, _Refuse]]] = {
-    "RequestConsensusVote": (
-        msg.RequestConsensusVoteRequest,
-        ConsensusCalls.vote,
-        lambda uuid, error: msg.RequestConsensusVoteResponse(uuid, 0, False, error),
-    ),
-    "UpdateConsensus": (
-        msg.UpdateConsensusRequest,
-        ConsensusCalls.update,
-        lambda uuid, error: msg.UpdateConsensusResponse(uuid, 0, error=error),
-    ),
-    "InstallSnapshot": (
-        msg.InstallSnapshotRequest,
-        ConsensusCalls.snapshot,
-        lambda uuid, error: msg.InstallSnapshotResponse(uuid, 0, error=error),
-    ),
-    "GetConsensusState": (
-        msg.GetConsensusStateRequest,
-        ConsensusCalls.state,
-        lambda uuid, error: msg.GetConsensusStateResponse(uuid, error=error),
-    ),
-    "LeaderStepDown": (
-        msg.LeaderStepDownRequest,
-        ConsensusCalls.step_down,
-        lambda _, error: msg.LeaderStepDownResponse(error),
-    ),
-    "RunLeaderElection": (
-        msg.RunLeaderElectionRequest,
-        ConsensusCalls.run_election,
-        lambda _, error: msg.RunLeaderElectionResponse(error),
-    ),
-    "ChangeConfig": (
-        msg.ChangeConfigRequest,
-        ConsensusCalls.change_config,
-        lambda _, error: msg.ChangeConfigResponse(error=error),
-    ),
-    "BulkChangeConfig": (
-        msg.BulkChangeConfigRequest,
-        ConsensusCalls.bulk_change_config,
-        lambda _, error: msg.ChangeConfigResponse(error=error),
-    ),
-    "UnsafeChangeConfig": (
-        msg.UnsafeChangeConfigRequest,
-        ConsensusCalls.unsafe_change_config,
-        lambda _, error: msg.UnsafeChangeConfigResponse(error),
-    ),
-    "ReadIndex": (
-        msg.ReadIndexRequest,
-        ConsensusCalls.read_index,
-        lambda _, error: msg.ReadIndexResponse(error=error),
-    ),
-    "GetLastOpId": (
-        msg.GetLastOpIdRequest,
-        ConsensusCalls.last_opid,
-        lambda _, error: msg.GetLastOpIdResponse(error=error),
-    ),
-}
-"""Method -> its request, who handles it, and how it is refused where nobody does."""
-
+_Code = msg.ConsensusErrorCode
 
 MissingGroupHook = Callable[[msg.StartTabletCopyRequest], Awaitable[msg.ConsensusError | None]]
 """Makes an empty replica for `request.superblock`, with the first configuration `request.config`,
 and starts it; over a tombstone in the same folder, whose `TombstonedVoter` it stops before. Or
-returns why not: TABLET_NOT_FOUND for what was deleted here for good, ALREADY_INPROGRESS while
-something else is done to the tablet."""
+returns why not: TABLET_NOT_FOUND for a tablet deleted here for good, ALREADY_INPROGRESS during
+another transition of the tablet."""
 
 
 class ConsensusService:
-    """Registers `ConsensusService.*` on `rpc_server` and routes its calls to replicas.
+    """Serves `ConsensusService.*` on `rpc_server` and routes its calls to replicas.
 
     `on_missing_group` is the owner's, where tablets can be copied to this server. Masters have
     none: their system tablet cannot be copied to while they run (KUDU-2748).
@@ -107,11 +58,9 @@ class ConsensusService:
         self._calls: dict[str, ConsensusCalls] = {}
         self._failed: dict[str, str] = {}
         self._tombstones: dict[str, tuple[_Vote, msg.OpId]] = {}
-        for name, (request_type, handle, refuse) in _METHODS.items():
-            handler = partial(self._route, handle, refuse)
-            rpc_server.register(f"ConsensusService.{name}", handler, request_type)
-        method = "ConsensusService.StartTabletCopy"
-        rpc_server.register(method, self._start_copy, msg.StartTabletCopyRequest)
+        for handle, request_type in _HANDLERS:
+            rpc_server.serve(partial(self._route, handle), request_type)
+        rpc_server.serve(self._start_copy)
 
     def add(self, group_id: str, calls: ConsensusCalls) -> None:
         """Route the calls of a group (`Replica.start` does it by itself)."""
@@ -135,10 +84,7 @@ class ConsensusService:
         self._calls.pop(group_id, None)
         self._failed[group_id] = reason
 
-    def _route(
-        self, handle: _Handle, refuse: _Refuse, request: Any, peer: str
-    ) -> msgspec.Struct | Answer:
-        del peer
+    def _route(self, handle: _Handle, request: Any, _peer: str) -> msgspec.Struct | Answer:
         calls = self._calls.get(request.tablet_id)
         if calls is not None and request.dest_uuid == self.local_uuid:
             return handle(calls, request)
@@ -147,19 +93,21 @@ class ConsensusService:
             if tombstone is not None and request.dest_uuid == self.local_uuid:
                 vote, _ = tombstone
                 return vote(request)
-        return refuse(self.local_uuid, self._refusal(request))
+        answer_type, error = request.answer_type, self._refusal(request)
+        if "responder_uuid" in answer_type.__struct_fields__:
+            return answer_type(self.local_uuid, error=error)  # type: ignore[no-any-return]
+        return answer_type(error=error)  # type: ignore[no-any-return]
 
-    def _refusal(self, request: Any) -> msg.ConsensusError:
-        """Why nobody here handles it."""
+    def _refusal(self, request: msg.ConsensusCall[Any]) -> msg.ConsensusError:
+        """The reason why this server cannot handle the request."""
         tablet_id = request.tablet_id
         if request.dest_uuid != self.local_uuid:
             message = f"this is {self.local_uuid}, not {request.dest_uuid}"
-            return msg.ConsensusError(msg.ConsensusErrorCode.WRONG_SERVER_UUID, message)
+            return msg.ConsensusError(_Code.WRONG_SERVER_UUID, message)
         if tablet_id in self._failed:
             message = f"tablet {tablet_id} failed here: {self._failed[tablet_id]}"
-            return msg.ConsensusError(msg.ConsensusErrorCode.TABLET_FAILED, message)
-        message = f"no tablet {tablet_id} here"
-        return msg.ConsensusError(msg.ConsensusErrorCode.TABLET_NOT_FOUND, message)
+            return msg.ConsensusError(_Code.TABLET_FAILED, message)
+        return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
         """Refuse a leader of a term that a tombstone here has outlived."""
@@ -167,19 +115,257 @@ class ConsensusService:
         if last.term <= request.caller_term:
             return None
         message = f"the tombstone has logged {last}, the caller leads term {request.caller_term}"
-        return msg.ConsensusError(msg.ConsensusErrorCode.INVALID_TERM, message)
+        return msg.ConsensusError(_Code.INVALID_TERM, message)
 
     async def _start_copy(
-        self, request: msg.StartTabletCopyRequest, peer: str
+        self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
         """Have the owner make an empty replica, unless there is one."""
-        del peer
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
         elif self.on_missing_group is None:
-            message = "no tablet is copied to this server"
-            error = msg.ConsensusError(msg.ConsensusErrorCode.UNKNOWN, message)
+            error = msg.ConsensusError(_Code.UNKNOWN, "no tablet is copied to this server")
         elif request.tablet_id not in self._calls:
             error = self._stale(request) or await self.on_missing_group(request)
         return msg.StartTabletCopyResponse(error)
+
+
+@dataclasses.dataclass(slots=True)
+class _Incoming:
+    """A snapshot that is being received."""
+
+    key: tuple[Any, ...]
+    data: bytearray = dataclasses.field(default_factory=bytearray)
+
+
+class ConsensusCalls:
+    """Handles the consensus calls for one replica: it reads `core`, and changes it by `step`."""
+
+    def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
+        self._core = core
+        self._step = step
+        self._waiting: deque[Answer] = deque()  # from the first one still unanswered on
+        self._incoming: _Incoming | None = None
+
+    def stop(self) -> None:
+        """Fail the calls that wait."""
+        while self._waiting:
+            self._waiting.popleft().set(RpcHandlerError("the replica was stopped"))
+
+    def vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
+        """A candidate asks for a vote."""
+        reply = Answer()
+        self._step(ev.VoteRequested(request, reply))
+        return self._outcome(reply)
+
+    def update(self, request: msg.UpdateConsensusRequest) -> Answer:
+        """A leader's heartbeat or entries; answered at once unless something must be durable."""
+        reply = Answer()
+        self._step(ev.UpdateRequested(request, reply))
+        return self._outcome(reply)
+
+    def _outcome(self, reply: Answer) -> Answer:
+        """Remember an answer that is still to come, for `stop`."""
+        if reply.response is not None:
+            return reply
+        waiting = self._waiting
+        while waiting and waiting[0].response is not None:
+            waiting.popleft()
+        if len(waiting) >= _WAITING_MAX:
+            raise RpcHandlerError(f"{len(waiting)} calls wait for the disk already")
+        waiting.append(reply)
+        return reply
+
+    def snapshot(self, request: msg.InstallSnapshotRequest) -> msg.InstallSnapshotResponse | Answer:
+        """One chunk of a snapshot; the last one installs it."""
+        if request.caller_term < self._core.term or request.total_size > SNAPSHOT_BYTES_MAX:
+            code, message = _Code.INVALID_TERM, f"term {request.caller_term} is over"
+            if request.caller_term >= self._core.term:
+                code = _Code.CANNOT_PREPARE
+                message = f"{request.total_size} bytes; the limit is {SNAPSHOT_BYTES_MAX}"
+            error = msg.ConsensusError(code, message)
+            return msg.InstallSnapshotResponse(self._core.uuid, self._core.term, error=error)
+        self._step(ev.LeaderContact(request.caller_uuid, request.caller_term))
+        data = self._collect(request)
+        if data is None:
+            size = 0 if self._incoming is None else len(self._incoming.data)
+            term = max(self._core.term, request.caller_term)
+            return msg.InstallSnapshotResponse(self._core.uuid, term, next_offset=size)
+        reply = Answer()
+        self._step(
+            ev.SnapshotReceived(
+                caller_uuid=request.caller_uuid,
+                caller_term=request.caller_term,
+                last_included=request.last_included,
+                config=request.config,
+                digest=request.digest,
+                data=data,
+                reply=reply,
+            )
+        )
+        installed: msg.InstallSnapshotResponse | None = reply.response
+        return installed or self._outcome(reply)
+
+    def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
+        """Add a chunk; the whole snapshot once it is complete and its checksum is right."""
+        key = (
+            request.caller_uuid,
+            request.caller_term,
+            request.last_included,
+            request.total_size,
+            request.crc,
+        )
+        if self._incoming is None or self._incoming.key != key:
+            self._incoming = _Incoming(key)
+        incoming = self._incoming
+        if request.offset == len(incoming.data):
+            incoming.data += request.data
+        if len(incoming.data) < request.total_size:
+            return None
+        data = bytes(incoming.data)
+        self._incoming = None
+        if len(data) != request.total_size or zlib.crc32(data) != request.crc:
+            return None  # the sender is asked to begin again
+        return data
+
+    def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:
+        """An administrator asks the leader to give up its role, or to hand it over."""
+        error = self._not_leading() or self._bad_successor(request)
+        if error is None and request.new_leader_uuid != self._core.uuid:
+            self._step(ev.StepDown(request.mode, request.new_leader_uuid))
+        return msg.LeaderStepDownResponse(error)
+
+    def _not_leading(self) -> msg.ConsensusError | None:
+        if self._core.role is Role.LEADER:
+            return None
+        message = f"not the leader; that is {self._core.leader_uuid or 'unknown'}"
+        return msg.ConsensusError(_Code.NOT_THE_LEADER, message)
+
+    def _bad_successor(self, request: msg.LeaderStepDownRequest) -> msg.ConsensusError | None:
+        """The checks of Kudu's `TransferLeadership`."""
+        uuid, voters = request.new_leader_uuid, self._core.configs.voters
+        if request.mode is msg.StepDownMode.ABRUPT:
+            message = "an ABRUPT step-down names no successor; ask for GRACEFUL"
+            bad = uuid is not None
+        elif uuid is None:
+            message = "there is no other voter"
+            bad = not set(voters) - {self._core.uuid}
+        else:
+            message = f"{uuid} does not vote, so it cannot lead"
+            bad = uuid not in voters
+        return msg.ConsensusError(_Code.INVALID_CONFIG, message) if bad else None
+
+    def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
+        """Run for leader now, in spite of a live one; nothing happens on a leader."""
+        del request
+        self._step(ev.RunElection())
+        return msg.RunLeaderElectionResponse()
+
+    def change_config(self, request: msg.ChangeConfigRequest) -> Answer:
+        """Change one member; answered when that has committed."""
+        return self._change((request.change,), request.cas_config_opid_index)
+
+    def bulk_change_config(self, request: msg.BulkChangeConfigRequest) -> Answer:
+        """Change several members in one step."""
+        return self._change(request.changes, request.cas_config_opid_index)
+
+    def _change(self, changes: tuple[msg.PeerChange, ...], cas: int | None) -> Answer:
+        def answer_of(outcome: object) -> msg.ChangeConfigResponse:
+            if isinstance(outcome, RaftError):
+                return msg.ChangeConfigResponse(error=_error_of(outcome))
+            return msg.ChangeConfigResponse(self._core.configs.committed)
+
+        waiter = _AnswerWaiter(answer_of)
+        self._step(ev.ChangeConfig(changes, cas, waiter))
+        return self._outcome(waiter.answer)
+
+    def unsafe_change_config(self, request: msg.UnsafeChangeConfigRequest) -> Answer:
+        """Leave all other members out; answered when that is durable here."""
+
+        def answer_of(outcome: object) -> msg.UnsafeChangeConfigResponse:
+            error = _error_of(outcome) if isinstance(outcome, RaftError) else None
+            return msg.UnsafeChangeConfigResponse(error)
+
+        waiter = _AnswerWaiter(answer_of)
+        self._step(ev.ForceConfig(request.member_uuids, waiter))
+        return self._outcome(waiter.answer)
+
+    def read_index(self, request: msg.ReadIndexRequest) -> Answer:
+        """Confirm leadership for a follower's read; answered once a majority has."""
+        del request
+
+        def answer_of(outcome: Any) -> msg.ReadIndexResponse:
+            if not isinstance(outcome, RaftError):
+                return msg.ReadIndexResponse(self._core.term, outcome)
+            error = msg.ConsensusError(_Code.NOT_THE_LEADER, str(outcome))
+            return msg.ReadIndexResponse(error=error)
+
+        waiter = _AnswerWaiter(answer_of)
+        self._step(ev.ReadRequested(waiter))
+        return self._outcome(waiter.answer)
+
+    def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
+        """The end of this replica's log, or of its committed part."""
+        log = self._core.log
+        if request.opid_type is msg.OpIdType.RECEIVED:
+            return msg.GetLastOpIdResponse(log.last)
+        return msg.GetLastOpIdResponse(msg.OpId(log.term_at(log.commit_index), log.commit_index))
+
+    def state(self, request: msg.GetConsensusStateRequest) -> msg.GetConsensusStateResponse:
+        """This replica's view of its group."""
+        del request
+        core, configs = self._core, self._core.configs
+        return msg.GetConsensusStateResponse(
+            responder_uuid=core.uuid,
+            current_term=core.term,
+            role=core.role.value,
+            leader_uuid=core.leader_uuid,
+            committed_config=configs.committed,
+            pending_config=configs.active if configs.pending else None,
+            last_logged=core.log.last,
+            committed_index=core.commit_index,
+            peer_health=core.peer_health(),
+        )
+
+
+_HANDLERS: Final = tuple(
+    (handle, request_type_of(handle))
+    for handle in (
+        ConsensusCalls.vote,
+        ConsensusCalls.update,
+        ConsensusCalls.snapshot,
+        ConsensusCalls.state,
+        ConsensusCalls.step_down,
+        ConsensusCalls.run_election,
+        ConsensusCalls.change_config,
+        ConsensusCalls.bulk_change_config,
+        ConsensusCalls.unsafe_change_config,
+        ConsensusCalls.read_index,
+        ConsensusCalls.last_opid,
+    )
+)
+
+
+class _AnswerWaiter:
+    """An `Answer` that waits for an outcome of the core, as an `applier.Waiter` does."""
+
+    def __init__(self, answer_of: Callable[[Any], msgspec.Struct]) -> None:
+        self.answer = Answer()
+        self.term = 0
+        self._answer_of = answer_of
+
+    def finish(self, outcome: object) -> None:
+        """Answer with the outcome, which may be a `RaftError`."""
+        self.answer.set(self._answer_of(outcome))
+
+
+def _error_of(outcome: RaftError) -> msg.ConsensusError:
+    """The error of a configuration change that was refused, or that may yet happen."""
+    if isinstance(outcome, ConfigRefusedError):
+        code = outcome.code
+    elif isinstance(outcome, IndeterminateError):
+        code = _Code.ABORTED
+    else:
+        code = _Code.NOT_THE_LEADER
+    return msg.ConsensusError(code, str(outcome))

@@ -13,7 +13,8 @@ import enum
 
 import msgspec
 
-from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
+from targets.kudu.messages import Message, PeerConfig, PeerHealth, RaftConfig
+from targets.kudu.rpc import Call, R_co
 
 __all__ = [
     "BulkChangeConfigRequest",
@@ -52,8 +53,12 @@ __all__ = [
 ]
 
 
-class _Message(msgspec.Struct, frozen=True, array_like=True):
-    """The base of all messages: an immutable msgpack array."""
+class ConsensusCall(Call[R_co], frozen=True):
+    """A request to the server `dest_uuid`, for its replica of the group `tablet_id`."""
+
+    service = "ConsensusService"
+    dest_uuid: str
+    tablet_id: str
 
 
 class EntryKind(enum.IntEnum):
@@ -67,7 +72,7 @@ class EntryKind(enum.IntEnum):
     """A msgpack `RaftConfig`, active as soon as it is in the log."""
 
 
-class Entry(_Message, frozen=True):
+class Entry(Message, frozen=True):
     """A log entry. `(term, index)` names it for ever (the log matching property)."""
 
     term: int
@@ -76,7 +81,7 @@ class Entry(_Message, frozen=True):
     payload: bytes
 
 
-class OpId(_Message, frozen=True):
+class OpId(Message, frozen=True):
     """The name of a log entry; `OpId(0, 0)` is the empty log."""
 
     term: int
@@ -114,20 +119,27 @@ class ConsensusErrorCode(enum.IntEnum):
     """The tablet is being created, copied or deleted on that server."""
 
 
-class ConsensusError(_Message, frozen=True):
+class ConsensusError(Message, frozen=True):
     """Why a consensus call was refused."""
 
     code: ConsensusErrorCode
     message: str
 
 
-class RequestConsensusVoteRequest(_Message, frozen=True):
+class RequestConsensusVoteResponse(Message, frozen=True):
+    """A granted vote of a real election is durable before this leaves."""
+
+    responder_uuid: str
+    responder_term: int = 0
+    vote_granted: bool = False
+    error: ConsensusError | None = None
+
+
+class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], frozen=True):
     """`is_pre_election` asks without touching the voter's state; `ignore_live_leader` is for
     elections an operator or a leader that hands over asked for.
     """
 
-    dest_uuid: str
-    tablet_id: str
     candidate_uuid: str
     candidate_term: int
     last_logged: OpId
@@ -135,20 +147,22 @@ class RequestConsensusVoteRequest(_Message, frozen=True):
     ignore_live_leader: bool = False
 
 
-class RequestConsensusVoteResponse(_Message, frozen=True):
-    """A granted vote of a real election is durable before this leaves."""
+class UpdateConsensusResponse(Message, frozen=True):
+    """`last_received_current_leader` is the last entry that is known to equal the caller's and is
+    durable here; `last_received` is the end of the log, whoever wrote it.
+    """
 
     responder_uuid: str
-    responder_term: int
-    vote_granted: bool
+    responder_term: int = 0
+    last_received: OpId = OpId(0, 0)
+    last_received_current_leader: OpId = OpId(0, 0)
+    last_committed_index: int = 0
     error: ConsensusError | None = None
 
 
-class UpdateConsensusRequest(_Message, frozen=True):
+class UpdateConsensusRequest(ConsensusCall[UpdateConsensusResponse], frozen=True):
     """Heartbeat and replication in one; `entries` follow `preceding` without a gap."""
 
-    dest_uuid: str
-    tablet_id: str
     caller_uuid: str
     caller_term: int
     preceding: OpId
@@ -156,24 +170,19 @@ class UpdateConsensusRequest(_Message, frozen=True):
     entries: tuple[Entry, ...] = ()
 
 
-class UpdateConsensusResponse(_Message, frozen=True):
-    """`last_received_current_leader` is the last entry that is known to equal the caller's and is
-    durable here; `last_received` is the end of the log, whoever wrote it.
-    """
+class InstallSnapshotResponse(Message, frozen=True):
+    """`next_offset` is where the receiver wants the next chunk; `installed` ends the transfer."""
 
     responder_uuid: str
-    responder_term: int
-    last_received: OpId = OpId(0, 0)
-    last_received_current_leader: OpId = OpId(0, 0)
-    last_committed_index: int = 0
+    responder_term: int = 0
+    next_offset: int = 0
+    installed: bool = False
     error: ConsensusError | None = None
 
 
-class InstallSnapshotRequest(_Message, frozen=True):
+class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True):
     """One chunk of a snapshot, in order; `crc` is of the whole and is checked when complete."""
 
-    dest_uuid: str
-    tablet_id: str
     caller_uuid: str
     caller_term: int
     last_included: OpId
@@ -185,24 +194,7 @@ class InstallSnapshotRequest(_Message, frozen=True):
     data: bytes
 
 
-class InstallSnapshotResponse(_Message, frozen=True):
-    """`next_offset` is where the receiver wants the next chunk; `installed` ends the transfer."""
-
-    responder_uuid: str
-    responder_term: int
-    next_offset: int = 0
-    installed: bool = False
-    error: ConsensusError | None = None
-
-
-class GetConsensusStateRequest(_Message, frozen=True):
-    """Ask a replica how it sees its group; needs no leadership."""
-
-    dest_uuid: str
-    tablet_id: str
-
-
-class GetConsensusStateResponse(_Message, frozen=True):
+class GetConsensusStateResponse(Message, frozen=True):
     """What the replica believes; `role` is its own. The active configuration is the pending one
     where there is one. `peer_health` (by uuid) comes from a leader, itself included.
     """
@@ -215,13 +207,17 @@ class GetConsensusStateResponse(_Message, frozen=True):
     pending_config: RaftConfig | None = None
     last_logged: OpId = OpId(0, 0)
     committed_index: int = 0
-    peer_health: dict[str, PeerHealth] = {}
+    peer_health: dict[str, PeerHealth] = msgspec.field(default_factory=dict)
     error: ConsensusError | None = None
 
     @property
     def active_config(self) -> RaftConfig | None:
         """The configuration it works by."""
         return self.pending_config or self.committed_config
+
+
+class GetConsensusStateRequest(ConsensusCall[GetConsensusStateResponse], frozen=True):
+    """Ask a replica how it sees its group; needs no leadership."""
 
 
 class OpIdType(enum.StrEnum):
@@ -231,29 +227,20 @@ class OpIdType(enum.StrEnum):
     COMMITTED = "COMMITTED_OPID"
 
 
-class GetLastOpIdRequest(_Message, frozen=True):
-    """Ask a replica how far its log goes; needs no leadership."""
-
-    dest_uuid: str
-    tablet_id: str
-    opid_type: OpIdType = OpIdType.RECEIVED
-
-
-class GetLastOpIdResponse(_Message, frozen=True):
+class GetLastOpIdResponse(Message, frozen=True):
     """The answer; `OpId(0, 0)` of an empty log."""
 
     opid: OpId = OpId(0, 0)
     error: ConsensusError | None = None
 
 
-class ReadIndexRequest(_Message, frozen=True):
-    """A follower asks the leader how far it must have applied to show what is acknowledged now."""
+class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
+    """Ask a replica how far its log goes; needs no leadership."""
 
-    dest_uuid: str
-    tablet_id: str
+    opid_type: OpIdType = OpIdType.RECEIVED
 
 
-class ReadIndexResponse(_Message, frozen=True):
+class ReadIndexResponse(Message, frozen=True):
     """Everything acknowledged before the request arrived is at or before `index`: a majority has
     confirmed the leader since (dissertation 6.4). Ours; Kudu has no such reads (KUDU-500).
     """
@@ -261,6 +248,10 @@ class ReadIndexResponse(_Message, frozen=True):
     term: int = 0
     index: int = 0
     error: ConsensusError | None = None
+
+
+class ReadIndexRequest(ConsensusCall[ReadIndexResponse], frozen=True):
+    """A follower asks the leader how far it must have applied to show what is acknowledged now."""
 
 
 class StepDownMode(enum.StrEnum):
@@ -273,34 +264,29 @@ class StepDownMode(enum.StrEnum):
     takes over within an election timeout it goes on."""
 
 
-class LeaderStepDownRequest(_Message, frozen=True):
-    """Ask a leader to give up its role. `new_leader_uuid` is for GRACEFUL, and must vote; without
-    it the first voter that is caught up succeeds.
-    """
-
-    dest_uuid: str
-    tablet_id: str
-    mode: StepDownMode = StepDownMode.ABRUPT
-    new_leader_uuid: str | None = None
-
-
-class LeaderStepDownResponse(_Message, frozen=True):
+class LeaderStepDownResponse(Message, frozen=True):
     """Without an error the role is given up (ABRUPT), or being handed over (GRACEFUL)."""
 
     error: ConsensusError | None = None
 
 
-class RunLeaderElectionRequest(_Message, frozen=True):
-    """Ask a replica to run for leader now, without a pre-election and in spite of a live leader."""
+class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
+    """Ask a leader to give up its role. `new_leader_uuid` is for GRACEFUL, and must vote; without
+    it the first voter that is caught up succeeds.
+    """
 
-    dest_uuid: str
-    tablet_id: str
+    mode: StepDownMode = StepDownMode.ABRUPT
+    new_leader_uuid: str | None = None
 
 
-class RunLeaderElectionResponse(_Message, frozen=True):
+class RunLeaderElectionResponse(Message, frozen=True):
     """The answer: the election was started, not won."""
 
     error: ConsensusError | None = None
+
+
+class RunLeaderElectionRequest(ConsensusCall[RunLeaderElectionResponse], frozen=True):
+    """Ask a replica to run for leader now, without a pre-election and in spite of a live leader."""
 
 
 class ChangeType(enum.StrEnum):
@@ -311,7 +297,7 @@ class ChangeType(enum.StrEnum):
     MODIFY_PEER = "MODIFY_PEER"
 
 
-class PeerChange(_Message, frozen=True):
+class PeerChange(Message, frozen=True):
     """One change of one member. ADD_PEER needs all of `peer`, REMOVE_PEER its uuid; MODIFY_PEER
     sets member type, `promote` and `replace` to those of `peer`, and the address unless it is "".
     """
@@ -320,27 +306,7 @@ class PeerChange(_Message, frozen=True):
     peer: PeerConfig
 
 
-class ChangeConfigRequest(_Message, frozen=True):
-    """Change a group's configuration; sent to its leader. With `cas_config_opid_index` only if the
-    committed configuration has that index.
-    """
-
-    dest_uuid: str
-    tablet_id: str
-    change: PeerChange
-    cas_config_opid_index: int | None = None
-
-
-class BulkChangeConfigRequest(_Message, frozen=True):
-    """As ChangeConfig, with several changes in one step; at most one of them may concern a vote."""
-
-    dest_uuid: str
-    tablet_id: str
-    changes: tuple[PeerChange, ...]
-    cas_config_opid_index: int | None = None
-
-
-class ChangeConfigResponse(_Message, frozen=True):
+class ChangeConfigResponse(Message, frozen=True):
     """Sent when the change has committed: `config` is what it made. After ABORTED, or no answer,
     it may have happened or may happen yet.
     """
@@ -349,23 +315,43 @@ class ChangeConfigResponse(_Message, frozen=True):
     error: ConsensusError | None = None
 
 
-class UnsafeChangeConfigRequest(_Message, frozen=True):
-    """Have a replica go on with these members alone, itself among them: all others are given up,
-    with whatever they alone have. For a group that has lost its majority for good.
+class ChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
+    """Change a group's configuration; sent to its leader. With `cas_config_opid_index` only if the
+    committed configuration has that index.
     """
 
-    dest_uuid: str
-    tablet_id: str
-    member_uuids: tuple[str, ...]
+    change: PeerChange
+    cas_config_opid_index: int | None = None
 
 
-class UnsafeChangeConfigResponse(_Message, frozen=True):
+class BulkChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
+    """As ChangeConfig, with several changes in one step; at most one of them may concern a vote."""
+
+    changes: tuple[PeerChange, ...]
+    cas_config_opid_index: int | None = None
+
+
+class UnsafeChangeConfigResponse(Message, frozen=True):
     """Without an error the new configuration is durable there; it commits with a leader."""
 
     error: ConsensusError | None = None
 
 
-class StartTabletCopyRequest(_Message, frozen=True):
+class UnsafeChangeConfigRequest(ConsensusCall[UnsafeChangeConfigResponse], frozen=True):
+    """Have a replica go on with these members alone, itself among them: all others are given up,
+    with whatever they alone have. For a group that has lost its majority for good.
+    """
+
+    member_uuids: tuple[str, ...]
+
+
+class StartTabletCopyResponse(Message, frozen=True):
+    """Without an error there is a replica now, for the caller to fill."""
+
+    error: ConsensusError | None = None
+
+
+class StartTabletCopyRequest(ConsensusCall[StartTabletCopyResponse], frozen=True):
     """A leader asks a member's server, which has no such tablet, for an empty replica.
 
     `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). `config`
@@ -374,15 +360,7 @@ class StartTabletCopyRequest(_Message, frozen=True):
     where a tombstone has logged something of a term after `caller_term`.
     """
 
-    dest_uuid: str
-    tablet_id: str
     caller_uuid: str
     caller_term: int
     config: RaftConfig
     superblock: bytes
-
-
-class StartTabletCopyResponse(_Message, frozen=True):
-    """Without an error there is a replica now, for the caller to fill."""
-
-    error: ConsensusError | None = None

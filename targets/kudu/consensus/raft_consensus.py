@@ -27,7 +27,7 @@ from targets.kudu.consensus import events as ev
 from targets.kudu.consensus import messages as msg
 from targets.kudu.consensus.applier import Applier, SnapshotFiles, StateMachine, Waiter
 from targets.kudu.consensus.consensus_peers import Senders, entry_limit
-from targets.kudu.consensus.consensus_service import ConsensusService
+from targets.kudu.consensus.consensus_service import ConsensusCalls, ConsensusService
 from targets.kudu.consensus.errors import (
     ConfigRefusedError,
     IndeterminateError,
@@ -37,7 +37,6 @@ from targets.kudu.consensus.errors import (
     RaftError,
 )
 from targets.kudu.consensus.failure_detector import ElectionTimeouts, ReplicaTimer
-from targets.kudu.consensus.incoming import ConsensusCalls
 from targets.kudu.consensus.log import Wal
 from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
 from targets.kudu.consensus.tablet_copy import Snapshots

@@ -1,9 +1,23 @@
 """A master's client of the metastores: Kudu's `HaClient` (`thrift/client.h`).
 
 Calls wait for each other, as for one worker thread. The client is sticky: it stays with the
-metastore that served it. One that lost a call, or that cannot be reached, is tried last, and the
-call is sent once more. Where no metastore can be reached the call fails, and all others do at once
-during a pause that doubles each time.
+metastore that served it. A metastore that lost a call, or cannot be reached, moves to the end of
+the order, and the call is sent once more. If no metastore can be reached the call fails, and all
+others fail at once during a pause that doubles each time.
+
+The settings have the names of Kudu's flags:
+
+| here          | flag of Kudu                                   | there by default |
+|---------------|------------------------------------------------|------------------|
+| addresses     | hive_metastore_uris                            |                  |
+| retry_count   | hive_metastore_retry_count                     | 1                |
+| connect_s     | hive_metastore_conn_timeout                    | 60 s             |
+| answer_s      | hive_metastore_send_timeout, ..._recv_timeout  | 60 s             |
+| poll_period_s | hive_metastore_notification_log_poll_period... | 15 s             |
+| batch_size    | hive_metastore_notification_log_batch_size     | 100              |
+| wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
+
+`repair_s` is ours: how often the leader of profile `strict` compares the catalogs.
 """
 
 from __future__ import annotations
@@ -17,15 +31,41 @@ from harness.env import Env
 from targets.hive import api
 from targets.hive.channel import Channel, ChannelError
 from targets.hive.client.classify import Proof, proof_of, retries
-from targets.kudu.hms.errors import HmsError
-from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.rpc import parse_address
 
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
+class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The masters' settings, see the module's table; `addresses` are "node:port", in the order in
+    which to try them.
+    """
+
+    addresses: tuple[str, ...]
+    retry_count: int = 1
+    connect_s: float = 1.0
+    answer_s: float = 2.0
+    poll_period_s: float = 1.0
+    batch_size: int = 100
+    wait_s: float = 10.0
+    backoff_s_min: float = 0.1
+    backoff_s_max: float = 2.0
+    repair_s: float = 1.0
+
+
+class HmsError(Exception):
+    """A call failed. `kind` is the exception's name in Thrift, or empty where no answer came. With
+    `maybe_done` the metastore may have carried it out, or may yet do so.
+    """
+
+    def __init__(self, kind: str, message: str, *, maybe_done: bool) -> None:
+        super().__init__(f"{kind}: {message}" if kind else message)
+        self.kind = kind
+        self.maybe_done = maybe_done
+
+
 class HaClient:
-    """Calls to whichever metastore serves."""
+    """Calls to a metastore that serves."""
 
     def __init__(self, env: Env, settings: HmsSettings) -> None:
         """Connect to nothing yet."""
@@ -34,17 +74,17 @@ class HaClient:
         self._uris = [parse_address(address) for address in settings.addresses]
         self._turn = asyncio.Lock()
         self.changing = 0
-        """Calls that change something, under way or waiting."""
+        """The number of changing calls under way or waiting."""
         self._channel: Channel | None = None
-        self._first = 0  # which is tried first
+        self._first = 0  # position of the one to try first
         self._pause_s = settings.backoff_s_min
         self._closed_until_ns = 0
 
     async def call(self, call: api.ApiCall, *, once: bool = True) -> Any:
         """The answer. Raises `HmsError`.
 
-        `once`: a copy of the call does nothing a second time, so that its refusal is one of the
-        first as well.
+        `once`: a copy of the call has no second effect, so a refusal of the copy also holds for the
+        first.
         """
         changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
         self.changing += changes

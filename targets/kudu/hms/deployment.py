@@ -1,4 +1,4 @@
-"""The metastores and their database beside a deployment's masters, as the harness looks at them."""
+"""The metastores of a deployment and their database, as the harness declares and inspects them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from targets.hive.system import Layout as HiveLayout
 from targets.hive.target import HiveTarget
 from targets.kudu import messages as m
 from targets.kudu.bugs import Bug, bugs_of
-from targets.kudu.hms.client import HaClient
+from targets.kudu.hms.client import HaClient, HmsSettings
 from targets.kudu.hms.entries import HmsCatalog, tables_of
-from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.tools.admin import Admin
 from targets.kudu.tools.hms import Metastore
 
 METASTORES: Final = 2
 PROFILE: Final = "strict"
-"""Of both targets. What Kudu's other profiles do here is in no list of permits yet."""
+"""Of both targets. No list of permits covers Kudu's other profiles with metastores yet."""
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
@@ -40,62 +39,58 @@ class _SilentError(Exception):
 
 
 class HmsLayout:
-    """The nodes, and what masters are told of them."""
+    """The nodes, and the masters' settings for them."""
 
     def __init__(self, settings: TargetSettings) -> None:
         """Raises `UsageError` for impossible settings."""
-        own = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
-        own["metastores"] = METASTORES
+        options = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
+        options["metastores"] = METASTORES
         if settings.profile != PROFILE:
             raise UsageError(
-                f"--hms with --profile {settings.profile}: metastores stand beside masters of the "
-                f"profile {PROFILE} only; switches (--bug) show what Kudu does otherwise"
+                f"--hms with --profile {settings.profile}: metastores need the profile {PROFILE}; "
+                "use switches (--bug) for Kudu's own behaviour"
             )
         self._settings = TargetSettings(
-            profile=PROFILE, bugs=(), options=own, environment=settings.environment
+            profile=PROFILE, bugs=(), options=options, environment=settings.environment
         )
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
-        """Whether the leader keeps entries as they have to be, and says when they are."""
+        """Whether the leader corrects entries, and reports when all are right."""
         self.masters = HmsSettings(
-            addresses=tuple(f"{one.node}:{one.port}" for one in self.hive.metastores),
+            addresses=tuple(f"{store.node}:{store.port}" for store in self.hive.metastores),
             poll_period_s=settings.options["hms_poll_ms"] / 1000,
         )
 
     def nodes(self) -> Iterator[NodeSpec]:
         """Metastores, with Kudu's plug-in, and their database."""
         for spec in HiveTarget().nodes(self._settings):
-            own = {"kudu": True} if spec.role == "hms" else {}
-            yield msgspec.structs.replace(spec, config={**spec.config, **own})
+            plugin = {"kudu": True} if spec.role == "hms" else {}
+            yield msgspec.structs.replace(spec, config={**spec.config, **plugin})
 
 
-class Beside:
+class Metastores:
     """Questions to the metastores of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: HmsLayout) -> None:
-        """Nothing is asked yet."""
         self._env = env
         self._layout = layout
         self._tool = HaClient(env, layout.masters)
 
     def client(self, process: int) -> MetastoreClient:
-        """A client of Hive's."""
+        """A Hive client."""
         hive = self._layout.hive
         return MetastoreClient(
             self._env, hive.metastores, hive.client, process=process, bugs=hive.bugs
         )
 
     def core(self, rng: random.Random) -> list[str]:
-        """What has to serve: masters and clients find the one metastore."""
+        """The nodes that have to serve: masters and clients find the one metastore."""
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
-        """What the tool works on; entries are to name `masters`. Raises `ToolError`."""
-        connected = await admin.ask_leader(
-            "MasterService.ConnectToMaster", m.ConnectToMasterRequest()
-        )
-        cluster_id: str = connected.cluster_id
+        """The two catalogs for the tool; entries are to name `masters`. Raises `ToolError`."""
+        cluster_id = (await admin.ask_leader(m.ConnectToMasterRequest())).cluster_id
         catalog = HmsCatalog(
             self._tool,
             cluster_id=lambda: cluster_id,
@@ -105,7 +100,7 @@ class Beside:
         return Metastore(admin, catalog, cluster_id)
 
     async def pending(self) -> tuple[str, ...]:
-        """Which metastores do not reach their database."""
+        """The metastores that do not reach their database, as sentences."""
         every = self._layout.hive.metastores
         answers = await asyncio.gather(
             *(self._ask(address, api.GetCurrentEventId()) for address in every)
@@ -121,9 +116,9 @@ class Beside:
         where no metastore answers.
         """
         for address in self._layout.hive.metastores:
-            found = await self._entries(address)
-            if found is not None:
-                return found
+            snapshot = await self._entries(address)
+            if snapshot is not None:
+                return snapshot
         return None
 
     async def _entries(self, address: Address) -> dict[str, Any] | None:
@@ -142,7 +137,7 @@ class Beside:
     def open_work(
         self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None
     ) -> Iterator[str]:
-        """What keeps the two catalogs from being at rest."""
+        """The work that keeps the two catalogs from being at rest, as sentences."""
         if seen is None:
             yield "no metastore answers"
             return
@@ -151,13 +146,13 @@ class Beside:
                 yield f"{name} has {dump['hms']['changing']} changes of the metastore under way"
         if leader is None:
             return
-        own = leader["hms"]
-        if own["last_event"] < seen["event"]:
-            yield f"event {own['last_event']} of {seen['event']} of the metastore is carried out"
-        elif self._layout.repairs and (own["checked_event"] or -1) < seen["event"]:
-            yield "the leader has not compared the metastore's entries since the last event"
-        elif self._layout.repairs and own["checked_masters"] != own["masters"]:
-            yield "the leader has not compared the metastore's entries since masters changed"
+        hms = leader["hms"]
+        if hms["last_event"] < seen["event"]:
+            yield f"event {hms['last_event']} of {seen['event']} of the metastore is carried out"
+        elif self._layout.repairs and (hms["checked_event"] or -1) < seen["event"]:
+            yield "the leader did not compare the metastore's entries since the last event"
+        elif self._layout.repairs and hms["checked_masters"] != hms["masters"]:
+            yield "the leader did not compare the metastore's entries since masters changed"
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
         try:

@@ -15,29 +15,28 @@ import msgspec
 
 from targets.hive import api
 from targets.hive.metastore import kudu_rules as rules
-from targets.kudu.hms.client import HaClient
-from targets.kudu.hms.errors import HmsError
+from targets.kudu.hms.client import HaClient, HmsError
 from targets.kudu.master.catalog.records import TableRecord
 
 _NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
 RENAMED_BY: Final = "harness.renamed_by"
-"""Ours: who waits for the event of a rename knows it by this; the first that has it is the one."""
+"""Ours: marks the event of a rename for the request that waits for it; the first one counts."""
 _EVENTS: Final = list[api.Event]
 _TABLES: Final = list[api.MetaTable]
 
 
 def split_name(name: str) -> tuple[str, str] | None:
-    """Database and table; `None` for what is no name of Hive's."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else (found[1], found[2])
+    """Database and table; `None` for a name that Hive does not allow."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (match[1], match[2])
 
 
 def bad_hms_name(name: str) -> str | None:
-    """Why a table that the metastore is to have cannot have this name; `None` if it can."""
+    """The reason why a table with an entry cannot have this name; `None` if it can."""
     if split_name(name) is not None:
         return None
     return (
-        f"the table name {name!r} is none of Hive's; write it as database.table, with letters, "
+        f"the table name {name!r} is not valid in Hive; write it as database.table, with letters, "
         "digits, / and _ only"
     )
 
@@ -45,10 +44,10 @@ def bad_hms_name(name: str) -> str | None:
 def entry_of(
     table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
 ) -> api.MetaTable:
-    """The entry of a table, with what else is in the `old` one. The name must be one of Hive's."""
+    """The entry of a table, keeping other keys of the `old` one. The name must be valid in Hive."""
     names = split_name(table.name)
     assert names is not None, f"{table.name!r} was let in"
-    own = {
+    keys = {
         rules.HANDLER_KEY: rules.HANDLER,
         rules.TABLE_ID: table.id,
         rules.CLUSTER_ID: cluster_id,
@@ -60,26 +59,26 @@ def entry_of(
     }
     columns = tuple(column.name for column in table.schema.columns)
     others = {} if old is None else old.parameters
-    return api.MetaTable(*names, columns, {**others, **own})
+    return api.MetaTable(*names, columns, {**others, **keys})
 
 
 async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.MetaTable]:
-    """All tables of the metastore that `ask` asks; each database of one moment."""
+    """All tables of the metastore behind `ask`; each database is one snapshot."""
     by_database: dict[str, list[str]] = {}
     for database, name in await ask(api.GetTableMeta()):
         by_database.setdefault(database, []).append(name)
-    found: list[api.MetaTable] = []
+    tables: list[api.MetaTable] = []
     for database, short in by_database.items():
         raw = await ask(api.GetTableObjects(database, tuple(short)))
-        found += msgspec.convert(raw, _TABLES)
-    return found
+        tables += msgspec.convert(raw, _TABLES)
+    return tables
 
 
 class HmsCatalog:
     """A master's calls to the metastore. All raise `HmsError`.
 
-    `cluster_id` and `addresses` are asked when they are needed; the latter are the masters that
-    entries are to name. Changes carry request ids, so that one which is sent again acts once.
+    `cluster_id` and `addresses` are called when needed; the latter gives the masters that entries
+    are to name. Changes carry request ids, so that a resent change acts once.
     """
 
     def __init__(
@@ -98,13 +97,13 @@ class HmsCatalog:
     # --- changes -----------------------------------------------------------------------------
 
     async def create(self, table: TableRecord, request_id: str) -> None:
-        """Create the entry of a table; without a request id it may be carried out twice."""
+        """Create the entry of a table; without a request id that may happen twice."""
         entry = entry_of(table, self._cluster_id(), self.addresses())
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
         await self._client.call(call, once=bool(request_id))
 
-    async def create_anew(self, table: TableRecord) -> None:
-        """The same for a table that had an entry once."""
+    async def create_again(self, table: TableRecord) -> None:
+        """Create the entry of a table that had one before."""
         await self.create(table, self._new_id())
 
     async def drop(self, name: str, table_id: str) -> None:
@@ -114,17 +113,17 @@ class HmsCatalog:
         await self._client.call(call)
 
     async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
-        """Write what `table` is now over the entry that has this name, if it is of that table, and
-        say whether there was one. A new name renames it, and then `marker` tells the event.
+        """Write the current state of `table` over the entry of this name, if it belongs to the
+        table; returns whether there was one. A new name renames it; `marker` then names the event.
         """
         database, short = _split(name)
         try:
-            found = await self._client.call(api.GetTable(database, short))
+            raw = await self._client.call(api.GetTable(database, short))
         except HmsError as error:
             if error.kind == api.NO_SUCH_OBJECT:
                 return False
             raise HmsError(error.kind, str(error), maybe_done=False) from error
-        old = msgspec.convert(found, api.MetaTable)
+        old = msgspec.convert(raw, api.MetaTable)
         if old.parameters.get(rules.TABLE_ID) != table.id:
             return False
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
@@ -138,14 +137,14 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Write what `table` is over an entry, whosever it was: for tools, that know."""
+        """Write the state of `table` over any entry: for tools, which checked it."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
         await self._client.call(call)
 
     async def downgrade(self, old: api.MetaTable) -> None:
-        """Leave the entry of before the synchronization."""
+        """Turn an entry into the form from before the synchronization."""
         lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
         kept = {key: value for key, value in old.parameters.items() if key not in lost}
         kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER
@@ -158,8 +157,8 @@ class HmsCatalog:
 
     async def events_after(self, last: int, most: int) -> list[api.Event]:
         """Events of the log, in order."""
-        found = await self._client.call(api.GetNextEvents(last, most))
-        return msgspec.convert(found, _EVENTS)
+        raw = await self._client.call(api.GetNextEvents(last, most))
+        return msgspec.convert(raw, _EVENTS)
 
     async def current_event(self) -> int:
         """The id of the newest event."""
@@ -170,7 +169,7 @@ class HmsCatalog:
         return [table for table in await self.all_entries() if self.is_ours(table)]
 
     async def all_entries(self) -> list[api.MetaTable]:
-        """All tables of the metastore, by name; each database of one moment."""
+        """All tables of the metastore, by name; each database is one snapshot."""
         return await tables_of(self._client.call)
 
     def is_ours(self, table: api.MetaTable) -> bool:
@@ -183,6 +182,6 @@ class HmsCatalog:
 def _split(name: str) -> tuple[str, str]:
     names = split_name(name)
     if names is None:
-        message = f"{name!r} is no name of Hive's"
+        message = f"{name!r} is not valid in Hive"
         raise HmsError(api.INVALID_OBJECT, message, maybe_done=False)
     return names

@@ -1,19 +1,21 @@
 """DDL with the metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
 
-* create: the listener has caught up, the name is reserved, the metastore creates the entry, and in
-  its turn (`listener`) the system tablet is written; where that fails the entry is dropped, best
-  effort;
-* drop, rename: the listener has caught up, the metastore does it, and the listener of this leader
-  carries out the event; only then it is acknowledged;
-* columns: Kudu first, the metastore best effort after it.
+* create: the listener catches up, the name is reserved, the metastore creates the entry, and in
+  its turn (`notification_log_listener`) the system tablet is written; if that fails the entry is
+  dropped, best effort;
+* drop, rename: the listener catches up, the metastore makes the change, and this leader's listener
+  carries out the event; only then the request is acknowledged;
+* columns: Kudu first, then the metastore, best effort.
 
-What the metastore refuses for what is there, a table of that name or none, may be something that
-the listener has yet to bring here: then it is waited for, and the request is planned anew. So every
-refusal is one of Kudu's own catalog. Where `strict` and Kudu differ, a switch is asked.
+A refusal of the metastore because of its state, a table of that name or none, may be due to an
+event that the listener has yet to carry out: then the master waits for it, and plans the request
+again. So every refusal reflects Kudu's own catalog. Where Kudu and `strict` differ, a switch
+decides.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -22,35 +24,33 @@ import msgspec
 from targets.hive import api
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
+from targets.kudu.hms.client import HmsError
 from targets.kudu.hms.entries import bad_hms_name
-from targets.kudu.hms.errors import HmsError, hms_refused, hms_unknown
 from targets.kudu.hms.master_side import HmsSide
 from targets.kudu.hms.notification_log_listener import DROPPED, Creating
 from targets.kudu.master.catalog.alter import plan_alter
-from targets.kudu.master.catalog.catalog_manager import Ddl
+from targets.kudu.master.catalog.catalog_manager import Ddl, confirmed
 from targets.kudu.master.catalog.plan import Plan
 from targets.kudu.master.catalog.records import Reply, TableRecord
-from targets.kudu.master.catalog.validation import invalid_schema
-from targets.kudu.master.errors import RefusedError, busy, write_lost
-from targets.kudu.master.leader_term import Epoch, Outcome
+from targets.kudu.master.errors import RefusedError, busy, invalid_schema, write_lost
+from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import (
     AlterTableRequest,
     AppStatus,
     CreateTableRequest,
     DeleteTableRequest,
-    MasterError,
     MasterErrorCode,
     RequestId,
     TableIdentifier,
 )
 
 ATTEMPTS_MAX: Final = 5
-"""How often a request is planned anew because the two catalogs did not agree."""
+"""The number of times a request is planned because the two catalogs do not agree."""
 _ELSEWHERE: Final = frozenset(
     {api.ALREADY_EXISTS, api.NO_SUCH_OBJECT, api.INVALID_OPERATION, api.META}
 )
-"""How the metastore refuses what may be there, or be gone, before this master has heard of it."""
+"""Refusals by the state of the metastore, of which this master may not have heard yet."""
 
 
 class _TakenError(Exception):
@@ -58,30 +58,30 @@ class _TakenError(Exception):
 
 
 class HmsDdl(Ddl):
-    """The three operations, on the epoch they are given."""
+    """The three operations, on the epoch that they get."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, hms: HmsSide) -> None:
         super().__init__(node, tservers)
         self._hms = hms
         self._bugs = node.bugs
 
-    async def create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
+    async def create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
         """See `Ddl`; the name is lower-cased."""
         request = msgspec.structs.replace(request, name=request.name.lower())
         return await super().create(epoch, request)
 
-    async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Outcome:
+    async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
         """See `Ddl`; a new name comes first, by way of the metastore."""
         request = msgspec.structs.replace(request, table=_lower(request.table))
         if request.new_table_name is None:
             return await self._alter_columns(epoch, request)
         new_name = request.new_table_name.lower()
 
-        async def execute() -> Outcome:
-            outcome = await self._rename(epoch, request, new_name)
-            if isinstance(outcome, MasterError) or not (request.steps or request.num_replicas):
-                return outcome
-            which = TableIdentifier(table_id=outcome.table_id)
+        async def execute() -> Reply:
+            reply = await self._rename(epoch, request, new_name)
+            if not (request.steps or request.num_replicas):
+                return reply
+            which = TableIdentifier(table_id=reply.table_id)
             rest = msgspec.structs.replace(request, table=which, new_table_name=None)
             return await self._on_table(
                 epoch,
@@ -94,7 +94,7 @@ class HmsDdl(Ddl):
 
         return await self._once(epoch, request.request_id, execute)
 
-    async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Outcome:
+    async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Reply:
         """See `Ddl`; by way of the metastore."""
         which = _lower(request.table)
         return await self._once(
@@ -103,24 +103,25 @@ class HmsDdl(Ddl):
 
     # --- create ------------------------------------------------------------------------------
 
-    async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
+    async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
         problem = bad_hms_name(request.name)
         if problem is not None:
-            return invalid_schema(problem)
+            raise invalid_schema(problem)
         for _ in range(ATTEMPTS_MAX):
-            try:
-                await self._hms.wait_caught_up(epoch)
-            except HmsError as error:
-                return hms_refused(error)
-            try:
+            await self._catch_up(epoch)
+            with contextlib.suppress(_TakenError):
                 return await super()._create(epoch, request)
-            except _TakenError:
-                continue
-        return hms_refused(f"it has a table {request.name}, of which Kudu knows nothing")
+        raise _refused(f"it has a table {request.name} that is unknown to Kudu")
+
+    async def _catch_up(self, epoch: Epoch) -> None:
+        try:
+            await self._hms.wait_caught_up(epoch)
+        except HmsError as error:
+            raise _refused(error) from error
 
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
-    ) -> Outcome:
+    ) -> Reply:
         """A new table has its entry before it is written."""
         if is_delete or not plan.tables or plan.table_id in epoch.catalog.tables:
             return await super()._commit(epoch, plan, request_id, is_delete=is_delete)
@@ -130,54 +131,47 @@ class HmsDdl(Ddl):
         creating[table.id] = create = Creating()
         is_reserved = True
         try:
-            refusal = await self._create_entry(table)
-            if refusal is not None:
-                return refusal
+            await self._create_entry(table)
             try:
                 await self._hms.wait_turn(epoch, create)
                 epoch.catalog.release(table.name)  # at once reserved again
                 is_reserved = False
                 return await super()._commit(epoch, plan, request_id)
-            except RefusedError as refused:
-                await self._take_back(table, refused.error)
+            except RefusedError as refusal:
+                # After an unknown outcome the next leader decides (`Repair`); under
+                # CREATE-HMS-GHOST the entry is dropped nevertheless.
+                if not refusal.error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
+                    await self._drop_entry(table)
                 raise
             except HmsError as error:
                 await self._drop_entry(table)
-                return hms_refused(error)
+                raise _refused(error) from error
         finally:
             if is_reserved:
                 epoch.catalog.release(table.name)
             del creating[table.id]
             create.end()
 
-    async def _create_entry(self, table: TableRecord) -> MasterError | None:
-        """Why the metastore has no entry now; raises `_TakenError` where it has another's."""
+    async def _create_entry(self, table: TableRecord) -> None:
+        """Have the metastore create the entry; raises `_TakenError` where it has another's."""
         retried = Bug.HMS_CREATE_RETRY in self._bugs
         self._env.event("hms-creating", table=table.id, name=table.name)
         try:
             await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
-                # What the first of two calls has done is another's, as it seems.
-                return MasterError(
+                # The effect of the first of two calls is taken for another client's.
+                raise RefusedError(
                     MasterErrorCode.TABLE_ALREADY_PRESENT,
                     AppStatus.ALREADY_PRESENT,
                     f"the table {table.name!r} already exists in the metastore",
-                )
+                ) from error
             if error.kind == api.ALREADY_EXISTS and not error.maybe_done:
                 raise _TakenError from error
             if error.maybe_done:
                 await self._drop_entry(table)
-            return hms_refused(error)
+            raise _refused(error) from error
         self._env.event("hms-created", table=table.id, name=table.name)
-        return None
-
-    async def _take_back(self, table: TableRecord, error: MasterError) -> None:
-        """The table was not written, or nobody knows. What nobody knows is the next leader's to
-        find out (`Repair`); under CREATE-HMS-GHOST the entry is dropped nevertheless.
-        """
-        if not error.indeterminate or Bug.CREATE_HMS_GHOST in self._bugs:
-            await self._drop_entry(table)
 
     async def _drop_entry(self, table: TableRecord) -> None:
         try:
@@ -189,8 +183,8 @@ class HmsDdl(Ddl):
 
     # --- drop and rename ---------------------------------------------------------------------
 
-    async def _drop(self, epoch: Epoch, which: TableIdentifier, request_id: RequestId) -> Outcome:
-        def look() -> TableRecord | MasterError:
+    async def _drop(self, epoch: Epoch, which: TableIdentifier, request_id: RequestId) -> Reply:
+        def look() -> TableRecord:
             return epoch.catalog.find(which)
 
         async def drop(table: TableRecord, marker: str) -> bool:
@@ -200,17 +194,15 @@ class HmsDdl(Ddl):
 
         return await self._through(epoch, request_id, look, drop, None)
 
-    async def _rename(self, epoch: Epoch, request: AlterTableRequest, new_name: str) -> Outcome:
+    async def _rename(self, epoch: Epoch, request: AlterTableRequest, new_name: str) -> Reply:
         problem = bad_hms_name(new_name)
         if problem is not None:
-            return invalid_schema(problem)
+            raise invalid_schema(problem)
         asked = AlterTableRequest(request.table, request.request_id, new_table_name=new_name)
 
-        def look() -> TableRecord | MasterError:
+        def look() -> TableRecord:
             now_ns = self._env.clock.wall_ns()
             plan = plan_alter(epoch.catalog, asked, self._flags, now_ns=now_ns)
-            if isinstance(plan, MasterError):
-                return plan
             return epoch.catalog.tables[plan.table_id]
 
         async def rename(table: TableRecord, marker: str) -> bool:
@@ -223,50 +215,42 @@ class HmsDdl(Ddl):
         self,
         epoch: Epoch,
         request_id: RequestId,
-        look: Callable[[], TableRecord | MasterError],
+        look: Callable[[], TableRecord],
         change: Callable[[TableRecord, str], Awaitable[bool]],
         new_name: str | None,
-    ) -> Outcome:
+    ) -> Reply:
         """Have the metastore change the table that `look` finds, and wait for the event."""
         marker = DROPPED if new_name is None else self._node.new_id()
         for _ in range(ATTEMPTS_MAX):
-            try:
-                await self._hms.wait_caught_up(epoch)
-            except HmsError as error:
-                return hms_refused(error)
-            table = look()
-            if isinstance(table, MasterError):
-                await epoch.confirm()
-                table = look()
-                if isinstance(table, MasterError):
-                    return table
+            await self._catch_up(epoch)
+            table = await confirmed(epoch, look)
             try:
                 done = await change(table, marker)
             except HmsError as error:
                 if error.maybe_done:
-                    return hms_unknown(error)
+                    raise _unknown(error) from error
                 if error.kind not in _ELSEWHERE:
-                    return hms_refused(error)
+                    raise _refused(error) from error
                 done = False
             if done:
                 self._env.event("hms-changed", table=table.id, name=table.name, to=new_name)
                 return await self._applied(epoch, table, request_id, marker)
-        return busy("the two catalogs do not agree about the table", ATTEMPTS_MAX)
+        raise busy("the two catalogs do not agree about the table", ATTEMPTS_MAX)
 
     async def _applied(
         self, epoch: Epoch, table: TableRecord, request_id: RequestId, marker: str
-    ) -> Outcome:
+    ) -> Reply:
         try:
             await self._hms.wait_caught_up(epoch)
         except HmsError as error:
-            return hms_unknown(error)
+            raise _unknown(error) from error
         except RefusedError as refusal:
             # The event may still be carried out, by the next leader.
-            raise RefusedError(write_lost(refusal.error.message)) from refusal
+            raise write_lost(refusal.error.message) from refusal
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:
             if not self._bugs & {Bug.KUDU_2475, Bug.HMS_EXLEADER_ACK}:
-                return hms_unknown("its event was passed over")
+                raise _unknown("its event was passed over")
             done = epoch.catalog.revision, table.version + (marker != DROPPED)
         index, version = done
         return Reply(
@@ -281,16 +265,35 @@ class HmsDdl(Ddl):
 
     # --- columns -----------------------------------------------------------------------------
 
-    async def _alter_columns(self, epoch: Epoch, request: AlterTableRequest) -> Outcome:
-        outcome = await super().alter(epoch, request)
-        if isinstance(outcome, Reply) and request.steps:
-            table = epoch.catalog.tables.get(outcome.table_id)
+    async def _alter_columns(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
+        reply = await super().alter(epoch, request)
+        if request.steps:
+            table = epoch.catalog.tables.get(reply.table_id)
             if table is not None and table.is_live:
                 try:
                     await self._hms.catalog.alter(table.name, table)
                 except HmsError as error:
                     self._env.event("hms-alter-failed", table=table.id, why=str(error))
-        return outcome
+        return reply
+
+
+def _refused(cause: object) -> RefusedError:
+    """Code 13; nothing was done, and never will be."""
+    return RefusedError(
+        MasterErrorCode.HIVE_METASTORE_ERROR,
+        AppStatus.REMOTE_ERROR,
+        f"the Hive Metastore refused, or could not be asked: {cause}",
+    )
+
+
+def _unknown(cause: object) -> RefusedError:
+    """Code 13; the change may be in the metastore, and the next leader may still carry it out."""
+    return RefusedError(
+        MasterErrorCode.HIVE_METASTORE_ERROR,
+        AppStatus.REMOTE_ERROR,
+        f"the change may be in the Hive Metastore, but was not seen to be done: {cause}",
+        indeterminate=True,
+    )
 
 
 def _lower(which: TableIdentifier) -> TableIdentifier:

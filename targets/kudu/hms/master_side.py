@@ -1,5 +1,5 @@
-"""What a master has for the metastore: a client for its life, and for each leadership a listener
-and a repair.
+"""The metastore side of a master: one client for its life, and per leadership a listener and a
+repair.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from typing import Any
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
-from targets.kudu.hms.client import HaClient
+from targets.kudu.hms.client import HaClient, HmsSettings
 from targets.kudu.hms.entries import HmsCatalog
 from targets.kudu.hms.notification_log_listener import Creating, Listener
 from targets.kudu.hms.repair import Repair
-from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.master.catalog.sys_catalog import SystemTablet
-from targets.kudu.master.errors import RefusedError, not_yet_ready
+from targets.kudu.master.errors import not_yet_ready
 from targets.kudu.master.leader_term import Epoch
 
 
 class HmsSide:
     """See the module. `voters` are the addresses of the masters by the committed configuration,
-    `told` those that this one was started with: under STALE-MASTER-ADDRS entries name those.
+    `start_list` the masters this one was started with, which entries name under
+    STALE-MASTER-ADDRS.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class HmsSide:
         settings: HmsSettings,
         *,
         voters: Callable[[], Sequence[str]],
-        told: Sequence[str],
+        start_list: Sequence[str],
     ) -> None:
         self._node = node
         self._rows = rows
@@ -42,7 +42,7 @@ class HmsSide:
         self.catalog = HmsCatalog(
             self._client,
             cluster_id=lambda: rows.cluster_id or "",
-            addresses=(lambda: told) if stale else voters,
+            addresses=(lambda: start_list) if stale else voters,
             new_id=node.new_id,
         )
         self._epoch: Epoch | None = None
@@ -79,11 +79,11 @@ class HmsSide:
 
     def _listener_of(self, epoch: Epoch) -> Listener:
         if self._listener is None or epoch is not self._epoch:
-            raise RefusedError(not_yet_ready())
+            raise not_yet_ready()
         return self._listener
 
     def dump(self) -> dict[str, Any]:
-        """For snapshots: the last event, all that are remembered, and what the leader checked."""
+        """For snapshots: the last event, the remembered ones, and the leader's last check."""
         leads = self._epoch is not None and self._epoch.is_current()
         checked = self._repair.checked if leads and self._repair is not None else None
         return {

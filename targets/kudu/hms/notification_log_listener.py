@@ -1,18 +1,18 @@
 """The leader's reader of the metastore's log (`master/hms_notification_log_listener.cc`).
 
-It polls once in a while, and at once for whoever waits until it has caught up. An event that drops
-or renames a table of ours is carried out in one batch with its id; the id of the last event of a
-poll is stored in any case. Ids that are not above the stored one are passed over. A drop or rename
-must match id and name. All of it ends with the leadership.
+It polls at an interval, and at once for a request that waits until it has caught up. An event that
+drops or renames one of Kudu's tables is carried out in one batch with its id; the id of the last
+event of a poll is stored in any case. Ids up to the stored one are skipped. A drop or rename must
+match id and name. All of it ends with the leadership.
 
 So the catalog goes through the metastore's changes in the metastore's order, and creates have to
 take their turn: a table that was renamed to a name and dropped there must be gone before the next
 one of that name is written. A create therefore waits for its own event, and the listener there for
-the create (`Creating`). What creates have reserved does not count for events: whether the name was
-free the metastore has decided. Kudu's creates are written at once, its listener logs what is in the
-way of an event, and goes on, so that the event is lost: switch KUDU-2475.
+the create (`Creating`). Reservations of creates do not count for events: the metastore has decided
+whether the name was free. Kudu writes its creates at once; when an event cannot be applied its
+listener logs the obstacle and goes on, so that the event is lost: switch KUDU-2475.
 
-Switch HMS-EXLEADER-ACK: on a master that leads no more, whoever waits is told that all is well.
+Switch HMS-EXLEADER-ACK: on a master that lost its leadership, waiting requests end as if caught up.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from targets.hive.api import Event, MetaTable
 from targets.hive.metastore.kudu_rules import TABLE_ID
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
+from targets.kudu.hms.client import HmsError, HmsSettings
 from targets.kudu.hms.entries import RENAMED_BY, HmsCatalog
-from targets.kudu.hms.errors import HmsError
-from targets.kudu.hms.settings import HmsSettings
-from targets.kudu.master.catalog.alter import plan_alter
-from targets.kudu.master.catalog.delete import plan_delete
+from targets.kudu.master.catalog.alter import plan_alter, plan_delete
 from targets.kudu.master.catalog.plan import Plan
 from targets.kudu.master.catalog.sys_catalog import SystemTablet
 from targets.kudu.master.errors import RefusedError, not_the_leader
@@ -38,7 +36,6 @@ from targets.kudu.messages import (
     AlterTableRequest,
     AppStatus,
     DeleteTableRequest,
-    MasterError,
     RequestId,
     TableIdentifier,
 )
@@ -46,11 +43,11 @@ from targets.kudu.wakeup import Wakeup
 
 APPLIED_MAX: Final = 1000
 AGAIN_S: Final = 0.005
-"""How soon an event is tried again that something is in the way of."""
+"""The pause before an obstructed event is tried again."""
 DROPPED: Final = "dropped"
-_NOBODY: Final = RequestId("hms", 0, "")
+_NO_CLIENT: Final = RequestId("hms", 0, "")
 
-Planner = Callable[[], Plan | MasterError]
+Planner = Callable[[], Plan]
 
 
 class Creating:
@@ -91,8 +88,8 @@ class Listener:
         self._applied: dict[tuple[str, str], tuple[int, int]] = {}
 
     async def wait_caught_up(self) -> None:
-        """Until all that is in the log now is carried out here. Raises `HmsError` where the
-        metastore cannot be asked, or that takes too long, and `RefusedError` once another leads.
+        """Wait until all events now in the log are carried out here. Raises `HmsError` where the
+        metastore cannot be asked, or at a deadline, and `RefusedError` once another master leads.
         """
         if not self._epoch.is_current():
             self._end_of_term()
@@ -108,7 +105,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Until all that the metastore did before this create is carried out. Raises as
+        """Wait until all events before this create are carried out. Raises as
         `wait_caught_up`.
         """
         if self._swallows:
@@ -123,8 +120,8 @@ class Listener:
         self._epoch.check()
 
     def applied(self, table_id: str, marker: str) -> tuple[int, int] | None:
-        """Which operation renamed a table with this marker, or dropped it (`DROPPED`), and the
-        version of its schema then; `None` where none did lately.
+        """The operation that renamed a table with this marker, or dropped it (`DROPPED`), and the
+        version of its schema then; `None` where there was none lately.
         """
         return self._applied.get((table_id, marker))
 
@@ -155,7 +152,7 @@ class Listener:
 
     def _end_of_term(self) -> None:
         if Bug.HMS_EXLEADER_ACK not in self._node.bugs:
-            raise RefusedError(not_the_leader())
+            raise not_the_leader()
 
     # --- events ------------------------------------------------------------------------------
 
@@ -190,7 +187,7 @@ class Listener:
             self._epoch.check()
             if not self._swallows:
                 raise
-            self._lose(event, refusal.error)
+            self._env.event("hms-event-lost", event=event.ident, why=refusal.error.message)
 
     async def _give_turn(self, table: MetaTable) -> None:
         create = self._creating.get(table.parameters.get(TABLE_ID, ""))
@@ -202,42 +199,44 @@ class Listener:
     def _planner(self, table_id: str, before: MetaTable, after: MetaTable | None) -> Planner:
         which = TableIdentifier(table_id=table_id, table_name=before.full_name)
 
-        def plan() -> Plan | MasterError:
+        def plan() -> Plan:
             now_ns = self._env.clock.wall_ns()
             if after is None:
-                drop = DeleteTableRequest(table=which, request_id=_NOBODY)
+                drop = DeleteTableRequest(table=which, request_id=_NO_CLIENT)
                 return plan_delete(self._epoch.catalog, drop, now_ns=now_ns)
             rename = AlterTableRequest(
-                table=which, request_id=_NOBODY, new_table_name=after.full_name
+                table=which, request_id=_NO_CLIENT, new_table_name=after.full_name
             )
             return plan_alter(self._epoch.catalog, rename, self._node.flags, now_ns=now_ns)
 
         return plan
 
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
-        """Raises `RefusedError`, and under KUDU-2475 also for what is refused for now."""
+        """Raises `RefusedError`; under KUDU-2475 also where a plan is refused for now."""
         reserved = self._epoch.catalog.reserved
         while True:
             async with self._epoch.locked([table_id]):
                 held = {} if self._swallows else {**reserved}
                 for name in held:
                     del reserved[name]
-                plan = plan_again()
+                outcome: Plan | RefusedError
+                try:
+                    outcome = plan_again()
+                except RefusedError as refusal:
+                    outcome = refusal
                 reserved.update(held)
-                if isinstance(plan, Plan):
-                    await self._commit(event, plan, marker)
+                if isinstance(outcome, Plan):
+                    await self._commit(event, outcome, marker)
                     return
             if self._swallows:
-                raise RefusedError(plan)
-            if plan.status is not AppStatus.SERVICE_UNAVAILABLE:
-                # Not a table of Kudu's any more, or never: its create was taken back.
-                self._env.event("hms-event-passed", event=event, table=table_id, why=plan.message)
+                raise outcome
+            error = outcome.error
+            if error.status is not AppStatus.SERVICE_UNAVAILABLE:
+                # Kudu does not have the table any more, or never had: its create was taken back.
+                self._env.event("hms-event-passed", event=event, table=table_id, why=error.message)
                 return
-            await self._again()
-
-    async def _again(self) -> None:
-        await asyncio.sleep(AGAIN_S)
-        self._epoch.check()
+            await asyncio.sleep(AGAIN_S)
+            self._epoch.check()
 
     async def _commit(self, event: int, plan: Plan, marker: str) -> None:
         epoch, new_name = self._epoch, plan.reserve
@@ -249,7 +248,7 @@ class Listener:
         finally:
             if new_name is not None and reserves:
                 epoch.catalog.release(new_name)
-        # Whoever renames it next copies the marker.
+        # The next rename copies the marker.
         done = applied.index, plan.schema_version
         self._applied.setdefault((plan.table_id, marker), done)
         while len(self._applied) > APPLIED_MAX:
@@ -258,9 +257,6 @@ class Listener:
             epoch.tasks.abort_table(plan.table_id)
         epoch.after_commit(plan.calls)
         self._env.event("hms-event-applied", event=event, table=plan.table_id)
-
-    def _lose(self, event: Event, error: MasterError) -> None:
-        self._env.event("hms-event-lost", event=event.ident, why=error.message)
 
 
 def _resolve(waiters: list[asyncio.Future[None]], error: Exception | None) -> None:

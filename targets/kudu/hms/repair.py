@@ -1,13 +1,13 @@
-"""The leader of profile `strict` keeps the entries of the metastore as they have to be.
+"""The leader of profile `strict` corrects the entries of the metastore.
 
 A master that dies between the metastore's create and its own leaves an entry without a table
-(switch HMS-ORPHAN: Kudu leaves that to `kudu hms fix`), and entries go on naming the masters of
-yesterday after a migration (switch STALE-MASTER-ADDRS). So the leader compares, again and again.
+(switch HMS-ORPHAN: Kudu leaves that to `kudu hms fix`), and after a migration entries go on naming
+the earlier masters (switch STALE-MASTER-ADDRS). So the leader compares the catalogs periodically.
 
-An entry is one too many if its table is not in the catalog of a leader that a majority confirmed
-*after* the entries were listed, and no create of that leader is under way for it: whatever older
-leaders wrote is in its catalog, or never will be, and there was no younger one yet. The drop names
-the id, so that it cannot hit anything else.
+An entry is an orphan if its table is not in the catalog of a leader that a majority confirmed
+*after* the entries were listed, and no create of that leader is under way for it: every write of an
+older leader is in its catalog, or never will be, and there was no younger one yet. The drop names
+the id, so that it cannot hit another entry.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from targets.hive.api import MetaTable
 from targets.hive.metastore.kudu_rules import MASTER_ADDRESSES, TABLE_ID
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
+from targets.kudu.hms.client import HmsError, HmsSettings
 from targets.kudu.hms.entries import HmsCatalog
-from targets.kudu.hms.errors import HmsError
 from targets.kudu.hms.notification_log_listener import Creating
-from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.master.errors import RefusedError
 from targets.kudu.master.leader_term import Epoch
 
 
 class Repair:
-    """The comparing of one leadership; `checked_event`: what it last found in order."""
+    """The periodic comparison of one leadership."""
 
     def __init__(
         self,
@@ -43,11 +42,11 @@ class Repair:
         self._catalog = catalog
         self._settings = settings
         self._creating = creating
-        # An entry that a lost answer left behind would be found here, whatever the switch says.
+        # Otherwise this would also drop the entry that switch HMS-CREATE-RETRY leaves behind.
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None
-        """The newest event, and the masters, when last all was found in order."""
+        """The newest event, and the masters, at the last check that found all in order."""
 
     async def run(self) -> None:
         """Compare for as long as the leadership lasts."""
@@ -66,7 +65,7 @@ class Repair:
             self.checked = event, addresses
 
     async def _is_right(self, entry: MetaTable, addresses: tuple[str, ...]) -> bool:
-        """Whether there was nothing to do about an entry, or nothing that is ours to do."""
+        """Whether an entry needs no correction, or only one that is switched off."""
         table_id = entry.parameters.get(TABLE_ID, "")
         table = self._epoch.catalog.tables.get(table_id)
         if table is None or not table.is_live:
@@ -78,7 +77,7 @@ class Repair:
             return False
         if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
             return True
-        if entry.full_name == table.name:  # else the log is about to tell
+        if entry.full_name == table.name:  # else an event is on its way
             await self._catalog.alter(entry.full_name, table)
             self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
         return False

@@ -1,7 +1,7 @@
-"""What operators ask of the leader beside DDL: maintenance of tablet servers, tablets given up.
+"""Requests of operators to the leader: maintenance of tablet servers, replacement of lost tablets.
 
-Both are one write each, and may be asked for again: a state that is already there is success, and a
-tablet that was replaced is not found any more.
+Both are one write each, and may be repeated: a state that is already reached is a success, and a
+replaced tablet is not found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import (
     AppStatus,
     ChangeTServerStateRequest,
-    MasterError,
     MasterErrorCode,
     ReplaceTabletRequest,
     TServerStateChange,
@@ -27,15 +26,15 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """The operations, on the epoch they are given. All raise `RefusedError`."""
+    """The operations, on the epoch that they get. All raise `RefusedError`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
         self._tservers = tservers
 
     async def change_tserver_state(self, epoch: Epoch, request: ChangeTServerStateRequest) -> None:
-        """Maintenance on or off. When it ends, every tablet server is asked for a full report, so
-        that what was overlooked meanwhile is looked at (Kudu does the same).
+        """Turn maintenance on or off. At its end every tablet server owes a full report, so that
+        replicas overlooked meanwhile are reviewed (Kudu does the same).
         """
         record = epoch.catalog.tservers.get(request.ts_uuid)
         if record is None and self._tservers.get(request.ts_uuid) is None:
@@ -52,7 +51,7 @@ class Admin:
         epoch.after_commit(())
 
     async def replace_tablet(self, epoch: Epoch, request: ReplaceTabletRequest) -> str:
-        """Give a tablet up for an empty one; returns the id of that one. Its rows are lost."""
+        """Replace a tablet by an empty one, whose id it returns. The rows are lost."""
         tablet = epoch.catalog.tablets.get(request.tablet_id)
         if tablet is not None:
             async with epoch.locked([tablet.table_id]):
@@ -68,4 +67,4 @@ class Admin:
 
 
 def _not_found(message: str) -> RefusedError:
-    return RefusedError(MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message))
+    return RefusedError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message)

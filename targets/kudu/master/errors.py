@@ -1,4 +1,4 @@
-"""How a master says no: errors that end a request, and Kudu's four shades of NOT_THE_LEADER.
+"""The refusals of a master, with Kudu's four shades of NOT_THE_LEADER.
 
 (a) not the leader, (b) leader but not ready, (c) not initialised: nothing was done. (d) leadership
 was lost while writing: the write may still commit (KUDU-591), and only this one is marked
@@ -9,106 +9,109 @@ from __future__ import annotations
 
 from targets.kudu.messages import AppStatus, MasterError, MasterErrorCode
 
+_Code = MasterErrorCode
+_Status = AppStatus
+
 
 class RefusedError(Exception):
-    """Ends a request with `error` as its answer."""
+    """Ends a request; the master service answers with `error`."""
 
-    def __init__(self, error: MasterError) -> None:
-        super().__init__(error.message)
-        self.error = error
+    def __init__(
+        self,
+        code: MasterErrorCode,
+        status: AppStatus,
+        message: str,
+        *,
+        indeterminate: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.error = MasterError(code, status, message, indeterminate)
 
 
-def not_initialized() -> MasterError:
+def not_initialized() -> RefusedError:
     """7(c) of leader-only calls is this too: the master is still starting."""
-    return MasterError(
-        MasterErrorCode.CATALOG_MANAGER_NOT_INITIALIZED,
-        AppStatus.SERVICE_UNAVAILABLE,
+    return RefusedError(
+        _Code.CATALOG_MANAGER_NOT_INITIALIZED,
+        _Status.SERVICE_UNAVAILABLE,
         "the catalog manager is not initialized yet",
     )
 
 
-def not_the_leader() -> MasterError:
+def not_the_leader() -> RefusedError:
     """7(a)."""
-    return MasterError(
-        MasterErrorCode.NOT_THE_LEADER, AppStatus.ILLEGAL_STATE, "this master is not the leader"
-    )
+    message = "this master is not the leader"
+    return RefusedError(_Code.NOT_THE_LEADER, _Status.ILLEGAL_STATE, message)
 
 
-def not_yet_ready() -> MasterError:
+def not_yet_ready() -> RefusedError:
     """7(b)."""
-    return MasterError(
-        MasterErrorCode.NOT_THE_LEADER,
-        AppStatus.SERVICE_UNAVAILABLE,
-        "this master is the leader but not yet ready to serve requests",
-    )
+    message = "this master is the leader but not yet ready to serve requests"
+    return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
-def unconfirmed() -> MasterError:
+def unconfirmed() -> RefusedError:
     """7(b) of profile `strict`: no majority confirmed the leader in time."""
-    return MasterError(
-        MasterErrorCode.NOT_THE_LEADER,
-        AppStatus.SERVICE_UNAVAILABLE,
-        "no majority confirmed this master as the leader in time; nothing was done",
-    )
+    message = "no majority confirmed this master as the leader in time; nothing was done"
+    return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
-def wrong_cluster(theirs: str, ours: str) -> MasterError:
-    """A tablet server of another cluster: nothing of what it holds is any business of ours."""
-    return MasterError(
-        MasterErrorCode.UNKNOWN_ERROR,
-        AppStatus.INVALID_ARGUMENT,
-        f"the tablet server belongs to the cluster {theirs}, and this is {ours}: check the "
-        "addresses of masters that it was started with",
-    )
-
-
-def write_lost(cause: str) -> MasterError:
+def write_lost(cause: object) -> RefusedError:
     """7(d)."""
-    return MasterError(
-        MasterErrorCode.NOT_THE_LEADER,
-        AppStatus.SERVICE_UNAVAILABLE,
+    return RefusedError(
+        _Code.NOT_THE_LEADER,
+        _Status.SERVICE_UNAVAILABLE,
         f"this master is no longer the leader: writing to the sys-catalog failed: {cause}",
         indeterminate=True,
     )
 
 
-def busy(what: str, limit: int) -> MasterError:
+def wrong_cluster(theirs: str, ours: str) -> RefusedError:
+    """A tablet server of another cluster: its replicas are none of this master's."""
+    return invalid_argument(
+        f"the tablet server belongs to the cluster {theirs}, and this is {ours}: check the "
+        "addresses of masters that it was started with"
+    )
+
+
+def busy(what: str, limit: int) -> RefusedError:
     """A limit was hit; nothing was done."""
-    return MasterError(
-        MasterErrorCode.UNKNOWN_ERROR,
-        AppStatus.SERVICE_UNAVAILABLE,
+    return RefusedError(
+        _Code.UNKNOWN_ERROR,
+        _Status.SERVICE_UNAVAILABLE,
         f"{what}: the limit of {limit} is reached; nothing was done, try again later",
     )
 
 
-def overloaded(cause: str) -> MasterError:
+def overloaded(cause: object) -> RefusedError:
     """The system tablet took no more writes; nothing was done."""
-    return MasterError(
-        MasterErrorCode.UNKNOWN_ERROR,
-        AppStatus.SERVICE_UNAVAILABLE,
+    return RefusedError(
+        _Code.UNKNOWN_ERROR,
+        _Status.SERVICE_UNAVAILABLE,
         f"the system tablet takes no more writes now: {cause}; nothing was done, try again later",
     )
 
 
-def too_stale(bound_ns: int | None, limit_ms: int) -> MasterError:
-    """A read allows for less staleness than there is; nothing was done."""
-    known = "nothing is known of it" if bound_ns is None else f"it is up to {bound_ns / 1e6:.0f} ms"
-    return MasterError(
-        MasterErrorCode.TOO_STALE,
-        AppStatus.SERVICE_UNAVAILABLE,
-        f"the state of this master may be older than {limit_ms} ms: {known}; ask another one",
+def too_stale(bound_ns: int | None, limit_ms: int) -> RefusedError:
+    """The state is older than a read allows; nothing was done."""
+    age = "its age is not known" if bound_ns is None else f"it is up to {bound_ns / 1e6:.0f} ms"
+    return RefusedError(
+        _Code.TOO_STALE,
+        _Status.SERVICE_UNAVAILABLE,
+        f"the state of this master may be older than {limit_ms} ms: {age}; ask another one",
     )
 
 
-def not_supported(what: str) -> MasterError:
-    """This profile has no such thing; nothing was done."""
-    return MasterError(
-        MasterErrorCode.UNKNOWN_ERROR,
-        AppStatus.NOT_SUPPORTED,
-        f"{what}: not supported in this profile; use --profile strict",
-    )
+def not_supported(what: str) -> RefusedError:
+    """This profile lacks the feature; nothing was done."""
+    message = f"{what}: not supported in this profile; use --profile strict"
+    return RefusedError(_Code.UNKNOWN_ERROR, _Status.NOT_SUPPORTED, message)
 
 
-def invalid_argument(message: str) -> MasterError:
+def invalid_argument(message: str) -> RefusedError:
     """The request makes no sense; nothing was done."""
-    return MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.INVALID_ARGUMENT, message)
+    return RefusedError(_Code.UNKNOWN_ERROR, _Status.INVALID_ARGUMENT, message)
+
+
+def invalid_schema(message: str, status: AppStatus = AppStatus.INVALID_ARGUMENT) -> RefusedError:
+    """A name, schema or partitioning is not allowed; nothing was done."""
+    return RefusedError(_Code.INVALID_SCHEMA, status, message)

@@ -4,13 +4,13 @@ never had).
 A master asks the leader how far it must have applied (`ConsensusService.ReadIndex`): the leader
 answers once a majority has confirmed it, so that everything acknowledged *before the question was
 asked* is at or before that index. When that much is applied here, the state lacks nothing that was
-acknowledged before the question, and its age is counted from there, on this master's own monotonic
+acknowledged before the question, and its age counts from there, on this master's own monotonic
 clock: no other clock, and no delay of a message, can make the bound too small. That clock may be
-slow, so more is told than it shows (`_RATE_MIN`). A leader asks itself in the same way.
+slow, so the bound is larger than its reading (`_RATE_MIN`). A leader asks itself in the same way.
 
 One question serves all reads that it is new enough for; reads that need a newer one share it. The
-state is looked at in the same step in which its age is: what happens to the answer on its way is
-not staleness, since a read takes effect when it is made.
+state and its age are read in the same step: the way of the answer adds no staleness, since a read
+takes effect when it is evaluated.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from targets.kudu.bugs import Bug
-from targets.kudu.consensus.messages import ReadIndexRequest, ReadIndexResponse
+from targets.kudu.consensus.messages import ReadIndexRequest
 from targets.kudu.consensus.raft_consensus import NotLeaderError
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.master.errors import (
-    RefusedError,
     invalid_argument,
     not_supported,
     too_stale,
@@ -38,13 +37,13 @@ from targets.kudu.rpc import RpcError
 
 _WAIT_STEP_S: Final = 0.01
 _RATE_MIN: Final = 0.5
-"""How slow this machine's clock may run: its seconds in one of a right clock. None is that bad by
-itself, but a bound that is too large does no harm."""
+"""The slowest rate of this machine's clock: its seconds per true second. No clock is that bad, but
+a bound that is too large does no harm."""
 Response = TypeVar("Response")
 
 
 class FollowerReads:
-    """What this master knows of the age of its own state."""
+    """The age of this master's own state, and reads within a bound of it."""
 
     def __init__(self, node: NodeContext, leadership: Leadership) -> None:
         self._node = node
@@ -57,14 +56,12 @@ class FollowerReads:
     async def read(
         self, max_staleness_ms: int, evaluate: Callable[[Catalog, Meta], Response]
     ) -> Response:
-        """Evaluate on a state that is new enough; raises `RefusedError` where there is none in
-        time.
-        """
+        """Evaluate on a state that is new enough; raises `RefusedError` at the deadline."""
         if Bug.LEADER_READS in self._node.bugs:
-            raise RefusedError(not_supported("max_staleness_ms: only leaders answer reads"))
+            raise not_supported("max_staleness_ms: only leaders answer reads")
         if max_staleness_ms < 0:
-            raise RefusedError(
-                invalid_argument(f"max_staleness_ms is {max_staleness_ms}; it must not be negative")
+            raise invalid_argument(
+                f"max_staleness_ms is {max_staleness_ms}; it must not be negative"
             )
         limit_ns = max_staleness_ms * 1_000_000
         deadline_ns = self._clock.monotonic_ns() + int(self._limit_s * 1e9)
@@ -74,11 +71,11 @@ class FollowerReads:
                 return evaluate(self._leadership.view, self._meta(bound_ns))
             left_s = (deadline_ns - self._clock.monotonic_ns()) / 1e9
             if left_s <= 0:
-                raise RefusedError(too_stale(bound_ns, max_staleness_ms))
+                raise too_stale(bound_ns, max_staleness_ms)
             await self._refresh(left_s)
 
     def _bound_ns(self) -> int | None:
-        """How old the state may be now."""
+        """The greatest possible age of the state now."""
         if self._asked_ns is None:
             return None
         return int((self._clock.monotonic_ns() - self._asked_ns) / _RATE_MIN)
@@ -89,7 +86,7 @@ class FollowerReads:
         return Meta(self._node.uuid, term, view.revision, bound_ns)
 
     async def _refresh(self, left_s: float) -> None:
-        """Wait for a newer bound, `left_s` at most, together with all who do."""
+        """Wait for a newer bound, at most `left_s`; concurrent reads share the question."""
         if self._asking is None or self._asking.done():
             self._asking = self._node.env.spawn(self._ask(), name="follower-read")
         with contextlib.suppress(TimeoutError):
@@ -111,7 +108,7 @@ class FollowerReads:
         self._asked_ns = asked_ns
 
     async def _read_index(self, replica: Any) -> int | None:
-        """Up to where a state has to go to show all that is acknowledged now."""
+        """The index a state must have applied to show all that is acknowledged now."""
         leader = replica.leader_uuid
         if leader == self._node.uuid:
             try:
@@ -123,13 +120,8 @@ class FollowerReads:
         if leader is None or address is None:
             return None
         try:
-            answer = await self._node.rpc.call(
-                address,
-                "ConsensusService.ReadIndex",
-                ReadIndexRequest(leader, SYSTEM_TABLET_ID),
-                ReadIndexResponse,
-                timeout_s=self._limit_s,
-            )
+            request = ReadIndexRequest(leader, SYSTEM_TABLET_ID)
+            answer = await self._node.rpc.call(address, request, timeout_s=self._limit_s)
         except RpcError:
             return None
         return None if answer.error is not None else answer.index

@@ -1,10 +1,10 @@
 """One term of leadership: the catalog loaded for it, its locks, its writes and its tasks.
 
 Everything a leader holds lives in one `Epoch` and ends with it. A request works on the epoch it
-began with and checks after every wait that this is still the one that leads; a write that slips
-through is void because its batch names the term it was planned in. That replaces Kudu's
-`leader_lock_`, which keeps requests out while the maps are being reloaded (d1d3cfe77): here a
-reload makes new maps, and the old ones are never served again.
+began with and checks after every wait that this one still leads; a write that slips through is void
+because its batch names the term it was planned in. That replaces Kudu's `leader_lock_`, which keeps
+requests out while the maps are being reloaded (d1d3cfe77): here a reload makes new maps, and the
+old ones are never served again.
 
 Locks are per table and cover its tablets (Kudu locks tablets one by one). Several are taken in the
 order of table ids, so that they cannot deadlock; `asyncio.Lock` is fair.
@@ -54,46 +54,46 @@ from targets.kudu.master.errors import (
     write_lost,
 )
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks
-from targets.kudu.messages import MasterError, RaftConfig
+from targets.kudu.messages import RaftConfig
 from targets.kudu.wakeup import Wakeup
 
 LOCK_WAITERS_MAX: Final = 1000
 
-Outcome = Reply | MasterError
-"""How a DDL request ended."""
+Outcome = Reply | RefusedError
+"""The end of a DDL request."""
 
 
 class SystemReplica(Protocol):
-    """What the master needs of the Raft replica of its system tablet."""
+    """The part of the system tablet's Raft replica that a master uses."""
 
     @property
-    def role(self) -> str: ...  # noqa: D102 - as in `targets.kudu.consensus.raft_consensus.Replica`
+    def role(self) -> str: ...
     @property
-    def term(self) -> int: ...  # noqa: D102
+    def term(self) -> int: ...
     @property
-    def config(self) -> RaftConfig: ...  # noqa: D102
+    def config(self) -> RaftConfig: ...
     @property
-    def committed_config(self) -> RaftConfig: ...  # noqa: D102
+    def committed_config(self) -> RaftConfig: ...
 
     @property
-    def leader_uuid(self) -> str | None: ...  # noqa: D102
+    def leader_uuid(self) -> str | None: ...
     @property
-    def applied_index(self) -> int: ...  # noqa: D102
+    def applied_index(self) -> int: ...
 
-    async def replicate(  # noqa: D102
+    async def replicate(
         self, payload: bytes, *, timeout_s: float | None = None
     ) -> tuple[int, int, Any]: ...
-    async def confirm_leadership(self, *, timeout_s: float) -> int: ...  # noqa: D102
-    async def change_config(  # noqa: D102
+    async def confirm_leadership(self, *, timeout_s: float) -> int: ...
+    async def change_config(
         self,
         changes: Sequence[PeerChange],
         *,
         cas_config_opid_index: int | None = None,
         timeout_s: float | None = None,
     ) -> RaftConfig: ...
-    def step_down(self) -> None: ...  # noqa: D102
-    def dump(self) -> dict[str, Any]: ...  # noqa: D102
-    def status(self) -> dict[str, Any]: ...  # noqa: D102
+    def step_down(self) -> None: ...
+    def dump(self) -> dict[str, Any]: ...
+    def status(self) -> dict[str, Any]: ...
 
 
 class Epoch:
@@ -129,14 +129,14 @@ class Epoch:
     def check(self) -> None:
         """Raise `RefusedError` 7(a) unless this leadership lasts; to be called after every wait."""
         if not self.is_current():
-            raise RefusedError(not_the_leader())
+            raise not_the_leader()
 
     def adopt(self, task: asyncio.Task[None]) -> None:
         """Cancel `task` when the leadership ends."""
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """What grows with the work under way and must shrink with it."""
+        """Amounts that grow with the work under way and must shrink with it."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),
@@ -145,7 +145,7 @@ class Epoch:
         }
 
     def close(self) -> None:
-        """End this leadership: tasks are aborted, waiting requests fail when they go on."""
+        """End this leadership: abort tasks; waiting requests fail when they go on."""
         if self._closed:
             return
         self._closed = True
@@ -156,10 +156,10 @@ class Epoch:
     # --- waits -------------------------------------------------------------------------------
 
     async def confirm(self) -> None:
-        """Make sure that what the maps say next is no older than this call.
+        """Make sure that the maps are no older than this call.
 
-        A majority confirmed this leader after the call, and all that was committed by then is
-        applied. Raises `RefusedError`. Under switch NO-LEASE nobody is asked.
+        A majority confirms this leader after the call, and everything committed by then is
+        applied. Raises `RefusedError`. Switch NO-LEASE skips the majority.
         """
         self.check()
         if Bug.NO_LEASE in self._node.bugs:
@@ -169,9 +169,9 @@ class Epoch:
                 timeout_s=self._node.flags.master_read_confirm_timeout_ms / 1000
             )
         except NotLeaderError as error:
-            raise RefusedError(not_the_leader()) from error
+            raise not_the_leader() from error
         except TimeoutError as error:
-            raise RefusedError(unconfirmed()) from error
+            raise unconfirmed() from error
         self.check()
 
     @contextlib.asynccontextmanager
@@ -191,7 +191,7 @@ class Epoch:
 
     async def _acquire(self, table_id: str) -> None:
         if self._waiters >= LOCK_WAITERS_MAX:
-            raise RefusedError(busy("requests that wait for a table", LOCK_WAITERS_MAX))
+            raise busy("requests that wait for a table", LOCK_WAITERS_MAX)
         lock = self._locks.setdefault(table_id, asyncio.Lock())
         self._lock_users[table_id] = self._lock_users.get(table_id, 0) + 1
         self._waiters += 1
@@ -241,32 +241,30 @@ class Epoch:
         payload = encode_batch(batch)
         limit = entry_limit(self._node.flags)
         if len(payload) > limit:  # KUDU-3036: followers would never accept it
-            raise RefusedError(
-                invalid_argument(
-                    f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
-                    f"{limit} (flag rpc_max_message_size, less what a message adds)"
-                )
+            raise invalid_argument(
+                f"the operation needs {len(payload)} bytes in the system tablet; the limit is "
+                f"{limit} (flag rpc_max_message_size, less what a message adds)"
             )
         try:
             _, _, applied = await self._replica.replicate(payload)
         except NotLeaderError as error:
-            raise RefusedError(not_the_leader()) from error
+            raise not_the_leader() from error
         except OverloadedError as error:
-            raise RefusedError(overloaded(str(error))) from error
+            raise overloaded(error) from error
         except IndeterminateError as error:
             if Bug.KUDU_495_ABORT in self._node.bugs:
                 self._node.check_failed(f"writing to the sys-catalog failed: {error}")
             self._abandon()
-            raise RefusedError(write_lost(str(error))) from error
+            raise write_lost(error) from error
         assert isinstance(applied, Applied)
         if applied.void:
-            raise RefusedError(not_the_leader())
+            raise not_the_leader()
         return applied
 
     def _assert_locked(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Only a new table, which nobody can see, is written without its lock."""
+        """Only a new table, not visible yet, is written without its lock."""
         for table_id in [t.id for t in tables] + [t.table_id for t in tablets]:
             if table_id in self.catalog.tables:
                 lock = self._locks.get(table_id)
@@ -274,8 +272,8 @@ class Epoch:
                 assert lock.locked(), f"table {table_id} is written without its lock"
 
     def _abandon(self) -> None:
-        """After a write of unknown fate nothing here may be built upon: the next leadership, ours
-        or another's, loads what really committed.
+        """End this leadership after a write of unknown outcome: the next one, here or elsewhere,
+        loads the catalog that really committed.
         """
         lasts = self.is_current()
         self.close()
@@ -283,7 +281,7 @@ class Epoch:
             self._replica.step_down()
 
     def after_commit(self, calls: Iterable[Call]) -> None:
-        """Call tablet servers about something committed, and let the background loop look."""
+        """Call tablet servers about a committed write, and wake the background loop."""
         if self.is_current():
             self.tasks.submit(calls)
             self.wake.set()

@@ -7,7 +7,7 @@ That wait is the fix of KUDU-765; the switch leaves it out. Where Kudu exits bec
 longer than `master_failover_catchup_timeout_ms`, profile `strict` steps down and stays up.
 
 Followers keep maps as well, moved forward at every batch they apply and never loaded but from a
-snapshot: `view`. Both are to equal a scan of the rows at any time, which every dump tells.
+snapshot: `view`. Both must equal a scan of the rows at any time, which every dump shows.
 
 A term that is already loaded, or being loaded, is never loaded again (SPURIOUS-RELOAD).
 """
@@ -71,7 +71,7 @@ class Leadership:
 
     @property
     def view(self) -> Catalog:
-        """The maps of what is applied here, whatever the role: what a follower can show."""
+        """The maps of everything applied here, in any role: a follower can show them."""
         return self._view
 
     @property
@@ -86,9 +86,9 @@ class Leadership:
         if epoch is not None:
             return epoch
         if self._replica is None:
-            raise RefusedError(not_initialized())
+            raise not_initialized()
         leads = self._replica.role == "LEADER"
-        raise RefusedError(not_yet_ready() if leads else not_the_leader())
+        raise not_yet_ready() if leads else not_the_leader()
 
     def on_role_change(self, replica: SystemReplica) -> None:
         """The replica's callback: any change of role, term or leader."""
@@ -136,7 +136,7 @@ class Leadership:
             tables=len(catalog.by_name),
             revision=catalog.revision,
         )
-        # What the last leader left in flight is sent again; all these calls are idempotent.
+        # Calls that the last leader left in flight are sent again; all are idempotent.
         for _, tablet in sorted(catalog.tablets.items()):
             if tablet.state is TabletState.CREATING:
                 epoch.tasks.submit(create_replicas(tablet))
@@ -163,10 +163,10 @@ class Leadership:
         self._view = Catalog.load(self._rows, 0)
 
     def _publish(self, batch: Batch, index: int, term: int) -> None:
-        """Rows were put: move the maps forward, in the same step.
+        """Move the maps forward in the step that puts the rows.
 
         Operations of older terms are in the maps already, since loading waited for them; under
-        switch KUDU-765 it did not, and here they are lost.
+        switch KUDU-765 it did not, and they are lost here.
         """
         self._view.publish(batch, index)
         if self._epoch is not None and self._epoch.term == term:

@@ -1,4 +1,4 @@
-"""The masters' own membership: AddMaster, RemoveMaster, ListMasters, and joining by oneself.
+"""The masters' own membership: AddMaster, RemoveMaster, ListMasters, and auto-join.
 
 After Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join (1.16). All
 of it is a change of the configuration of the system tablet: a new master is added without a vote,
@@ -6,16 +6,17 @@ is filled by the leader's log or snapshot like any member that fell behind, and 
 leader once it has caught up. A master that is not a member yet runs all the same, with the members'
 configuration and an empty log: it neither runs for leader nor counts.
 
-A master follows the configuration that it has stored, whatever list it is started with, so that one
-that was killed in the middle of a migration and returns with the old list is not lost; `/masters`
-says who was started with another list. Kudu compares them at every start (`check_told`).
+A master follows its stored configuration, not the list it is started with, so that a master that
+was killed in the middle of a migration and returns with the old list is not lost; `/masters` shows
+the masters that were started with another list. Kudu compares both at every start
+(`check_start_list`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final
 
 from harness.errors import UsageError
 from targets.kudu.bugs import Bug
@@ -38,14 +39,11 @@ from targets.kudu.master.leader_term import SystemReplica
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.messages import (
     AddMasterRequest,
-    AddMasterResponse,
     AppStatus,
     ConnectToMasterRequest,
-    ConnectToMasterResponse,
     GetMasterRegistrationRequest,
     GetMasterRegistrationResponse,
     MasterEntry,
-    MasterError,
     MasterErrorCode,
     PeerConfig,
     RaftConfig,
@@ -54,7 +52,7 @@ from targets.kudu.messages import (
 from targets.kudu.rpc import RpcError, parse_address
 
 LISTS_DIFFER: Final = "the masters that are stored and those that it is started with differ"
-"""Says a master that exits at its start."""
+"""The message of a master that exits at its start."""
 
 _AUTO_JOIN_INTERVAL_S: Final = 5.0
 _JOIN_TIMEOUT_S: Final = 10.0
@@ -64,32 +62,28 @@ _OUTSIDE: Final = "NON_PARTICIPANT"
 async def ask_registration(
     node: NodeContext, address: str
 ) -> GetMasterRegistrationResponse | RpcError:
-    """Who is at `address`, as it says itself; it has `master_registration_rpc_timeout_ms`."""
+    """The registration of the master at `address`, or the error."""
     try:
-        return await node.rpc.call(
-            address,
-            "MasterService.GetMasterRegistration",
-            GetMasterRegistrationRequest(),
-            GetMasterRegistrationResponse,
-            timeout_s=node.flags.master_registration_rpc_timeout_ms / 1000,
-        )
+        timeout_s = node.flags.master_registration_rpc_timeout_ms / 1000
+        return await node.rpc.call(address, GetMasterRegistrationRequest(), timeout_s=timeout_s)
     except RpcError as error:
         return error
 
 
-def check_told(node: NodeContext, config: RaftConfig, told: Sequence[str]) -> None:
-    """Compare what is stored, or found at the first start, with what this master is started with.
+def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence[str]) -> None:
+    """Compare the stored masters, or those found at the first start, with `start_list`, the
+    masters of this master's own settings.
 
     Kudu lets them differ by one address, if that is not a stored one too many: this master is to
     join, or one was removed. Else it exits (`master/sys_catalog.cc`), which raises `UsageError`
-    here (switch STORED-LIST); without that the stored one counts, and an event tells of it.
+    here (switch STORED-LIST); without the switch the stored list counts, and an event is emitted.
     """
     stored = sorted({peer.address for peer in config.peers})
-    differ = sorted({*stored} ^ {*told})
+    differ = sorted({*stored} ^ {*start_list})
     if differ in ([], [node.address]):
         return
-    node.env.event("masters-differ", stored=stored, told=[*told], differ=differ)
-    if Bug.STORED_LIST in node.bugs and (len(stored) > len({*told}) or len(differ) > 1):
+    node.env.event("masters-differ", stored=stored, told=[*start_list], differ=differ)
+    if Bug.STORED_LIST in node.bugs and (len(stored) > len({*start_list}) or len(differ) > 1):
         raise UsageError(
             f"{LISTS_DIFFER} by {', '.join(differ)}; start it with {', '.join(stored)}"
         )
@@ -101,73 +95,70 @@ class Membership:
     def __init__(
         self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
     ) -> None:
-        """`told_masters` are those this master was started with, members or not."""
+        """`told_masters` are the masters this one was started with, members or not."""
         self.told_masters = told_masters
         self._node = node
         self._leadership = leadership
 
     async def add(self, request: AddMasterRequest) -> None:
         """Add a master, without a vote at first; returns at commit. Raises `RefusedError`: code 15
-        for one that is a member, 7 where the change cannot be made now (Kudu: IllegalState,
-        ServiceUnavailable and Aborted). What is no address is InvalidArgument.
+        for a member, 7 where the change cannot be made now (Kudu: IllegalState, ServiceUnavailable
+        and Aborted), InvalidArgument for a malformed address.
         """
         self._refuse_if_offline_only("AddMaster")
         replica = self._leader()
         config = replica.committed_config
         if any(peer.address == request.address for peer in config.peers):
             message = f"the master at {request.address} is a member already"
-            raise _refused(
+            raise RefusedError(
                 MasterErrorCode.MASTER_ALREADY_PRESENT, AppStatus.ALREADY_PRESENT, message
             )
         try:
             parse_address(request.address)
         except ValueError as error:
-            _invalid(str(error))
-        found = await ask_registration(self._node, request.address)
-        if isinstance(found, RpcError):
-            message = f"the new master at {request.address} does not answer: {found}"
-            raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NETWORK_ERROR, message)
-        if found.error is not None:
+            raise invalid_argument(str(error)) from error
+        newcomer = await ask_registration(self._node, request.address)
+        if isinstance(newcomer, RpcError):
+            message = f"the new master at {request.address} does not answer: {newcomer}"
+            raise RefusedError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NETWORK_ERROR, message)
+        if newcomer.error is not None:
             message = f"the new master at {request.address} is still starting; try again later"
-            raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.SERVICE_UNAVAILABLE, message)
-        if not await self._is_ours(request.address, found):
             raise RefusedError(
-                invalid_argument(
-                    f"the master at {request.address} belongs to a cluster already: "
-                    "it must start with this cluster's masters and an empty disk"
-                )
+                MasterErrorCode.UNKNOWN_ERROR, AppStatus.SERVICE_UNAVAILABLE, message
             )
-        peer = PeerConfig(found.meta.master_uuid, request.address, "NON_VOTER", promote=True)
+        if not await self._is_ours(request.address, newcomer):
+            raise invalid_argument(
+                f"the master at {request.address} belongs to a cluster already: "
+                "it must start with this cluster's masters and an empty disk"
+            )
+        peer = PeerConfig(newcomer.meta.master_uuid, request.address, "NON_VOTER", promote=True)
         change = PeerChange(ChangeType.ADD_PEER, peer)
         await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
 
-    async def _is_ours(self, address: str, found: GetMasterRegistrationResponse) -> bool:
-        """Whether the master at `address` is of no other cluster.
+    async def _is_ours(self, address: str, newcomer: GetMasterRegistrationResponse) -> bool:
+        """Whether the master at `address` belongs to no other cluster.
 
-        One that is a member of nothing began with the configuration of the cluster it was told of.
-        One that takes itself for a member once was one of this cluster: nobody tells those who are
-        removed. Its votes and its log are what they were, so it may come back.
+        One that is no member began with the configuration of the cluster in its settings. One that
+        takes itself for a member was a member of this cluster before: a removed master gets no
+        notice. It kept its votes and its log, so it may come back.
         """
-        if found.member_type == _OUTSIDE:
-            began_with = () if found.committed_config is None else found.committed_config.peers
+        if newcomer.member_type == _OUTSIDE:
+            config = newcomer.committed_config
+            began_with = () if config is None else config.peers
             members = {peer.uuid for peer in self._members()}
             return any(peer.uuid in members for peer in began_with)
         try:
-            answer = await self._node.rpc.call(
-                address,
-                "MasterService.ConnectToMaster",
-                ConnectToMasterRequest(),
-                ConnectToMasterResponse,
-                timeout_s=self._node.flags.master_registration_rpc_timeout_ms / 1000,
-            )
+            timeout_s = self._node.flags.master_registration_rpc_timeout_ms / 1000
+            request = ConnectToMasterRequest()
+            answer = await self._node.rpc.call(address, request, timeout_s=timeout_s)
         except RpcError:
             return False
         return answer.cluster_id != "" and answer.cluster_id == self._leadership.cluster_id
 
     async def remove(self, request: RemoveMasterRequest) -> None:
         """Remove a master; returns at commit. Raises `RefusedError`: NotFound for an address that
-        no member has, InvalidArgument for the leader itself, the last master, or a uuid that is
-        not there or is needed.
+        no member has, InvalidArgument for the leader itself, the last master, an unknown uuid, or
+        a missing one where the address is ambiguous.
         """
         self._refuse_if_offline_only("RemoveMaster")
         replica = self._leader()
@@ -175,24 +166,26 @@ class Membership:
         here = [peer for peer in config.peers if peer.address == request.address]
         if not here:
             message = f"no master has the address {request.address}"
-            raise _refused(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message)
+            raise RefusedError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.NOT_FOUND, message)
         uuid = request.master_uuid
         if uuid is None and len(here) > 1:
             uuids = ", ".join(peer.uuid for peer in here)
-            _invalid(f"{len(here)} masters have the address {request.address}: name one of {uuids}")
+            raise invalid_argument(
+                f"{len(here)} masters have the address {request.address}: name one of {uuids}"
+            )
         chosen = [peer for peer in here if uuid in {None, peer.uuid}]
         if not chosen:
-            _invalid(f"the master at {request.address} is {here[0].uuid}, not {uuid}")
+            raise invalid_argument(f"the master at {request.address} is {here[0].uuid}, not {uuid}")
         if len(config.peers) == 1:
-            _invalid("the last master cannot be removed")
+            raise invalid_argument("the last master cannot be removed")
         if chosen[0].uuid == self._node.uuid:
-            _invalid("the leader cannot be removed: let it step down first")
+            raise invalid_argument("the leader cannot be removed: let it step down first")
         change = PeerChange(ChangeType.REMOVE_PEER, chosen[0])
         await _change(replica, config, change, code=MasterErrorCode.UNKNOWN_ERROR)
 
     def _refuse_if_offline_only(self, what: str) -> None:
         if Bug.OFFLINE_MEMBERS in self._node.bugs:
-            raise RefusedError(not_supported(f"{what}: masters change while the cluster is down"))
+            raise not_supported(f"{what}: masters change while the cluster is down")
 
     def _leader(self) -> SystemReplica:
         """The replica, if this master leads and is ready; raises `RefusedError` otherwise."""
@@ -210,49 +203,49 @@ class Membership:
         return () if replica is None else replica.committed_config.peers
 
     async def _entry(self, peer: PeerConfig) -> MasterEntry:
-        found = await ask_registration(self._node, peer.address)
+        answer = await ask_registration(self._node, peer.address)
         role, start_ns, error = "UNKNOWN_ROLE", 0, None
-        if isinstance(found, RpcError):
-            error = str(found)
-        elif found.meta.master_uuid != peer.uuid:
-            error = f"at {peer.address} is {found.meta.master_uuid}, not {peer.uuid}"
-        elif found.error is not None:
-            error = found.error.message
+        if isinstance(answer, RpcError):
+            error = str(answer)
+        elif answer.meta.master_uuid != peer.uuid:
+            error = f"at {peer.address} is {answer.meta.master_uuid}, not {peer.uuid}"
+        elif answer.error is not None:
+            error = answer.error.message
         else:
-            role, start_ns = found.role, found.start_ns
+            role, start_ns = answer.role, answer.start_ns
         return MasterEntry(peer.uuid, peer.address, peer.member_type, role, start_ns, error)
 
 
 async def _change(
     replica: SystemReplica, decided_on: RaftConfig, change: PeerChange, *, code: MasterErrorCode
 ) -> None:
-    """Make the change, if what it was decided on is still the committed configuration; `code` is
-    for when it is not, or when no change can be made now.
+    """Make the change if `decided_on` is still the committed configuration; otherwise, or if no
+    change can be made now, the refusal has `code`.
     """
     try:
         await replica.change_config((change,), cas_config_opid_index=decided_on.opid_index)
     except ConfigRefusedError as error:
         if error.code is ConsensusErrorCode.INVALID_CONFIG:
-            _invalid(str(error))
-        raise _refused(code, AppStatus.ILLEGAL_STATE, str(error)) from error
+            raise invalid_argument(str(error)) from error
+        raise RefusedError(code, AppStatus.ILLEGAL_STATE, str(error)) from error
     except NotAppendedError as error:
-        raise RefusedError(not_the_leader()) from error
+        raise not_the_leader() from error
     except IndeterminateError as error:
-        raise RefusedError(write_lost(str(error))) from error
+        raise write_lost(error) from error
 
 
 async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str]) -> None:
     """Have a master that is not a member of its cluster added, as Kudu 1.16 does.
 
     Every 5 s it asks all others of `masters`; only if all answer, agree on term and configuration,
-    and miss nobody but this one, it asks their leader for AddMaster. It ends once this master is a
+    and lack this master alone, it asks their leader for AddMaster. It ends once this master is a
     member, or when its address belongs to another one.
     """
     others = [address for address in masters if address != node.address]
     while all(peer.uuid != node.uuid for peer in replica.config.peers):
         await asyncio.sleep(_AUTO_JOIN_INTERVAL_S)
-        found = await asyncio.gather(*(ask_registration(node, address) for address in others))
-        answers = [one for one in found if isinstance(one, GetMasterRegistrationResponse)]
+        outcomes = await asyncio.gather(*(ask_registration(node, address) for address in others))
+        answers = [answer for answer in outcomes if not isinstance(answer, RpcError)]
         configs = [answer.committed_config for answer in answers]
         if len(answers) < len(others) or not configs or configs[0] is None:
             continue
@@ -270,23 +263,10 @@ async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str])
 
 async def _ask_to_be_added(node: NodeContext, leader: str) -> None:
     try:
-        answer = await node.rpc.call(
-            leader,
-            "MasterService.AddMaster",
-            AddMasterRequest(node.address),
-            AddMasterResponse,
-            timeout_s=_JOIN_TIMEOUT_S,
-        )
+        request = AddMasterRequest(node.address)
+        answer = await node.rpc.call(leader, request, timeout_s=_JOIN_TIMEOUT_S)
         error = None if answer.error is None else answer.error.message
     except RpcError as failure:
         error = str(failure)
     if error is not None:
         node.env.event("master-not-added", address=node.address, error=error)
-
-
-def _refused(code: MasterErrorCode, status: AppStatus, message: str) -> RefusedError:
-    return RefusedError(MasterError(code, status, message))
-
-
-def _invalid(message: str) -> NoReturn:
-    raise RefusedError(invalid_argument(message))

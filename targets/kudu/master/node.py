@@ -23,14 +23,14 @@ import msgspec
 
 from harness.env import Env
 from harness.errors import UsageError
-from targets.kudu import checked_file
+from targets import checked_file
 from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.consensus.raft_consensus import ConsensusService, Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import Flags
+from targets.kudu.hms.client import HmsSettings
 from targets.kudu.hms.hms_catalog import HmsDdl
 from targets.kudu.hms.master_side import HmsSide
-from targets.kudu.hms.settings import HmsSettings
 from targets.kudu.master.admin import Admin
 from targets.kudu.master.catalog.catalog_manager import Ddl
 from targets.kudu.master.catalog.catalog_state import Catalog
@@ -44,7 +44,7 @@ from targets.kudu.master.membership import (
     Membership,
     ask_registration,
     auto_join,
-    check_told,
+    check_start_list,
 )
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 from targets.kudu.master.tablets.background import run_background
@@ -64,7 +64,7 @@ _CHECKPOINT_EVERY: Final = 4
 
 
 class MasterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a master is told at its start."""
+    """The settings of a master."""
 
     masters: tuple[str, ...]
     address: str
@@ -106,7 +106,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
         )
         await replica.start()
         if not settings.masters_kept:
-            check_told(node, replica.committed_config, settings.masters)
+            check_start_list(node, replica.committed_config, settings.masters)
         leadership.on_role_change(replica)
         env.event("master-started", uuid=uuid, address=settings.address)
         if settings.flags.master_auto_join_cluster:
@@ -139,8 +139,7 @@ def _wire(
 
     hms = None
     if settings.hms is not None:
-        told = settings.masters
-        hms = HmsSide(node, rows, settings.hms, voters=voters, told=told)
+        hms = HmsSide(node, rows, settings.hms, voters=voters, start_list=settings.masters)
 
     def serve(epoch: Epoch) -> None:
         if hms is not None:
@@ -196,8 +195,8 @@ async def _instance_uuid(env: Env) -> str:
 
 
 async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
-    """The configuration this replica of the system tablet begins with: from disk, or agreed on by
-    all masters at their first start, or that of a cluster that is there already.
+    """The first configuration of this replica of the system tablet: from disk, or agreed on by all
+    masters at their first start, or the one of an existing cluster.
     """
     env = node.env
     try:
@@ -211,24 +210,25 @@ async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig
 
 
 async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:
-    """Ask the others who they are. One that has a configuration decides; else all must answer,
-    since there is no cluster without all of them, and must have been started with the same list:
-    who was told of more masters than the others is to join them, once they are a cluster.
+    """Ask the other masters for their uuids. One that has a configuration decides; else all must
+    answer, since a first start needs all of them, and must have been started with the same list: a
+    master with a longer list than the others joins them once they are a cluster.
     """
     uuids = {node.address: node.uuid}
     while True:
         for address in masters:
             if address in uuids:
                 continue
-            found = await ask_registration(node, address)
-            if isinstance(found, RpcError):
-                node.env.event("master-unreachable", address=address, error=str(found))
-            elif found.committed_config is not None:
-                return found.committed_config
-            elif sorted(found.told_masters) == masters:
-                uuids[address] = found.meta.master_uuid
+            answer = await ask_registration(node, address)
+            if isinstance(answer, RpcError):
+                node.env.event("master-unreachable", address=address, error=str(answer))
+            elif answer.committed_config is not None:
+                return answer.committed_config
+            elif sorted(answer.told_masters) == masters:
+                uuids[address] = answer.meta.master_uuid
             else:
-                node.env.event("master-told-otherwise", address=address, of=found.told_masters)
+                node.env.event("master-told-otherwise", address=address, of=answer.told_masters)
         if len(uuids) == len(masters):
-            return RaftConfig(-1, tuple(PeerConfig(uuids[one], one) for one in masters))
+            peers = tuple(PeerConfig(uuids[address], address) for address in masters)
+            return RaftConfig(-1, peers)
         await asyncio.sleep(_DISCOVERY_INTERVAL_S)

@@ -1,4 +1,6 @@
-"""Answers to reads: pure functions of the catalog, each evaluated in one synchronous step."""
+"""Answers to reads: pure functions of the catalog, each evaluated in one synchronous step. All
+raise `RefusedError`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Sequence
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.errors import RefusedError, invalid_argument
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import (
     AppStatus,
@@ -21,7 +24,6 @@ from targets.kudu.messages import (
     ListedTable,
     ListTablesRequest,
     ListTablesResponse,
-    MasterError,
     MasterErrorCode,
     Meta,
     ReplicaLocation,
@@ -35,8 +37,6 @@ def is_create_table_done(
 ) -> IsCreateTableDoneResponse:
     """Whether every live tablet runs."""
     table = _find_readable(catalog, request.table)
-    if isinstance(table, MasterError):
-        return IsCreateTableDoneResponse(meta, error=table)
     tablets = catalog.live_tablets(table.id)
     done = table.is_running and all(t.state is TabletState.RUNNING for t in tablets)
     return IsCreateTableDoneResponse(meta, table_id=table.id, done=done)
@@ -47,8 +47,6 @@ def is_alter_table_done(
 ) -> IsAlterTableDoneResponse:
     """Whether the newest schema is fully applied."""
     table = _find_readable(catalog, request.table)
-    if isinstance(table, MasterError):
-        return IsAlterTableDoneResponse(meta, error=table)
     done = table.state is not TableState.ALTERING
     return IsAlterTableDoneResponse(
         meta, table_id=table.id, schema_version=table.version, done=done
@@ -60,8 +58,6 @@ def get_table_schema(
 ) -> GetTableSchemaResponse:
     """The fully applied schema."""
     table = _find_readable(catalog, request.table)
-    if isinstance(table, MasterError):
-        return GetTableSchemaResponse(meta, error=table)
     return GetTableSchemaResponse(
         meta,
         table_id=table.id,
@@ -79,14 +75,14 @@ def get_table_schema(
 
 def list_tables(catalog: Catalog, request: ListTablesRequest, meta: Meta) -> ListTablesResponse:
     """All live tables whose name contains the filter, sorted by name: one snapshot."""
-    found = [catalog.tables[table_id] for _, table_id in sorted(catalog.by_name.items())]
-    return list_of(found, request, meta)
+    tables = [catalog.tables[table_id] for _, table_id in sorted(catalog.by_name.items())]
+    return list_of(tables, request, meta)
 
 
 def list_of(
     tables: Sequence[TableRecord], request: ListTablesRequest, meta: Meta
 ) -> ListTablesResponse:
-    """The answer with these tables, if they live; each by its record's name, once at most."""
+    """The answer with the live ones among `tables`, each once, under its record's name."""
     named = {table.name: table for table in tables if table.is_live}
     listed = tuple(
         ListedTable(table.id, name, table.state.name, table.version)
@@ -105,8 +101,6 @@ def get_table_locations(
 ) -> GetTableLocationsResponse:
     """The tablets of a key range, from the stored consensus state."""
     table = _find_readable(catalog, request.table)
-    if isinstance(table, MasterError):
-        return GetTableLocationsResponse(meta, error=table)
     limit, start, end = request.max_returned_locations, request.key_start, request.key_end
     problem = None
     if limit < 1:
@@ -114,8 +108,7 @@ def get_table_locations(
     elif end and end <= start:
         problem = f"the key range [{start.hex()}, {end.hex()}) is empty; start must be below end"
     if problem is not None:
-        error = MasterError(MasterErrorCode.UNKNOWN_ERROR, AppStatus.INVALID_ARGUMENT, problem)
-        return GetTableLocationsResponse(meta, error=error)
+        raise invalid_argument(problem)
     in_range = [
         tablet
         for tablet in catalog.live_tablets(table.id)
@@ -124,12 +117,11 @@ def get_table_locations(
     ][:limit]
     for tablet in in_range:
         if tablet.state is not TabletState.RUNNING:
-            error = MasterError(
+            raise RefusedError(
                 MasterErrorCode.TABLET_NOT_RUNNING,
                 AppStatus.SERVICE_UNAVAILABLE,
                 f"the tablet {tablet.id} is not running: {tablet.state.name}",
             )
-            return GetTableLocationsResponse(meta, error=error)
     return GetTableLocationsResponse(
         meta,
         table_id=table.id,
@@ -142,14 +134,12 @@ def get_table_locations(
     )
 
 
-def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord | MasterError:
-    """A running table. UNKNOWN tables exist under switch ORDER-CREATE only, and are shown then:
-    such reads did not look at the state at that time, which is what made the bug visible.
+def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
+    """A running table. UNKNOWN tables exist only under switch ORDER-CREATE, and are readable: at
+    that time reads ignored the state, which made the bug visible.
     """
     table = catalog.find(identifier)
-    if isinstance(table, TableRecord) and table.state is TableState.UNKNOWN:
-        return table
-    return catalog.find_running(identifier)
+    return table if table.state is TableState.UNKNOWN else catalog.find_running(identifier)
 
 
 def _locate(

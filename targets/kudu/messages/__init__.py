@@ -9,26 +9,11 @@ none: KUDU-1537).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
-from targets.kudu.messages import admin, cluster, ddl, masters, reads, rows
 from targets.kudu.messages.admin import *
 from targets.kudu.messages.base import *
-from targets.kudu.messages.base import Message
 from targets.kudu.messages.cluster import *
 from targets.kudu.messages.ddl import *
 from targets.kudu.messages.masters import *
 from targets.kudu.messages.reads import *
 from targets.kudu.messages.rows import *
 from targets.kudu.messages.schema import *
-
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    **admin.METHODS,
-    **cluster.METHODS,
-    **ddl.METHODS,
-    **masters.METHODS,
-    **reads.METHODS,
-    **rows.METHODS,
-}
-"""Method name -> request and response type. ConsensusService's are in `raft/service.py`."""

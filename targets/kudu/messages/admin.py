@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
-from targets.kudu.messages.base import Message, TabletError
+from targets.kudu.messages.base import TabletResponse, TabletServerAdminCall
 from targets.kudu.messages.schema import Partition, PartitionSchema, RaftConfig, Schema
 
 __all__ = [
@@ -16,7 +13,11 @@ __all__ = [
 ]
 
 
-class CreateTabletRequest(Message, frozen=True):
+class TabletServerResponse(TabletResponse, frozen=True):
+    """The answer to all administrative calls."""
+
+
+class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
     """Create a replica of a tablet. Without `partition_schema` it refuses no key."""
 
     dest_uuid: str
@@ -30,7 +31,7 @@ class CreateTabletRequest(Message, frozen=True):
     partition_schema: PartitionSchema | None = None
 
 
-class DeleteTabletRequest(Message, frozen=True):
+class DeleteTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
     """`delete_type` is DELETED or TOMBSTONED; with `cas_config_opid_index` the call fails with
     CAS_FAILED when the replica's committed configuration is newer (KUDU-1129).
     """
@@ -42,7 +43,7 @@ class DeleteTabletRequest(Message, frozen=True):
     cas_config_opid_index: int | None = None
 
 
-class AlterSchemaRequest(Message, frozen=True):
+class AlterSchemaRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
     """Sent to the tablet's leader, which replicates it to its group."""
 
     dest_uuid: str
@@ -50,16 +51,3 @@ class AlterSchemaRequest(Message, frozen=True):
     schema: Schema
     schema_version: int
     new_table_name: str | None = None
-
-
-class TabletServerResponse(Message, frozen=True):
-    """The answer to all administrative calls."""
-
-    error: TabletError | None = None
-
-
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    "TabletServerAdminService.CreateTablet": (CreateTabletRequest, TabletServerResponse),
-    "TabletServerAdminService.DeleteTablet": (DeleteTabletRequest, TabletServerResponse),
-    "TabletServerAdminService.AlterSchema": (AlterSchemaRequest, TabletServerResponse),
-}

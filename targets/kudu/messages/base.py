@@ -6,15 +6,22 @@ import enum
 
 import msgspec
 
+from targets.kudu.rpc import Call, R_co
+
 __all__ = [
     "AppStatus",
+    "MasterCall",
     "MasterError",
     "MasterErrorCode",
+    "MasterResponse",
     "Message",
     "Meta",
     "RequestId",
     "TabletError",
     "TabletErrorCode",
+    "TabletResponse",
+    "TabletServerAdminCall",
+    "TabletServerCall",
 ]
 
 
@@ -118,3 +125,34 @@ class RequestId(Message, frozen=True):
     client_id: str
     seq_no: int
     nonce: str
+
+
+class MasterResponse(Message, frozen=True):
+    """The base of the answers of masters."""
+
+    meta: Meta
+    error: MasterError | None = None
+
+
+class TabletResponse(Message, frozen=True):
+    """The base of the answers of tablet servers that may refuse."""
+
+    error: TabletError | None = None
+
+
+class MasterCall(Call[R_co], frozen=True):
+    """A request to a master."""
+
+    service = "MasterService"
+
+
+class TabletServerCall(Call[R_co], frozen=True):
+    """A request to a tablet server."""
+
+    service = "TabletServerService"
+
+
+class TabletServerAdminCall(Call[R_co], frozen=True):
+    """An order of a master to a tablet server."""
+
+    service = "TabletServerAdminService"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from targets.kudu.messages.base import MasterError, Message, Meta
+from targets.kudu.messages.base import MasterCall, MasterResponse, Message, TabletServerCall
 from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
 __all__ = [
@@ -33,31 +32,23 @@ __all__ = [
 ]
 
 
-class ConnectToMasterRequest(Message, frozen=True):
-    """Ask a master for its role as the catalog manager sees it."""
-
-
-class ConnectToMasterResponse(Message, frozen=True):
+class ConnectToMasterResponse(MasterResponse, frozen=True):
     """LEADER only when the catalog is loaded and ready in the current term."""
 
-    meta: Meta
-    error: MasterError | None = None
     role: str = "FOLLOWER"
     master_addresses: tuple[str, ...] = ()
     cluster_id: str = ""
 
 
-class GetMasterRegistrationRequest(Message, frozen=True):
-    """Ask a master who it is."""
+class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
+    """Ask a master for its role as the catalog manager sees it."""
 
 
-class GetMasterRegistrationResponse(Message, frozen=True):
+class GetMasterRegistrationResponse(MasterResponse, frozen=True):
     """`role` is the raw Raft role, `start_ns` the wall clock at the master's start. The committed
     configuration is what tells a master that starts on an empty disk that there is a cluster.
     """
 
-    meta: Meta
-    error: MasterError | None = None
     address: str = ""
     role: str = "FOLLOWER"
     member_type: str = "VOTER"
@@ -68,8 +59,8 @@ class GetMasterRegistrationResponse(Message, frozen=True):
     told_masters: tuple[str, ...] = ()  # the masters it was started with
 
 
-class ListTabletServersRequest(Message, frozen=True):
-    """Ask for this master's view of the tablet servers; leadership is not checked."""
+class GetMasterRegistrationRequest(MasterCall[GetMasterRegistrationResponse], frozen=True):
+    """Ask a master who it is."""
 
 
 class TabletServerEntry(Message, frozen=True):
@@ -82,12 +73,14 @@ class TabletServerEntry(Message, frozen=True):
     in_maintenance: bool = False
 
 
-class ListTabletServersResponse(Message, frozen=True):
+class ListTabletServersResponse(MasterResponse, frozen=True):
     """All tablet servers that ever registered with this master since it started."""
 
-    meta: Meta
-    error: MasterError | None = None
     servers: tuple[TabletServerEntry, ...] = ()
+
+
+class ListTabletServersRequest(MasterCall[ListTabletServersResponse], frozen=True):
+    """Ask for this master's view of the tablet servers; leadership is not checked."""
 
 
 class TServerStateChange(enum.StrEnum):
@@ -97,20 +90,17 @@ class TServerStateChange(enum.StrEnum):
     EXIT_MAINTENANCE_MODE = "EXIT_MAINTENANCE_MODE"
 
 
-class ChangeTServerStateRequest(Message, frozen=True):
+class ChangeTServerStateResponse(MasterResponse, frozen=True):
+    """Sent when the change is committed; a change that changes nothing succeeds."""
+
+
+class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=True):
     """Take a tablet server into maintenance or out of it. In maintenance it gets no new replicas,
     and its silence is no reason to make any elsewhere.
     """
 
     ts_uuid: str
     change: TServerStateChange
-
-
-class ChangeTServerStateResponse(Message, frozen=True):
-    """Sent when the change is committed; a change that changes nothing succeeds."""
-
-    meta: Meta
-    error: MasterError | None = None
 
 
 class TSRegistration(Message, frozen=True):
@@ -148,7 +138,21 @@ class TabletReport(Message, frozen=True):
     removed_tablet_ids: tuple[str, ...] = ()
 
 
-class TSHeartbeatRequest(Message, frozen=True):
+class TSHeartbeatResponse(MasterResponse, frozen=True):
+    """`leader_master` says whether this master leads; `processed_sequence` acknowledges the
+    report, and is -1 when it was not handled. `master_addresses` are the masters of the newest
+    configuration that this one knows (ours; flag `heartbeat_names_masters`).
+    """
+
+    leader_master: bool = False
+    needs_reregister: bool = False
+    needs_full_tablet_report: bool = False
+    processed_sequence: int = -1
+    cluster_id: str = ""
+    master_addresses: tuple[str, ...] = ()
+
+
+class TSHeartbeatRequest(MasterCall[TSHeartbeatResponse], frozen=True):
     """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed.
     `cluster_id` is that of the cluster it belongs to, once it has joined one.
     """
@@ -161,45 +165,15 @@ class TSHeartbeatRequest(Message, frozen=True):
     cluster_id: str = ""
 
 
-class TSHeartbeatResponse(Message, frozen=True):
-    """`leader_master` says whether this master leads; `processed_sequence` acknowledges the
-    report, and is -1 when it was not handled. `master_addresses` are the masters of the newest
-    configuration that this one knows (ours; flag `heartbeat_names_masters`).
-    """
-
-    meta: Meta
-    error: MasterError | None = None
-    leader_master: bool = False
-    needs_reregister: bool = False
-    needs_full_tablet_report: bool = False
-    processed_sequence: int = -1
-    cluster_id: str = ""
-    master_addresses: tuple[str, ...] = ()
-
-
-class DumpEntitiesRequest(Message, frozen=True):
-    """Ask a master for everything it holds, from its own state, whatever its role."""
-
-
-class DumpTabletsRequest(Message, frozen=True):
-    """Ask a tablet server for everything it holds."""
-
-
 class DumpResponse(Message, frozen=True):
     """Plain JSON data, for snapshots and for people."""
 
     data: dict[str, Any]
 
 
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    "MasterService.ConnectToMaster": (ConnectToMasterRequest, ConnectToMasterResponse),
-    "MasterService.GetMasterRegistration": (
-        GetMasterRegistrationRequest,
-        GetMasterRegistrationResponse,
-    ),
-    "MasterService.ListTabletServers": (ListTabletServersRequest, ListTabletServersResponse),
-    "MasterService.TSHeartbeat": (TSHeartbeatRequest, TSHeartbeatResponse),
-    "MasterService.ChangeTServerState": (ChangeTServerStateRequest, ChangeTServerStateResponse),
-    "MasterService.DumpEntities": (DumpEntitiesRequest, DumpResponse),
-    "TabletServerService.DumpTablets": (DumpTabletsRequest, DumpResponse),
-}
+class DumpEntitiesRequest(MasterCall[DumpResponse], frozen=True):
+    """Ask a master for everything it holds, from its own state, whatever its role."""
+
+
+class DumpTabletsRequest(TabletServerCall[DumpResponse], frozen=True):
+    """Ask a tablet server for everything it holds."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import Final
 
-from targets.kudu.messages.base import MasterError, Message, Meta, RequestId
+from targets.kudu.messages.base import MasterCall, MasterResponse, Message, RequestId
 from targets.kudu.messages.schema import Column, PartitionSchema, Schema
 
 __all__ = [
@@ -31,7 +29,14 @@ class TableIdentifier(Message, frozen=True):
     table_name: str | None = None
 
 
-class CreateTableRequest(Message, frozen=True):
+class CreateTableResponse(MasterResponse, frozen=True):
+    """Sent when the table is committed, before any tablet runs."""
+
+    table_id: str = ""
+    schema_version: int = 0
+
+
+class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
     """`num_tablets` hash buckets over the key; -1 replicas means the default. `comment` holds the
     nonce by which a later read recognises this very creation.
     """
@@ -45,29 +50,18 @@ class CreateTableRequest(Message, frozen=True):
     comment: str = ""
 
 
-class CreateTableResponse(Message, frozen=True):
-    """Sent when the table is committed, before any tablet runs."""
+class DeleteTableResponse(MasterResponse, frozen=True):
+    """`schema_version` is the table's last."""
 
-    meta: Meta
-    error: MasterError | None = None
     table_id: str = ""
     schema_version: int = 0
 
 
-class DeleteTableRequest(Message, frozen=True):
+class DeleteTableRequest(MasterCall[DeleteTableResponse], frozen=True):
     """Delete a table."""
 
     table: TableIdentifier
     request_id: RequestId
-
-
-class DeleteTableResponse(Message, frozen=True):
-    """`schema_version` is the table's last."""
-
-    meta: Meta
-    error: MasterError | None = None
-    table_id: str = ""
-    schema_version: int = 0
 
 
 class StepType(enum.IntEnum):
@@ -87,7 +81,14 @@ class AlterStep(Message, frozen=True):
     new_name: str = ""
 
 
-class AlterTableRequest(Message, frozen=True):
+class AlterTableResponse(MasterResponse, frozen=True):
+    """Sent when the alter is committed; tablets follow (`IsAlterTableDone`)."""
+
+    table_id: str = ""
+    schema_version: int = 0
+
+
+class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
     """Steps are applied in order; the whole is atomic. A new `num_replicas` is committed like the
     rest; replicas are then added or evicted one by one.
     """
@@ -99,32 +100,13 @@ class AlterTableRequest(Message, frozen=True):
     num_replicas: int | None = None
 
 
-class AlterTableResponse(Message, frozen=True):
-    """Sent when the alter is committed; tablets follow (`IsAlterTableDone`)."""
-
-    meta: Meta
-    error: MasterError | None = None
-    table_id: str = ""
-    schema_version: int = 0
-
-
-class ReplaceTabletRequest(Message, frozen=True):
-    """Put an empty tablet in the place of one that cannot be saved; **its rows are lost**."""
-
-    tablet_id: str
-
-
-class ReplaceTabletResponse(Message, frozen=True):
+class ReplaceTabletResponse(MasterResponse, frozen=True):
     """Sent when the replacement is committed, before it runs."""
 
-    meta: Meta
-    error: MasterError | None = None
     replacement_tablet_id: str = ""
 
 
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    "MasterService.CreateTable": (CreateTableRequest, CreateTableResponse),
-    "MasterService.DeleteTable": (DeleteTableRequest, DeleteTableResponse),
-    "MasterService.AlterTable": (AlterTableRequest, AlterTableResponse),
-    "MasterService.ReplaceTablet": (ReplaceTabletRequest, ReplaceTabletResponse),
-}
+class ReplaceTabletRequest(MasterCall[ReplaceTabletResponse], frozen=True):
+    """Put an empty tablet in the place of one that cannot be saved; **its rows are lost**."""
+
+    tablet_id: str

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
-from targets.kudu.messages.base import MasterError, Message, Meta
+from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 __all__ = [
     "AddMasterRequest",
@@ -18,40 +15,30 @@ __all__ = [
 ]
 
 
-class AddMasterRequest(Message, frozen=True):
-    """Add the master at `address`, which must be up and no member of any cluster."""
-
-    address: str
-
-
-class AddMasterResponse(Message, frozen=True):
+class AddMasterResponse(MasterResponse, frozen=True):
     """Sent when the new master is a member without a vote; it gets its vote once it has caught up.
 
     MASTER_ALREADY_PRESENT may be one's own success, after a retry.
     """
 
-    meta: Meta
-    error: MasterError | None = None
+
+class AddMasterRequest(MasterCall[AddMasterResponse], frozen=True):
+    """Add the master at `address`, which must be up and no member of any cluster."""
+
+    address: str
 
 
-class RemoveMasterRequest(Message, frozen=True):
+class RemoveMasterResponse(MasterResponse, frozen=True):
+    """Sent when the removal has committed."""
+
+
+class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
     """Remove the master at `address`. Where several members have that address (one that was lost
     and one that took its place), the uuid says which.
     """
 
     address: str
     master_uuid: str | None = None
-
-
-class RemoveMasterResponse(Message, frozen=True):
-    """Sent when the removal has committed."""
-
-    meta: Meta
-    error: MasterError | None = None
-
-
-class ListMastersRequest(Message, frozen=True):
-    """Ask any master for all masters; leadership is not checked."""
 
 
 class MasterEntry(Message, frozen=True):
@@ -68,18 +55,13 @@ class MasterEntry(Message, frozen=True):
     error: str | None = None
 
 
-class ListMastersResponse(Message, frozen=True):
+class ListMastersResponse(MasterResponse, frozen=True):
     """In the order of the configuration. With a revision it comes from the leader, confirmed, and
     holds every change that was answered before it was asked for; others may lack the newest.
     """
 
-    meta: Meta
-    error: MasterError | None = None
     masters: tuple[MasterEntry, ...] = ()
 
 
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    "MasterService.AddMaster": (AddMasterRequest, AddMasterResponse),
-    "MasterService.RemoveMaster": (RemoveMasterRequest, RemoveMasterResponse),
-    "MasterService.ListMasters": (ListMastersRequest, ListMastersResponse),
-}
+class ListMastersRequest(MasterCall[ListMastersResponse], frozen=True):
+    """Ask any master for all masters; leadership is not checked."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
-
-from targets.kudu.messages.base import MasterError, Message, Meta
+from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 from targets.kudu.messages.ddl import TableIdentifier
 from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
 
@@ -26,53 +23,38 @@ __all__ = [
 ]
 
 
-class IsCreateTableDoneRequest(Message, frozen=True):
+class IsCreateTableDoneResponse(MasterResponse, frozen=True):
+    """The answer."""
+
+    table_id: str = ""
+    done: bool = False
+
+
+class IsCreateTableDoneRequest(MasterCall[IsCreateTableDoneResponse], frozen=True):
     """Ask whether every live tablet runs."""
 
     table: TableIdentifier
 
 
-class IsCreateTableDoneResponse(Message, frozen=True):
-    """The answer."""
-
-    meta: Meta
-    error: MasterError | None = None
-    table_id: str = ""
-    done: bool = False
-
-
-class IsAlterTableDoneRequest(Message, frozen=True):
-    """Ask whether every tablet has the newest schema."""
-
-    table: TableIdentifier
-
-
-class IsAlterTableDoneResponse(Message, frozen=True):
+class IsAlterTableDoneResponse(MasterResponse, frozen=True):
     """The answer; `schema_version` is the newest, whether done or not."""
 
-    meta: Meta
-    error: MasterError | None = None
     table_id: str = ""
     schema_version: int = 0
     done: bool = False
 
 
-class GetTableSchemaRequest(Message, frozen=True):
-    """Ask for a table's schema. With `max_staleness_ms` any master may answer, from a state that is
-    no older.
-    """
+class IsAlterTableDoneRequest(MasterCall[IsAlterTableDoneResponse], frozen=True):
+    """Ask whether every tablet has the newest schema."""
 
     table: TableIdentifier
-    max_staleness_ms: int | None = None
 
 
-class GetTableSchemaResponse(Message, frozen=True):
+class GetTableSchemaResponse(MasterResponse, frozen=True):
     """`schema` is the fully applied one, as in Kudu, of version `applied_schema_version`;
     `schema_version` is the version of the committed record and may be ahead while altering.
     """
 
-    meta: Meta
-    error: MasterError | None = None
     table_id: str = ""
     name: str = ""
     schema: Schema = Schema(())
@@ -85,10 +67,12 @@ class GetTableSchemaResponse(Message, frozen=True):
     state: str = ""
 
 
-class ListTablesRequest(Message, frozen=True):
-    """`name_filter` is a substring; empty matches all. `max_staleness_ms` as above."""
+class GetTableSchemaRequest(MasterCall[GetTableSchemaResponse], frozen=True):
+    """Ask for a table's schema. With `max_staleness_ms` any master may answer, from a state that is
+    no older.
+    """
 
-    name_filter: str = ""
+    table: TableIdentifier
     max_staleness_ms: int | None = None
 
 
@@ -101,24 +85,17 @@ class ListedTable(Message, frozen=True):
     schema_version: int
 
 
-class ListTablesResponse(Message, frozen=True):
+class ListTablesResponse(MasterResponse, frozen=True):
     """In profile `strict` one consistent snapshot, sorted by name."""
 
-    meta: Meta
-    error: MasterError | None = None
     tables: tuple[ListedTable, ...] = ()
 
 
-class GetTableLocationsRequest(Message, frozen=True):
-    """Ask where the tablets of a key range are: their voters, or with `any_replica` also those that
-    do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
-    """
+class ListTablesRequest(MasterCall[ListTablesResponse], frozen=True):
+    """`name_filter` is a substring; empty matches all. `max_staleness_ms` as above."""
 
-    table: TableIdentifier
-    key_start: bytes = b""
-    key_end: bytes = b""
-    max_returned_locations: int = 10
-    any_replica: bool = False
+    name_filter: str = ""
+    max_staleness_ms: int | None = None
 
 
 class ReplicaLocation(Message, frozen=True):
@@ -138,21 +115,22 @@ class TabletLocations(Message, frozen=True):
     replicas: tuple[ReplicaLocation, ...]
 
 
-class GetTableLocationsResponse(Message, frozen=True):
+class GetTableLocationsResponse(MasterResponse, frozen=True):
     """Tablets in key order; any tablet in range that does not run fails the whole answer (9)."""
 
-    meta: Meta
-    error: MasterError | None = None
     table_id: str = ""
     schema_version: int = 0
     tablets: tuple[TabletLocations, ...] = ()
     ttl_ms: int = 0
 
 
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    "MasterService.IsCreateTableDone": (IsCreateTableDoneRequest, IsCreateTableDoneResponse),
-    "MasterService.IsAlterTableDone": (IsAlterTableDoneRequest, IsAlterTableDoneResponse),
-    "MasterService.GetTableSchema": (GetTableSchemaRequest, GetTableSchemaResponse),
-    "MasterService.ListTables": (ListTablesRequest, ListTablesResponse),
-    "MasterService.GetTableLocations": (GetTableLocationsRequest, GetTableLocationsResponse),
-}
+class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
+    """Ask where the tablets of a key range are: their voters, or with `any_replica` also those that
+    do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
+    """
+
+    table: TableIdentifier
+    key_start: bytes = b""
+    key_end: bytes = b""
+    max_returned_locations: int = 10
+    any_replica: bool = False

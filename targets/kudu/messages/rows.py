@@ -11,12 +11,11 @@ Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logi
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from targets.kudu.messages.base import Message, TabletError
+from targets.kudu.messages.base import Message, TabletResponse, TabletServerCall
 from targets.kudu.messages.schema import Partition
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ else:
     Value = Any  # msgspec takes no union of text and bytes
 
 __all__ = [
+    "AdvanceSafeTimeRequest",
+    "AdvanceSafeTimeResponse",
     "ChecksumRequest",
     "ChecksumResponse",
     "HostedTablet",
@@ -38,8 +39,6 @@ __all__ = [
     "RowKind",
     "RowOperation",
     "RowRequestId",
-    "SafeTimeRequest",
-    "SafeTimeResponse",
     "ScanRequest",
     "ScanResponse",
     "Value",
@@ -95,28 +94,27 @@ class RowRequestId(Message, frozen=True):
     first_incomplete_seq_no: int = 0
 
 
-class WriteRequest(Message, frozen=True):
-    """Write rows, in order, all under one timestamp; at most `rpc_max_message_size` bytes."""
-
-    tablet_id: str
-    request_id: RowRequestId
-    operations: tuple[RowOperation, ...]
-    propagated_timestamp: int = 0
-
-
-class WriteResponse(Message, frozen=True):
+class WriteResponse(TabletResponse, frozen=True):
     """Without `error` all rows but those in `row_errors` are committed, at `timestamp`.
 
     With `error.indeterminate` the write may have happened or may happen yet; the same request to
     whoever leads next finds out. After any other error it has not happened and will not.
     """
 
-    error: TabletError | None = None
     timestamp: int = 0
     row_errors: tuple[RowError, ...] = ()
     propagated_timestamp: int = 0
     index: int = 0  # of the log entry: the answer reflects the tablet's log up to it
     term: int = 0
+
+
+class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
+    """Write rows, in order, all under one timestamp; at most `rpc_max_message_size` bytes."""
+
+    tablet_id: str
+    request_id: RowRequestId
+    operations: tuple[RowOperation, ...]
+    propagated_timestamp: int = 0
 
 
 class ReadMode(enum.IntEnum):
@@ -141,7 +139,21 @@ class ReplicaInfo(Message, frozen=True):
     leadership_confirmed: bool = False
 
 
-class ScanRequest(Message, frozen=True):
+class ScanResponse(TabletResponse, frozen=True):
+    """`rows` hold values in the order of `column_ids`. Without `page_token` this was the last page;
+    a page may be empty and not the last. `snap_timestamp` is what the rows are the state at.
+    """
+
+    column_ids: tuple[int, ...] = ()
+    rows: tuple[tuple[Value, ...], ...] = ()
+    page_token: bytes = b""
+    snap_timestamp: int = 0
+    propagated_timestamp: int = 0
+    schema_version: int = 0
+    replica: ReplicaInfo = ReplicaInfo()
+
+
+class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
     """Read rows in key order, a page at a time.
 
     `projection` holds column ids, `None` stands for all. `key_start` and `key_end` are encoded keys
@@ -164,33 +176,9 @@ class ScanRequest(Message, frozen=True):
     timeout_ms: int = 10_000
 
 
-class ScanResponse(Message, frozen=True):
-    """`rows` hold values in the order of `column_ids`. Without `page_token` this was the last page;
-    a page may be empty and not the last. `snap_timestamp` is what the rows are the state at.
-    """
-
-    error: TabletError | None = None
-    column_ids: tuple[int, ...] = ()
-    rows: tuple[tuple[Value, ...], ...] = ()
-    page_token: bytes = b""
-    snap_timestamp: int = 0
-    propagated_timestamp: int = 0
-    schema_version: int = 0
-    replica: ReplicaInfo = ReplicaInfo()
-
-
-class ChecksumRequest(Message, frozen=True):
-    """Ask for the checksum of a tablet's rows at a timestamp; 0 means now."""
-
-    tablet_id: str
-    snapshot_timestamp: int = 0
-    timeout_ms: int = 10_000
-
-
-class ChecksumResponse(Message, frozen=True):
+class ChecksumResponse(TabletResponse, frozen=True):
     """Equal `checksum` and `rows` on all replicas with the same `schema_version`."""
 
-    error: TabletError | None = None
     checksum: str = ""
     rows: int = 0
     snap_timestamp: int = 0
@@ -198,8 +186,12 @@ class ChecksumResponse(Message, frozen=True):
     replica: ReplicaInfo = ReplicaInfo()
 
 
-class ListTabletsRequest(Message, frozen=True):
-    """Ask a tablet server for its replicas."""
+class ChecksumRequest(TabletServerCall[ChecksumResponse], frozen=True):
+    """Ask for the checksum of a tablet's rows at a timestamp; 0 means now."""
+
+    tablet_id: str
+    snapshot_timestamp: int = 0
+    timeout_ms: int = 10_000
 
 
 class HostedTablet(Message, frozen=True):
@@ -226,23 +218,16 @@ class ListTabletsResponse(Message, frozen=True):
     software_version: str = ""
 
 
-class SafeTimeRequest(Message, frozen=True):
+class ListTabletsRequest(TabletServerCall[ListTabletsResponse], frozen=True):
+    """Ask a tablet server for its replicas."""
+
+
+class AdvanceSafeTimeResponse(TabletResponse, frozen=True):
+    """Once committed; a follower then waits until its own log is there."""
+
+
+class AdvanceSafeTimeRequest(TabletServerCall[AdvanceSafeTimeResponse], frozen=True):
     """Between replicas: have the leader see to it that the log reaches beyond a timestamp."""
 
     tablet_id: str
     timestamp: int
-
-
-class SafeTimeResponse(Message, frozen=True):
-    """Once committed; a follower then waits until its own log is there."""
-
-    error: TabletError | None = None
-
-
-METHODS: Final[Mapping[str, tuple[type[Message], type[Message]]]] = {
-    "TabletServerService.Write": (WriteRequest, WriteResponse),
-    "TabletServerService.Scan": (ScanRequest, ScanResponse),
-    "TabletServerService.Checksum": (ChecksumRequest, ChecksumResponse),
-    "TabletServerService.ListTablets": (ListTabletsRequest, ListTabletsResponse),
-    "TabletServerService.AdvanceSafeTime": (SafeTimeRequest, SafeTimeResponse),
-}

@@ -12,7 +12,6 @@ from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.master_service import MasterService
 from targets.kudu.messages import (
     GetMasterRegistrationRequest,
-    GetMasterRegistrationResponse,
     PeerConfig,
 )
 from targets.kudu.pages import MASTER_PAGES_PORT, Dump, master_data, master_views
@@ -102,9 +101,7 @@ class MasterPages:
             try:
                 answer = await self._node.rpc.call(
                     peer.address,
-                    "MasterService.GetMasterRegistration",
                     request,
-                    GetMasterRegistrationResponse,
                     timeout_s=_ASK_TIMEOUT_S,
                 )
             except RpcError as error:

@@ -35,12 +35,14 @@ from targets.kudu.rpc.errors import (
     RpcTimeoutError,
 )
 from targets.kudu.rpc.server import CALLS_IN_FLIGHT_MAX, Answer, Handler, RpcServer
-from targets.kudu.rpc.wire import parse_address
+from targets.kudu.rpc.wire import Call, R_co, parse_address
 
 __all__ = [
     "CALLS_IN_FLIGHT_MAX",
     "Answer",
+    "Call",
     "Handler",
+    "R_co",
     "RpcBusyError",
     "RpcClient",
     "RpcConnectionError",

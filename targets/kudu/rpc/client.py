@@ -22,8 +22,9 @@ from targets.kudu.rpc.wire import (
     ERROR_DECODER,
     FRAME_DECODER,
     RESPONSE,
+    Call,
     Frame,
-    Response,
+    R_co,
     decoder,
     parse_address,
     request_frame,
@@ -40,7 +41,7 @@ _CONNECT_TIMEOUT_MAX_S: Final = 5.0
 
 
 class _Call:
-    """A call without an answer yet, somebody's who awaits `outcome`: a frame, or the error."""
+    """A call without an answer yet; its caller awaits `outcome`: a frame, or the error."""
 
     __slots__ = ("deadline", "outcome", "received_before", "sender")
 
@@ -51,37 +52,36 @@ class _Call:
         self.sender: asyncio.Task[None] | None = None  # while back-pressure holds the request
 
     def answer(self, frame: Frame) -> bool:
-        """The answer came. False where it was found to be unreadable, and the call has failed."""
+        """Take the answer. False where it was unreadable, and the call has failed."""
         self._finish(frame)
         return True
 
     def fail(self, error: RpcError) -> None:
-        """There will be none."""
+        """End the call without an answer."""
         if self.sender is not None:
             self.sender.cancel()
         self._finish(error)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
         # Errors travel as results: a future whose caller was cancelled at the same instant would
-        # otherwise complain of an exception nobody retrieved.
+        # otherwise complain of an exception that was never retrieved.
         if self.outcome is not None and not self.outcome.done():
             self.outcome.set_result(outcome)
 
 
-class _ToldCall(_Call, Generic[Response]):
-    """A call whose end is told to a function. An answer is told by the task that reads it, an
-    error by a task of its own, so that whatever the function raises fails a task of the node.
+class _CallWithCallback(_Call, Generic[R_co]):
+    """A call that ends in a callback. The task that reads an answer passes it on, an error has a
+    task of its own, so that an exception in the callback fails a task of the node.
     """
 
-    __slots__ = ("_address", "_done", "_env", "_method", "_response_type")
+    __slots__ = ("_address", "_done", "_env", "_request")
 
     def __init__(
         self,
         env: Env,
         address: Address,
-        method: str,
-        response_type: type[Response],
-        done: Callable[[Response | RpcError], None],
+        request: Call[R_co],
+        done: Callable[[R_co | RpcError], None],
         deadline: float,
     ) -> None:
         self.outcome = None  # as in `_Call`, whose `__init__` would be another call
@@ -90,43 +90,40 @@ class _ToldCall(_Call, Generic[Response]):
         self.sender = None
         self._env = env
         self._address = address
-        self._method = method
-        self._response_type = response_type
+        self._request = request
         self._done = done
 
     def answer(self, frame: Frame) -> bool:
-        """Tell the answer at once."""
-        outcome: Response | RpcError
+        outcome: R_co | RpcError
         try:
-            outcome = _read_answer(frame, self._address, self._method, self._response_type)
+            outcome = _read_answer(frame, self._address, self._request)
         except RpcError as error:
             outcome = error
         self._done(outcome)
         return not isinstance(outcome, RpcConnectionError)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
-        assert isinstance(outcome, RpcError), "an answer is told by `answer`"
-        self._env.spawn(_tell(self._done, outcome), name=f"failure of {self._method}")
+        assert isinstance(outcome, RpcError), "`answer` passes answers on"
+        name = f"failure of {self._request.method}"
+        self._env.spawn(_call_back(self._done, outcome), name=name)
 
 
-async def _tell(done: Callable[[Any], None], outcome: Any) -> None:
+async def _call_back(done: Callable[[Any], None], outcome: Any) -> None:
     done(outcome)
 
 
-def _read_answer(
-    frame: Frame, address: Address, method: str, response_type: type[Response]
-) -> Response:
-    """What the answer holds. Raises `RpcError` where that is an error.
+def _read_answer(frame: Frame, address: Address, request: Call[R_co]) -> R_co:
+    """Decode an answer. Raises `RpcError` where it is an error.
 
-    One that is unreadable is as if the connection had broken: who sent it may be anybody.
+    An unreadable answer counts as a broken connection: its sender is unknown.
     """
     try:
         if frame.kind == RESPONSE:
-            response: Response = decoder(response_type).decode(frame.body)
+            response: R_co = decoder(request.answer_type).decode(frame.body)
             return response
         code, message = ERROR_DECODER.decode(frame.body)
     except msgspec.MsgspecError as error:
-        message = f"{address} answered {method} with something unreadable: {error}"
+        message = f"{address} answered {request.method} with something unreadable: {error}"
         raise RpcConnectionError(message, sent=True) from error
     if code == BUSY:
         raise RpcBusyError(message, sent=False)
@@ -149,16 +146,16 @@ class _Link:
         self.address = address
         self.reader: asyncio.Task[None] | None = None
 
-    def start(self, method: str, request: msgspec.Struct, call: _Call) -> int:
+    def start(self, request: Call[R_co], call: _Call) -> int:
         """Send a request; the link answers or fails the call. Returns its id.
 
-        Raises `RpcBusyError` and `ValueError` when it was not even tried.
+        Raises `RpcBusyError` and `ValueError` when nothing was sent.
         """
         if len(self._calls) >= _PENDING_CALLS_MAX:
             message = f"{len(self._calls)} calls to {self.address} wait for an answer already"
             raise RpcBusyError(message, sent=False)
         call_id = self._call_count + 1
-        frame = request_frame(call_id, method, request)
+        frame = request_frame(call_id, request)
         self._call_count = call_id
         call.received_before = self._received
         self._calls[call_id] = call
@@ -166,7 +163,8 @@ class _Link:
             self._arm(call.deadline)
         try:
             if not self._conn.try_send(frame):
-                call.sender = self._env.spawn(self._send(frame, call), name=f"send {method}")
+                name = f"send {request.method}"
+                call.sender = self._env.spawn(self._send(frame, call), name=name)
         except OSError as error:
             self._break(error)
         return call_id
@@ -178,7 +176,7 @@ class _Link:
             call.sender.cancel()
 
     async def _send(self, frame: bytes, call: _Call) -> None:
-        """Send what back-pressure held; whoever ends the call cancels this."""
+        """Send a frame that back-pressure held; the end of the call cancels this."""
         try:
             await self._conn.send(frame)
         except OSError as error:
@@ -259,7 +257,7 @@ class _Link:
 
 
 class _Dial:
-    """An attempt to connect, and those who wait for it."""
+    """An attempt to connect, and the calls that wait for it."""
 
     __slots__ = ("task", "waiters")
 
@@ -271,12 +269,12 @@ class _Dial:
 class RpcClient:
     """Calls methods of other nodes over one cached connection per address.
 
-    A name is resolved again at every attempt to connect, so that a call after a network error finds
-    whoever has the name by then (KUDU-1885).
+    A name is resolved again at every attempt to connect, so that a call after a network error
+    reaches the node that has the name by then (KUDU-1885).
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """`resolve_once` is switch DNS-ONCE: what a name led to at first it leads to for ever."""
+        """`resolve_once` is switch DNS-ONCE: a name keeps the first address it resolved to."""
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}
@@ -284,15 +282,7 @@ class RpcClient:
         self._parsed: dict[str, Address] = {}
         self._closed = False
 
-    async def call(
-        self,
-        address: Address | str,
-        method: str,
-        request: msgspec.Struct,
-        response_type: type[Response],
-        *,
-        timeout_s: float,
-    ) -> Response:
+    async def call(self, address: Address | str, request: Call[R_co], *, timeout_s: float) -> R_co:
         """One attempt, no retry. Raises an `RpcError`; see its `sent`."""
         where = self._address(address)
         link = self._links.get(where)
@@ -302,7 +292,7 @@ class RpcClient:
         else:
             deadline = link.loop.time() + timeout_s
         future: asyncio.Future[Frame | RpcError] = link.loop.create_future()
-        call_id = link.start(method, request, _Call(future, deadline))
+        call_id = link.start(request, _Call(future, deadline))
         try:
             outcome = await future
         except asyncio.CancelledError:
@@ -311,7 +301,7 @@ class RpcClient:
         if isinstance(outcome, RpcError):
             raise outcome
         try:
-            return _read_answer(outcome, where, method, response_type)
+            return _read_answer(outcome, where, request)
         except RpcConnectionError as error:
             link.drop(str(error))
             raise
@@ -319,43 +309,39 @@ class RpcClient:
     def start(
         self,
         address: Address | str,
-        method: str,
-        request: msgspec.Struct,
-        response_type: type[Response],
-        done: Callable[[Response | RpcError], None],
+        request: Call[R_co],
+        done: Callable[[R_co | RpcError], None],
         *,
         timeout_s: float,
     ) -> None:
-        """As `call`, for one who does not wait: `done` is told the answer or the error, once,
-        and never before this returns. What `done` raises panics the node.
+        """As `call`, without waiting: `done` is called with the answer or the error, once, and
+        never before this returns. An exception in `done` panics the node.
         """
         where = self._address(address)
         link = self._links.get(where)
         if link is None:
             self._env.spawn(
-                self._call_and_tell(where, method, request, response_type, done, timeout_s),
+                self._call_with_callback(where, request, done, timeout_s),
                 name=f"first call of {where}",
             )
             return
         deadline = link.loop.time() + timeout_s
-        call = _ToldCall(self._env, where, method, response_type, done, deadline)
+        call = _CallWithCallback(self._env, where, request, done, deadline)
         try:
-            link.start(method, request, call)
+            link.start(request, call)
         except RpcBusyError as error:
             call.fail(error)
 
-    async def _call_and_tell(
+    async def _call_with_callback(
         self,
         where: Address,
-        method: str,
-        request: msgspec.Struct,
-        response_type: type[Response],
-        done: Callable[[Response | RpcError], None],
+        request: Call[R_co],
+        done: Callable[[R_co | RpcError], None],
         timeout_s: float,
     ) -> None:
-        outcome: Response | RpcError
+        outcome: R_co | RpcError
         try:
-            outcome = await self.call(where, method, request, response_type, timeout_s=timeout_s)
+            outcome = await self.call(where, request, timeout_s=timeout_s)
         except RpcError as error:
             outcome = error
         done(outcome)
@@ -392,8 +378,8 @@ class RpcClient:
         return parsed
 
     def _resolve(self, name: Address) -> Address:
-        found = self._env.net.resolve(name)
-        return found if self._resolved is None else self._resolved.setdefault(name, found)
+        address = self._env.net.resolve(name)
+        return address if self._resolved is None else self._resolved.setdefault(name, address)
 
     async def _connect(self, address: Address, deadline: float) -> _Link:
         """The link to `address` once it is up. Raises `RpcError` with `sent` False."""
@@ -421,7 +407,7 @@ class RpcClient:
         return outcome
 
     async def _dial(self, address: Address, dial: _Dial) -> None:
-        """Try to connect for as long as somebody waits.
+        """Try to connect for as long as a call waits.
 
         Each attempt is bounded: one that began behind a cut must not outlive the cut for long.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
@@ -15,6 +15,7 @@ from targets.kudu.rpc.wire import (
     FRAME_DECODER,
     REMOTE,
     REQUEST,
+    Call,
     Frame,
     answer_frame,
     decoder,
@@ -32,7 +33,7 @@ _CONNECTIONS_MAX: Final = 1024
 
 
 class Answer:
-    """An answer that comes later, without a task: a handler returns it, and somebody calls `set`.
+    """An answer that comes later, without a task: the handler returns it and calls `set` later.
 
     The first `set` wins. An `RpcHandlerError` answers with a remote error.
     """
@@ -64,15 +65,15 @@ class _Method:
 
     __slots__ = ("decoder", "handler", "name", "service")
 
-    def __init__(self, name: str, handler: Handler, request_type: type[msgspec.Struct]) -> None:
-        self.name = name
-        self.service = name.partition(".")[0]
+    def __init__(self, handler: Handler, request_type: type[Call[Any]]) -> None:
+        self.name = request_type.method
+        self.service = request_type.service
         self.handler = handler
         self.decoder = decoder(request_type)
 
 
 class RpcServer:
-    """Serves registered methods on one port of the node.
+    """Serves methods on one port of the node.
 
     `handler(request, peer)` is a coroutine function, or a plain function that returns the answer
     at once, an `Answer` (both need no task), or an awaitable. `peer` is the caller's node name.
@@ -97,13 +98,17 @@ class RpcServer:
         """Whether calls reach it."""
         return self._listener is not None
 
-    def register(self, method: str, handler: Handler, request_type: type[msgspec.Struct]) -> None:
-        """Serve `method`, e.g. `MasterService.CreateTable`; a second handler is an error."""
-        assert method not in self._methods, f"{method} has a handler already"
-        self._methods[method] = _Method(method, handler, request_type)
+    def serve(self, handler: Handler, request_type: type[Call[Any]] | None = None) -> None:
+        """Serve the method of `request_type`; a second handler is an error.
+
+        The default is the type that the handler declares for its first parameter.
+        """
+        method = _Method(handler, request_type or request_type_of(handler))
+        assert method.name not in self._methods, f"{method.name} has a handler already"
+        self._methods[method.name] = method
 
     async def start(self) -> None:
-        """Listen. Methods may be registered before or after."""
+        """Listen. `serve` may be called before or after."""
         assert self._listener is None, "the server listens already"
         self._listener = await self._env.net.listen(self._port, self._serve)
 
@@ -130,7 +135,7 @@ class RpcServer:
                 try:
                     frame = await conn.recv()
                 except OSError:
-                    return  # the connection is over, in whatever way
+                    return  # the connection is over
                 if frame is None:
                     return
                 try:
@@ -202,6 +207,12 @@ class RpcServer:
             await _send(conn, frame)
 
 
+def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call[Any]]:
+    """The declared type of a handler's request, its parameter at `position` after `self`."""
+    request_type: type[Call[Any]] = list(get_type_hints(handler).values())[position]
+    return request_type
+
+
 class _Unstarted:
     """Owns a handler's coroutine, and closes it if the node dies before its task first runs."""
 
@@ -229,7 +240,7 @@ class _SeenCalls:
         self._skipped: dict[int, None] = {}  # rising
 
     def add(self, call_id: int) -> bool:
-        """Note `call_id`; false when it was handled before, or is too old to tell."""
+        """Note `call_id`; false when it was handled before, or is too old to know."""
         highest = self._highest
         if call_id <= highest:
             if call_id not in self._skipped:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Final, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar, get_args
 
 import msgspec
 
@@ -17,6 +17,26 @@ BUSY: Final = "ServiceUnavailable"
 REMOTE: Final = "RemoteError"
 
 Response = TypeVar("Response", bound=msgspec.Struct)
+R_co = TypeVar("R_co", bound=msgspec.Struct, covariant=True)
+
+
+class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
+    """A request, which knows its method and the type of its answer.
+
+    Each service has a generic subclass that names it: `class PingRequest(SomeCall[Pong])` is the
+    method `Ping` of its service, answered with a `Pong`.
+    """
+
+    service: ClassVar[str]
+    method: ClassVar[str]
+    answer_type: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        (base,) = cls.__dict__["__orig_bases__"]
+        (answer_type,) = get_args(base)
+        if not isinstance(answer_type, TypeVar):
+            cls.answer_type = answer_type
+            cls.method = f"{cls.service}.{cls.__name__.removesuffix('Request')}"
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -39,12 +59,12 @@ def decoder(message_type: type[Response]) -> msgspec.msgpack.Decoder[Response]:
     return msgspec.msgpack.Decoder(message_type)
 
 
-def request_frame(call_id: int, method: str, request: msgspec.Struct) -> bytes:
+def request_frame(call_id: int, request: Call[R_co]) -> bytes:
     """A request. Raises `ValueError` where it does not fit into a frame."""
-    frame = _encode((REQUEST, call_id, method, request))
+    frame = _encode((REQUEST, call_id, request.method, request))
     if len(frame) > FRAME_BYTES_MAX:
         raise ValueError(
-            f"a request of {len(frame)} bytes for {method}; a frame holds {FRAME_BYTES_MAX}"
+            f"a request of {len(frame)} bytes for {request.method}; a frame holds {FRAME_BYTES_MAX}"
         )
     return frame
 

@@ -17,7 +17,7 @@ from harness.plugins import Said
 from targets.kudu import messages as m
 from targets.kudu.consensus import messages as raft
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import Call, RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
 from targets.kudu.tools.data_table import data_table
 from targets.kudu.tools.hms import precheck
@@ -29,6 +29,7 @@ _SCAN_PAGE: Final = 1000
 
 
 Action = Callable[[Admin, argparse.Namespace], Awaitable[Said]]
+_Changed = raft.LeaderStepDownResponse | raft.ChangeConfigResponse | raft.UnsafeChangeConfigResponse
 
 
 async def _ksck(admin: Admin, given: argparse.Namespace) -> Said:
@@ -58,12 +59,7 @@ def _listed(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Sai
 async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
     async def one(address: str) -> dict[str, Any]:
         try:
-            answer: m.GetMasterRegistrationResponse = await admin.ask(
-                address,
-                "MasterService.GetMasterRegistration",
-                m.GetMasterRegistrationRequest(),
-                m.GetMasterRegistrationResponse,
-            )
+            answer = await admin.ask(address, m.GetMasterRegistrationRequest())
         except RpcError as error:
             role = f"unreachable: {error}"
             return {"uuid": "", "rpc-addresses": address, "role": role, "member_type": ""}
@@ -74,24 +70,24 @@ async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
             "member_type": answer.member_type,
         }
 
-    connected = await admin.ask_leader("MasterService.ConnectToMaster", m.ConnectToMasterRequest())
+    connected = await admin.ask_leader(m.ConnectToMasterRequest())
     return _listed(given, await admin.all_of(connected.master_addresses or admin.masters, one))
 
 
 async def _master_add(admin: Admin, given: argparse.Namespace) -> Said:
     """The new master has its vote once it has caught up; `master list` shows it."""
-    await admin.ask_leader("MasterService.AddMaster", m.AddMasterRequest(given.address))
+    await admin.ask_leader(m.AddMasterRequest(given.address))
     return Said("")
 
 
 async def _master_remove(admin: Admin, given: argparse.Namespace) -> Said:
     request = m.RemoveMasterRequest(given.address, given.uuid)
-    await admin.ask_leader("MasterService.RemoveMaster", request)
+    await admin.ask_leader(request)
     return Said("")
 
 
 async def _tserver_list(admin: Admin, given: argparse.Namespace) -> Said:
-    answer = await admin.ask_leader("MasterService.ListTabletServers", m.ListTabletServersRequest())
+    answer = await admin.ask_leader(m.ListTabletServersRequest())
     rows = [
         {
             "uuid": server.uuid,
@@ -105,7 +101,7 @@ async def _tserver_list(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _table_list(admin: Admin, given: argparse.Namespace) -> Said:
-    answer = await admin.ask_leader("MasterService.ListTables", m.ListTablesRequest())
+    answer = await admin.ask_leader(m.ListTablesRequest())
     tables = []
     for table in answer.tables:
         entry: dict[str, Any] = {"name": table.name}
@@ -145,15 +141,11 @@ async def _locate(admin: Admin, table: m.TableIdentifier) -> Sequence[m.TabletLo
     request = m.GetTableLocationsRequest(
         table, max_returned_locations=LOCATIONS_MAX, any_replica=True
     )
-    answer: m.GetTableLocationsResponse = await admin.ask_leader(
-        "MasterService.GetTableLocations", request
-    )
-    return answer.tablets
+    return (await admin.ask_leader(request)).tablets
 
 
 async def _table_describe(admin: Admin, given: argparse.Namespace) -> Said:
-    table: m.GetTableSchemaResponse = await admin.ask_leader(
-        "MasterService.GetTableSchema",
+    table = await admin.ask_leader(
         m.GetTableSchemaRequest(m.TableIdentifier(table_name=given.table)),
     )
     columns = [
@@ -176,9 +168,7 @@ async def _table_describe(admin: Admin, given: argparse.Namespace) -> Said:
 
 async def _table_scan(admin: Admin, given: argparse.Namespace) -> Said:
     identifier = m.TableIdentifier(table_name=given.table)
-    table: m.GetTableSchemaResponse = await admin.ask_leader(
-        "MasterService.GetTableSchema", m.GetTableSchemaRequest(identifier)
-    )
+    table = await admin.ask_leader(m.GetTableSchemaRequest(identifier))
     columns = {column.id: column for column in table.schema.columns}
     lines: list[str] = []
     for tablet in await _locate(admin, identifier):
@@ -202,9 +192,7 @@ async def _rows_of(
     token = b""
     while True:
         request = m.ScanRequest(tablet.tablet_id, page_token=token, batch_rows=_SCAN_PAGE)
-        page: m.ScanResponse = await admin.must_answer(
-            leader.address, "TabletServerService.Scan", request, m.ScanResponse
-        )
+        page = await admin.must_answer(leader.address, request)
         if page.error is not None:
             raise ToolError(f"{page.error.code.name}: {page.error.message}")
         for row in page.rows:
@@ -227,7 +215,7 @@ def _leader_of(tablet: m.TabletLocations) -> m.ReplicaLocation:
 
 async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
     """The leading replica of a tablet, wherever it is."""
-    listed = await admin.ask_leader("MasterService.ListTables", m.ListTablesRequest())
+    listed = await admin.ask_leader(m.ListTablesRequest())
     for table in listed.tables:
         for tablet in await _locate(admin, m.TableIdentifier(table_id=table.id)):
             if tablet.tablet_id == tablet_id:
@@ -235,29 +223,17 @@ async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
     raise ToolError(f"Not found: no table has the tablet {tablet_id}")
 
 
-async def _ask_tablet(admin: Admin, leader: m.ReplicaLocation, method: str, request: Any) -> Any:
-    return await _ask_replica(admin, leader.address, method, request)
-
-
-async def _ask_replica(admin: Admin, address: str, method: str, request: Any) -> Any:
-    response_type = {
-        "LeaderStepDown": raft.LeaderStepDownResponse,
-        "ChangeConfig": raft.ChangeConfigResponse,
-        "UnsafeChangeConfig": raft.UnsafeChangeConfigResponse,
-    }[method]
-    answer: Any = await admin.must_answer(
-        address, f"ConsensusService.{method}", request, response_type
-    )
+async def _ask_replica(admin: Admin, address: str, request: Call[_Changed]) -> None:
+    answer = await admin.must_answer(address, request)
     if answer.error is not None:
         raise ToolError(f"{answer.error.code.name}: {answer.error.message}")
-    return answer
 
 
 async def _leader_step_down(admin: Admin, given: argparse.Namespace) -> Said:
     leader = await _tablet_leader(admin, given.tablet)
     mode = raft.StepDownMode.ABRUPT if given.abrupt else raft.StepDownMode.GRACEFUL
     request = raft.LeaderStepDownRequest(leader.ts_uuid, given.tablet, mode, given.new_leader_uuid)
-    await _ask_tablet(admin, leader, "LeaderStepDown", request)
+    await _ask_replica(admin, leader.address, request)
     return Said("")
 
 
@@ -271,35 +247,30 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
     }[given.change]
     address = ""
     if kind is raft.ChangeType.ADD_PEER:
-        listed = await admin.ask_leader(
-            "MasterService.ListTabletServers", m.ListTabletServersRequest()
-        )
+        listed = await admin.ask_leader(m.ListTabletServersRequest())
         address = next((s.address for s in listed.servers if s.uuid == given.ts_uuid), "")
         if not address:
             raise ToolError(f"Not found: the masters know no tablet server {given.ts_uuid}")
     peer = m.PeerConfig(given.ts_uuid, address, getattr(given, "replica_type", "VOTER"))
     request = raft.ChangeConfigRequest(leader.ts_uuid, given.tablet, raft.PeerChange(kind, peer))
-    await _ask_tablet(admin, leader, "ChangeConfig", request)
+    await _ask_replica(admin, leader.address, request)
     return Said("")
 
 
 async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
     """The server is asked itself: the tablet may have no leader, and will not get one otherwise."""
     if given.tablet == SYSTEM_TABLET_ID:
-        asked = m.GetMasterRegistrationRequest()
-        method = "MasterService.GetMasterRegistration"
-        uuid = (await admin.ask_master(given.server, method, asked)).meta.master_uuid
+        answer = await admin.ask_master(given.server, m.GetMasterRegistrationRequest())
+        uuid = answer.meta.master_uuid
     else:
-        listed = await admin.ask_leader(
-            "MasterService.ListTabletServers", m.ListTabletServersRequest()
-        )
+        listed = await admin.ask_leader(m.ListTabletServersRequest())
         uuid = next((s.uuid for s in listed.servers if s.address == given.server), "")
         if not uuid:
             raise ToolError(f"Not found: the masters know no tablet server at {given.server}")
     group = "master" if given.tablet == SYSTEM_TABLET_ID else given.tablet
     admin.announce("config-forced", group=group)  # before anything can come of it
     request = raft.UnsafeChangeConfigRequest(uuid, given.tablet, tuple(given.peer_uuids))
-    await _ask_replica(admin, given.server, "UnsafeChangeConfig", request)
+    await _ask_replica(admin, given.server, request)
     return Said("")
 
 

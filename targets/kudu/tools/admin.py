@@ -1,31 +1,29 @@
 """The cluster as an administrator's tool sees it: addresses of masters, and calls with limits.
 
-A tool asks once and says what came; it repeats nothing that changes anything.
+A tool asks once and reports the answer; it never repeats a change.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from targets.kudu import messages as m
-from targets.kudu.client.caller import Caller
-from targets.kudu.rpc import RpcError
+from targets.kudu.client.session import Caller
+from targets.kudu.rpc import Call, R_co, RpcError
 
 LOCATIONS_MAX: Final = 100_000
-"""Tablets of a table that are asked for; there are no more."""
+"""The number of tablets to ask for: more than any table has."""
 _AT_ONCE: Final = 16
-"""So many calls are under way at once."""
+"""The number of calls under way at once."""
 A = TypeVar("A")
 B = TypeVar("B")
-R = TypeVar("R", bound=msgspec.Struct)
+Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class ToolError(Exception):
-    """What was asked for could not be done; the message is Kudu's `Status: text` where it has one.
+    """The action failed; the message is Kudu's `Status: text` where Kudu has one.
 
     The tool then ends with 1, as Kudu's does.
     """
@@ -47,40 +45,34 @@ class Admin:
         announce: Callable[..., None] | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        """Each call waits `timeout_s` at most. `announce` is the `Env.event` of who calls."""
+        """Each call waits `timeout_s` at most. `announce` is the `Env.event` of the caller."""
         self.announce = announce or (lambda _kind, **_data: None)
         self.masters = tuple(masters)
         self._rpc = rpc
         self._timeout_s = timeout_s
 
-    async def ask(
-        self, address: str, method: str, request: msgspec.Struct, response_type: type[R]
-    ) -> R:
-        """The answer, whatever it says; raises `RpcError` where none came."""
-        return await self._rpc.call(
-            address, method, request, response_type, timeout_s=self._timeout_s
-        )
+    async def ask(self, address: str, request: Call[R_co]) -> R_co:
+        """The answer, with or without an error; raises `RpcError` where none came."""
+        return await self._rpc.call(address, request, timeout_s=self._timeout_s)
 
-    async def must_answer(
-        self, address: str, method: str, request: msgspec.Struct, response_type: type[R]
-    ) -> R:
+    async def must_answer(self, address: str, request: Call[R_co]) -> R_co:
         """As `ask`; raises `ToolError` where no answer came."""
         try:
-            return await self.ask(address, method, request, response_type)
+            return await self.ask(address, request)
         except RpcError as error:
             raise ToolError(f"Network error: {address}: {error}") from error
 
-    async def ask_master(self, address: str, method: str, request: m.Message) -> Any:
-        """The answer of a master that has no error; raises `ToolError` otherwise."""
-        answer: Any = await self.must_answer(address, method, request, m.METHODS[method][1])
+    async def ask_master(self, address: str, request: Call[Answer]) -> Answer:
+        """A master's answer without an error; raises `ToolError` otherwise."""
+        answer = await self.must_answer(address, request)
         if answer.error is not None:
             status = answer.error.status.name.replace("_", " ").capitalize()
             raise ToolError(f"{status}: {answer.error.message}")
         return answer
 
-    async def ask_leader(self, method: str, request: m.Message) -> Any:
+    async def ask_leader(self, request: Call[Answer]) -> Answer:
         """As `ask_master`, of the master that leads."""
-        return await self.ask_master(await self.leader(), method, request)
+        return await self.ask_master(await self.leader(), request)
 
     async def leader(self) -> str:
         """The address of the master that leads in the highest term; raises `ToolError`."""
@@ -98,17 +90,12 @@ class Admin:
 
     async def _connect(self, address: str) -> m.ConnectToMasterResponse | None:
         try:
-            return await self.ask(
-                address,
-                "MasterService.ConnectToMaster",
-                m.ConnectToMasterRequest(),
-                m.ConnectToMasterResponse,
-            )
+            return await self.ask(address, m.ConnectToMasterRequest())
         except RpcError:
             return None
 
     async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
-        """The question asked of each item, some at a time; answers in the order of the items."""
+        """Ask `question` of each item, some at a time; answers are in the order of the items."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(item: A) -> B:

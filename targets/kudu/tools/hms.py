@@ -20,8 +20,8 @@ from harness.plugins import Said
 from targets.hive import api
 from targets.hive.metastore import kudu_rules as rules
 from targets.kudu import messages as m
+from targets.kudu.hms.client import HmsError
 from targets.kudu.hms.entries import HmsCatalog, bad_hms_name, entry_of
-from targets.kudu.hms.errors import HmsError
 from targets.kudu.master.catalog.records import TableRecord, TableState
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.data_table import data_table
@@ -47,26 +47,25 @@ class Metastore:
 
 async def _tables(admin: Admin) -> list[TableRecord]:
     """Kudu's tables, by name, as far as entries show them."""
-    listed = await admin.ask_leader("MasterService.ListTables", m.ListTablesRequest())
-    found = []
-    for one in sorted(listed.tables, key=lambda table: table.name):
-        which = m.TableIdentifier(table_id=one.id)
-        asked = m.GetTableSchemaRequest(table=which)
-        told = await admin.ask_leader("MasterService.GetTableSchema", asked)
-        found.append(
+    listed = await admin.ask_leader(m.ListTablesRequest())
+    tables = []
+    for entry in sorted(listed.tables, key=lambda table: table.name):
+        which = m.TableIdentifier(table_id=entry.id)
+        table = await admin.ask_leader(m.GetTableSchemaRequest(table=which))
+        tables.append(
             TableRecord(
-                id=told.table_id,
-                name=told.name,
-                version=told.schema_version,
-                schema=told.schema,
-                partition_schema=told.partition_schema,
+                id=table.table_id,
+                name=table.name,
+                version=table.schema_version,
+                schema=table.schema,
+                partition_schema=table.partition_schema,
                 next_column_id=0,
-                num_replicas=told.num_replicas,
+                num_replicas=table.num_replicas,
                 state=TableState.RUNNING,
-                comment=told.comment,
+                comment=table.comment,
             )
         )
-    return found
+    return tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +171,7 @@ async def _mend(catalog: HmsCatalog, one: Difference) -> None:
             ident = one.entry.parameters.get(rules.TABLE_ID, "")
             await catalog.drop(one.entry.full_name, ident)
         elif one.entry is None:
-            await catalog.create_anew(one.table)
+            await catalog.create_again(one.table)
         else:
             await catalog.overwrite(one.entry, one.table)
     except HmsError as error:

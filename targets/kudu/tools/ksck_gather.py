@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from targets.kudu import messages as m
-from targets.kudu.consensus.messages import GetConsensusStateRequest, GetConsensusStateResponse
+from targets.kudu.consensus.messages import GetConsensusStateRequest
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
@@ -43,10 +43,8 @@ async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
     )
     try:
         leader = await admin.leader()
-        known = await admin.ask_master(
-            leader, "MasterService.ListTabletServers", m.ListTabletServersRequest()
-        )
-        listed = await admin.ask_master(leader, "MasterService.ListTables", m.ListTablesRequest())
+        known = await admin.ask_master(leader, m.ListTabletServersRequest())
+        listed = await admin.ask_master(leader, m.ListTablesRequest())
     except ToolError:
         return Observed(masters=masters, master_states=states)
     hosted = await admin.all_of(known.servers, lambda entry: _tserver(admin, entry))
@@ -67,12 +65,7 @@ async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
 
 async def _master(admin: Admin, address: str) -> tuple[ServerSummary, ConsensusState | None]:
     try:
-        who: m.GetMasterRegistrationResponse = await admin.ask(
-            address,
-            "MasterService.GetMasterRegistration",
-            m.GetMasterRegistrationRequest(),
-            m.GetMasterRegistrationResponse,
-        )
+        who = await admin.ask(address, m.GetMasterRegistrationRequest())
         uuid = who.meta.master_uuid
         state = await _consensus_state(admin, address, uuid, SYSTEM_TABLET_ID)
     except RpcError as error:
@@ -93,12 +86,7 @@ def _unavailable(uuid: str, address: str, error: RpcError) -> ServerSummary:
 
 async def _tserver(admin: Admin, entry: m.TabletServerEntry) -> tuple[ServerSummary, _Hosted]:
     try:
-        answer: m.ListTabletsResponse = await admin.ask(
-            entry.address,
-            "TabletServerService.ListTablets",
-            m.ListTabletsRequest(),
-            m.ListTabletsResponse,
-        )
+        answer = await admin.ask(entry.address, m.ListTabletsRequest())
     except RpcError as error:
         return _unavailable(entry.uuid, entry.address, error), {}
     if answer.ts_uuid != entry.uuid:
@@ -117,12 +105,7 @@ async def _consensus_state(
     admin: Admin, address: str, uuid: str, tablet_id: str
 ) -> ConsensusState | None:
     """A replica's own view; `None` where the server has no running replica."""
-    answer = await admin.ask(
-        address,
-        "ConsensusService.GetConsensusState",
-        GetConsensusStateRequest(uuid, tablet_id),
-        GetConsensusStateResponse,
-    )
+    answer = await admin.ask(address, GetConsensusStateRequest(uuid, tablet_id))
     config = answer.active_config
     if answer.error is not None or config is None:
         return None
@@ -153,10 +136,8 @@ class _Replicas:
         )
         try:
             schema, located = await asyncio.gather(
-                self._admin.ask_master(
-                    leader, "MasterService.GetTableSchema", m.GetTableSchemaRequest(identifier)
-                ),
-                self._admin.ask_master(leader, "MasterService.GetTableLocations", locations),
+                self._admin.ask_master(leader, m.GetTableSchemaRequest(identifier)),
+                self._admin.ask_master(leader, locations),
             )
         except ToolError as error:
             if not str(error).startswith("Not found"):
@@ -224,12 +205,8 @@ class _Replicas:
         for replica in leader_first:
             status, checksum = "OK", None
             try:
-                answer = await self._admin.ask(
-                    str(replica.ts_address),
-                    "TabletServerService.Checksum",
-                    m.ChecksumRequest(tablet.id, timestamp),
-                    m.ChecksumResponse,
-                )
+                request = m.ChecksumRequest(tablet.id, timestamp)
+                answer = await self._admin.ask(str(replica.ts_address), request)
             except RpcError as error:
                 status = f"Network error: {error}"
             else:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from harness.plugins import Said
-from targets.kudu.client.caller import Caller
+from targets.kudu.client.session import Caller
 from targets.kudu.tools.actions import ACTIONS
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.arguments import parse

@@ -110,9 +110,7 @@ class _MasterLoop:
         try:
             response = await self._node.rpc.call(
                 self._master,
-                "MasterService.TSHeartbeat",
                 self._request(plan, tablets),
-                TSHeartbeatResponse,
                 timeout_s=self._rpc_timeout_s,
             )
         except RpcError:

@@ -1,18 +1,18 @@
 """The rows of one tablet: every version of every key, and reads at any timestamp of its history.
 
 Multi-version concurrency control without locks (Kudu's `tablet/mvcc.h`, much reduced): the log
-gives each write a timestamp above all before it, so what a reader sees at T are, of every key, the
-newest version at or below T.
+gives each write a timestamp above all before it, so a reader at T sees, of every key, the newest
+version at or below T.
 
 A version is 8 bytes of timestamp and the msgpack map {column id: value} without nulls; a deletion
-has no map. So versions sort as bytes by their time, rows of different schemas lie side by side, and
-a column's values stay where they are when it is dropped: its id is never used again (KUDU-461).
+has no map. So versions sort as bytes by their time, rows of different schemas coexist, and a
+dropped column's values stay in place: its id is never used again (KUDU-461).
 
 **Bounded history.** A version goes when the one after it is older than the age limit, or when all
-history takes more than so many bytes. `history_start` rises with that: reads below it are refused.
+history is over its limit in bytes. `history_start` rises with that: reads below it are refused.
 
 **Digest.** A sum of one hash for each live row, so a write changes it in constant time. Two stores
-with the same rows have the same, whatever became of their history.
+with the same rows have the same digest, independent of their history.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import Final
 import msgspec
 
 from targets.kudu.messages import Value
-from targets.kudu.tserver.sorted_keys import SortedKeys
 
 Record = tuple[bytes, bytes]
 """A key and one version of it."""
-RowValues = dict[int, Value]
 
+_BLOCK_MAX: Final = 1024
+"""Keys in a block of `SortedKeys`."""
 _TIMESTAMP_BYTES: Final = 8
 _DIGEST_BYTES: Final = 16
 _DIGEST_MASK: Final = (1 << 8 * _DIGEST_BYTES) - 1
@@ -41,6 +41,55 @@ _LOADED_A_STEP: Final = 2000
 _rows = msgspec.msgpack.Decoder(dict[int, Value])
 encode_row = msgspec.msgpack.Encoder().encode
 decode_row = _rows.decode
+
+
+class SortedKeys:
+    """A sorted set of keys in blocks: adding one moves a block's worth of pointers.
+
+    Every block has at least one key, and `_firsts` its first.
+    """
+
+    __slots__ = ("_blocks", "_firsts")
+
+    def __init__(self, keys: Iterable[bytes] = ()) -> None:
+        """`keys` need not be sorted but must differ."""
+        ordered = sorted(keys)
+        half = _BLOCK_MAX // 2
+        self._blocks = [ordered[at : at + half] for at in range(0, len(ordered), half)]
+        self._firsts = [block[0] for block in self._blocks]
+
+    def add(self, key: bytes) -> None:
+        """Add a new key."""
+        if not self._blocks:
+            self._blocks, self._firsts = [[key]], [key]
+            return
+        at = max(0, bisect.bisect_right(self._firsts, key) - 1)
+        block = self._blocks[at]
+        bisect.insort(block, key)
+        if len(block) > _BLOCK_MAX:
+            self._blocks[at : at + 1] = [block[: _BLOCK_MAX // 2], block[_BLOCK_MAX // 2 :]]
+            self._firsts[at : at + 1] = [self._blocks[at][0], self._blocks[at + 1][0]]
+        else:
+            self._firsts[at] = block[0]
+
+    def remove(self, key: bytes) -> None:
+        """Remove a present key."""
+        at = bisect.bisect_right(self._firsts, key) - 1
+        block = self._blocks[at]
+        del block[bisect.bisect_left(block, key)]
+        if block:
+            self._firsts[at] = block[0]
+        else:
+            del self._blocks[at], self._firsts[at]
+
+    def since(self, start: bytes) -> Iterator[bytes]:
+        """The keys from `start` on. Nothing may be added or removed meanwhile."""
+        at = max(0, bisect.bisect_right(self._firsts, start) - 1)
+        if at < len(self._blocks):
+            block = self._blocks[at]
+            yield from block[bisect.bisect_left(block, start) :]
+        for block in self._blocks[at + 1 :]:
+            yield from block
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -68,7 +117,7 @@ class RowStore:
 
     @property
     def digest(self) -> bytes:
-        """Of all live rows."""
+        """The digest of all live rows."""
         return self._digest.to_bytes(_DIGEST_BYTES, "big")
 
     # --- reading ----------------------------------------------------------------------------
@@ -100,18 +149,18 @@ class RowStore:
         assert timestamp >= self.history_start, f"{timestamp} is before {self.history_start}"
         above = (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big")
         examined_max = _EXAMINED_PER_ROW * rows_max
-        found: list[tuple[bytes, bytes]] = []
+        rows: list[tuple[bytes, bytes]] = []
         size = 0
         for examined, key in enumerate(self._keys.since(start)):
             if end and key >= end:
                 break
-            if len(found) >= rows_max or size >= bytes_max or examined >= examined_max:
-                return Page(found, key)
+            if len(rows) >= rows_max or size >= bytes_max or examined >= examined_max:
+                return Page(rows, key)
             row = self._at(key, above)
             if row is not None:
-                found.append((key, row))
+                rows.append((key, row))
                 size += len(key) + len(row)
-        return Page(found, None)
+        return Page(rows, None)
 
     # --- writing ----------------------------------------------------------------------------
 
@@ -138,7 +187,7 @@ class RowStore:
         self.changes.append((key, version))
 
     def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
-        """Put a version on the end; returns the bytes that it makes history, below nought where it
+        """Put a version on the end; returns the bytes that become history, negative where it
         replaces a deletion, which was counted.
         """
         newest = chain if isinstance(chain, bytes) else chain[-1]
@@ -178,8 +227,8 @@ class RowStore:
     # --- history ----------------------------------------------------------------------------
 
     def collect(self, oldest: int) -> None:
-        """Forget what only reads below the timestamp `oldest` could see, and more where history is
-        over its limit.
+        """Forget versions that only reads below the timestamp `oldest` could see, and more where
+        history is over its limit.
         """
         while self._superseded and (
             self._superseded[0][0] <= max(oldest, self.history_start)
@@ -223,19 +272,19 @@ class RowStore:
 
     def records(self) -> list[Record]:
         """Every version, in the order of keys and then of time."""
-        found: list[Record] = []
+        records: list[Record] = []
         for key in self._keys.since(b""):
             chain = self._chains[key]
             if isinstance(chain, bytes):
-                found.append((key, chain))
+                records.append((key, chain))
             else:
-                found += [(key, version) for version in chain]
-        return found
+                records += [(key, version) for version in chain]
+        return records
 
     def load(self, records: Iterable[Record], history_start: int) -> Iterator[None]:
-        """Become what these records say, of an empty store; the last one of a key and timestamp
-        counts, and the versions of a key come oldest first. Goes in short steps, to be taken to
-        the end before anything else.
+        """Fill an empty store with these records; the last one of a key and timestamp counts, and
+        the versions of a key come oldest first. Works in short steps, which the caller must take
+        to the end before anything else.
         """
         assert not self._chains, "the store is not empty"
         chains = self._chains

@@ -9,15 +9,13 @@ take the living server for its own predecessor. All replicas are open before the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
 
-from harness.env import Disk, Env
+from harness.env import Env
 from harness.errors import UsageError
-from targets.kudu import checked_file
-from targets.kudu import messages as m
+from targets import checked_file
 from targets.kudu.bugs import Bug, bugs_of
 from targets.kudu.consensus.raft_consensus import ConsensusService
 from targets.kudu.context import NodeContext
@@ -25,7 +23,7 @@ from targets.kudu.flags import Flags
 from targets.kudu.pages.tserver import TServerPages
 from targets.kudu.rpc import RpcClient, RpcServer, parse_address
 from targets.kudu.tserver.heartbeater import Heartbeater
-from targets.kudu.tserver.tablet_service import register_row_service
+from targets.kudu.tserver.tablet_service import TabletService
 from targets.kudu.tserver.ts_tablet_manager import TabletManager
 
 _INSTANCE: Final = "instance"
@@ -80,8 +78,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
     heartbeater = Heartbeater(node, settings.masters, membership, seqno=instance.seqno)
     manager = TabletManager(node, consensus=consensus, on_dirty=heartbeater.mark_dirty)
     consensus.on_missing_group = manager.start_copy
-    _register(server, manager, env.disk)
-    register_row_service(server, manager)
+    TabletService(server, manager, env.disk)
     await TServerPages(
         node,
         masters=lambda: heartbeater.masters,
@@ -96,7 +93,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 async def _start_instance(env: Env) -> _Instance:
-    """This server's identity at this start; durable before anybody hears of it."""
+    """This server's identity at this start; durable before it is announced."""
     now_ns = env.clock.wall_ns()
     try:
         body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)
@@ -111,34 +108,3 @@ async def _start_instance(env: Env) -> _Instance:
 
 async def _write_instance(env: Env, instance: _Instance) -> None:
     await checked_file.write(env.disk, _INSTANCE, _MAGIC, msgspec.json.encode(instance))
-
-
-def _register(server: RpcServer, manager: TabletManager, disk: Disk) -> None:
-    service = "TabletServerAdminService"
-    put_off: dict[str, int] = {}
-
-    def admin(
-        name: str, operation: Callable[[Any], Coroutine[Any, Any, m.TabletError | None]], kind: type
-    ) -> None:
-        method = f"{service}.{name}"
-
-        async def handle(request: Any, peer: str) -> m.TabletServerResponse:
-            del peer
-            error = await operation(request)
-            if error is not None and error.code is m.TabletErrorCode.ALREADY_INPROGRESS:
-                put_off[method] = put_off.get(method, 0) + 1
-            return m.TabletServerResponse(error)
-
-        server.register(method, handle, kind)
-
-    async def dump(request: m.DumpTabletsRequest, peer: str) -> m.DumpResponse:
-        del request, peer
-        files = len(await disk.list())
-        calls = dict(sorted(server.calls.items()))
-        found = {"calls": calls, "put_off": put_off, "files": files}
-        return m.DumpResponse({**manager.dump(), **found})
-
-    admin("CreateTablet", manager.create_tablet, m.CreateTabletRequest)
-    admin("DeleteTablet", manager.delete_tablet, m.DeleteTabletRequest)
-    admin("AlterSchema", manager.alter_schema, m.AlterSchemaRequest)
-    server.register("TabletServerService.DumpTablets", dump, m.DumpTabletsRequest)

@@ -26,7 +26,7 @@ import msgspec
 
 from targets.kudu.hybrid_clock import from_micros
 from targets.kudu.messages import RowError
-from targets.kudu.tserver import limits
+from targets.kudu.tserver import errors as limits
 
 _US_PER_MS: Final = 1000
 _AGES_SPARE: Final = 1024

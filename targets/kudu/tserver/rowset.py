@@ -1,33 +1,53 @@
 """The rows of a tablet on disk: immutable files, and in the Raft snapshot a list of them.
 
-A snapshot writes what changed since the last one to a new file, so its cost is that of the writes,
+A snapshot writes the changes since the last one to a new file, so its cost is that of the writes,
 not of the rows. Small neighbours are joined, by size as in a log-structured merge tree (O'Neil et
 al., 1996): a file never follows one less than twice its size, so their number is logarithmic below
-`FILE_BYTES_MAX` and then grows with the data. What is dead goes when the machine gives all rows
-instead of changes, which it does before the files hold more than twice what is alive.
+`FILE_BYTES_MAX` and then grows with the data. Dead versions go when the machine writes all rows
+instead of changes, which it does before the files hold more than twice the live bytes.
 
-A crash at any point is harmless: files are durable before the list that names them, and those that
-it no longer names go after it. What a crash leaves behind is removed at the next start.
+A crash at any point is harmless: files are durable before the list that names them, and files that
+the list no longer names go after it. The next start removes leftovers.
+
+Rows are stored and sent as records in blocks, so that files are joined as bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from harness.env import Disk
-from targets.kudu import checked_file
-from targets.kudu.tserver.row_blocks import StoredRows
+from targets import checked_file
+from targets.kudu.tserver.mvcc import Record
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Files are not joined beyond this size: what is rewritten, and held in memory, stays small."""
+"""Files are not joined beyond this size, so that rewrites, also in memory, stay small."""
 
+BLOCK_BYTES_MAX: Final = 256 * 1024
+"""The size at which a block ends, give or take one record."""
+
+_SIZE: Final = struct.Struct(">I")
+_records = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
 _MAGIC: Final = b"KROWS001"
 _PREFIX: Final = "/rows-"
-_stored = msgspec.msgpack.Decoder(StoredRows)
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class StoredRows(msgspec.Struct, frozen=True, array_like=True):
+    """A tablet's state: `head` without the rows, and blocks of records, older versions of a key
+    first. With `is_whole` these are all rows, otherwise the changes since the stored ones.
+    """
+
+    head: bytes
+    is_whole: bool
+    blocks: list[bytes]
+
+
+_stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 class _Manifest(msgspec.Struct, frozen=True, array_like=True):
@@ -50,30 +70,30 @@ class RowFiles:
         self.digest = digest
         self._files: list[tuple[int, int]] = []
         self._obsolete: list[int] = []
-        self._number_next: int | None = None  # until the folder was looked at
+        self._number_next: int | None = None  # until the folder was read
 
     @property
     def counters(self) -> dict[str, int]:
-        """How much there is on disk."""
+        """Amounts on disk."""
         return {"row files": len(self._files), "row bytes": sum(size for _, size in self._files)}
 
     def _path(self, number: int) -> str:
         return f"{self._prefix}{number:010d}"
 
     async def _look(self) -> int:
-        """The next number; the first time, everything that is there and not known is obsolete."""
+        """The next number; the first time, files that the manifest does not name are obsolete."""
         if self._number_next is None:
             self._number_next = 1
-            known = {number for number, _ in self._files}
+            named = {number for number, _ in self._files}
             for path in await self._disk.list(self._prefix):
                 number = int(path.removeprefix(self._prefix))
                 self._number_next = max(self._number_next, number + 1)
-                if number not in known:
+                if number not in named:
                     self._obsolete.append(number)
         return self._number_next
 
     async def load(self, manifest: bytes) -> bytes:
-        """All that a manifest stands for. Raises `DamagedFileError`, `FileNotFoundError`."""
+        """All rows of a manifest. Raises `DamagedFileError`, `FileNotFoundError`."""
         content = _manifests.decode(manifest)
         self._files = list(content.files)
         await self._look()
@@ -131,3 +151,39 @@ def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
         group.append(block)
         size += len(block)
     return [*files, b"".join(group)] if group else files
+
+
+# --- blocks --------------------------------------------------------------------------------------
+
+
+def pack_blocks(records: Iterable[Record]) -> list[bytes]:
+    """Records in blocks: each its length in 4 bytes and a msgpack list of pairs."""
+    blocks = []
+    waiting: list[Record] = []
+    size = 0
+    for record in records:
+        waiting.append(record)
+        size += len(record[0]) + len(record[1])
+        if size >= BLOCK_BYTES_MAX:
+            blocks.append(_block(waiting))
+            waiting, size = [], 0
+    if waiting:
+        blocks.append(_block(waiting))
+    return blocks
+
+
+def _block(records: list[Record]) -> bytes:
+    body = _encode(records)
+    return _SIZE.pack(len(body)) + body
+
+
+def read_blocks(parts: Iterable[bytes]) -> Iterator[Record]:
+    """The records of blocks, any number of whole ones in each part."""
+    for part in parts:
+        view = memoryview(part)
+        offset = 0
+        while offset < len(view):
+            (size,) = _SIZE.unpack_from(view, offset)
+            offset += _SIZE.size
+            yield from _records.decode(view[offset : offset + size])
+            offset += size

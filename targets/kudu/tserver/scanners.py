@@ -1,15 +1,15 @@
 """Scans and checksums of one tablet, a page at a time, at one timestamp.
 
-A scan first settles on a timestamp that is safe here (`_safe_time.py`); every page is read at that,
+A scan first settles on a timestamp that is safe here (`time_manager.py`); every page is read at it,
 and its token carries it, so that any replica can go on. The modes differ in how it is chosen:
 
-* READ_LATEST on a leader: leadership is confirmed by a majority, after the request came, and
-  everything committed before that is applied. Then the newest timestamp that is applied: all that
-  was acknowledged before the request is in, so the read is linearizable.
-* READ_LATEST elsewhere, where allowed: the newest applied here, however old; the answer says so.
-* READ_AT_SNAPSHOT: what is asked for, or this server's time; it may be a little ahead of it, as far
-  as clocks may differ.
-* READ_YOUR_WRITES: the newest applied here, or the caller's own if that is newer.
+* READ_LATEST on a leader: a majority confirms the leadership after the request came, and everything
+  committed before is applied. Then the newest applied timestamp: it includes all that was
+  acknowledged before the request, so the read is linearizable.
+* READ_LATEST elsewhere, where allowed: the newest one applied here, of any age; the answer says so.
+* READ_AT_SNAPSHOT: the requested one, or this server's time; it may be ahead of that by the
+  allowed difference of clocks.
+* READ_YOUR_WRITES: the newest one applied here, or the caller's if that is newer.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import ClockError, HybridClock
 from targets.kudu.partitions import decode_key
+from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.mvcc import Page, decode_row
 from targets.kudu.tserver.tablet import TabletMachine
 from targets.kudu.tserver.time_manager import SafeTime
@@ -39,7 +40,7 @@ _Code = m.TabletErrorCode
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):
-    """Where a scan goes on, and at which timestamp."""
+    """The position at which a scan continues, and its timestamp."""
 
     timestamp: int
     next_key: bytes
@@ -47,12 +48,6 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
 
 _tokens = msgspec.msgpack.Decoder(_Token)
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class _RefusedError(Exception):
-    def __init__(self, code: m.TabletErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error = m.TabletError(code, message)
 
 
 class Scans:
@@ -84,13 +79,13 @@ class Scans:
             else:
                 timestamp, confirmed = await self._choose(request)
             return self._page(request, token, timestamp, confirmed=confirmed)
-        except _RefusedError as refused:
+        except TabletRefusedError as refused:
             return m.ScanResponse(refused.error, replica=self._info(confirmed=False))
 
     @staticmethod
     def _token(request: m.ScanRequest) -> _Token | None:
         if not 0 < request.batch_rows <= BATCH_ROWS_MAX:
-            raise _RefusedError(
+            raise TabletRefusedError(
                 _Code.INVALID_SCAN_SPEC,
                 f"batch_rows is {request.batch_rows}; it must be 1 to {BATCH_ROWS_MAX}",
             )
@@ -99,8 +94,9 @@ class Scans:
         try:
             return _tokens.decode(request.page_token)
         except msgspec.MsgspecError as error:
-            raise _RefusedError(
-                _Code.INVALID_SCAN_SPEC, f"the page token {request.page_token!r} is none: {error}"
+            raise TabletRefusedError(
+                _Code.INVALID_SCAN_SPEC,
+                f"the page token {request.page_token!r} is not valid: {error}",
             ) from error
 
     # --- the timestamp ----------------------------------------------------------------------
@@ -122,23 +118,25 @@ class Scans:
         try:
             self._clock.update(timestamp)
         except ClockError as error:
-            raise _RefusedError(code, str(error)) from error
+            raise TabletRefusedError(code, str(error)) from error
 
     async def _latest(self, timeout_ms: int) -> int:
         """The newest timestamp of a leader, confirmed to be one."""
         if self._replica.role != "LEADER":
-            raise _RefusedError(_Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere")
+            raise TabletRefusedError(
+                _Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere"
+            )
         if not self._confirms and self._replica.has_what_older_terms_committed:
-            # Without a lease it may have been deposed; but what older terms committed, it has.
+            # Without a lease it may have been deposed, but it has all that older terms committed.
             return self._machine.last_timestamp
         try:
             await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)
         except TimeoutError as error:
-            raise _RefusedError(
+            raise TabletRefusedError(
                 _Code.TIMED_OUT, f"no majority confirmed this leader within {timeout_ms} ms"
             ) from error
         except RaftError as error:
-            raise _RefusedError(_Code.NOT_THE_LEADER, str(error)) from error
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, str(error)) from error
         return self._machine.last_timestamp
 
     async def _at(self, timestamp: int, timeout_ms: int) -> int:
@@ -147,9 +145,9 @@ class Scans:
         try:
             await self._safe_time.wait(timestamp, timeout_ms / 1000)
         except TimeoutError as error:
-            raise _RefusedError(_Code.TIMED_OUT, str(error)) from error
+            raise TabletRefusedError(_Code.TIMED_OUT, str(error)) from error
         except OverflowError as error:
-            raise _RefusedError(_Code.THROTTLED, str(error)) from error
+            raise TabletRefusedError(_Code.THROTTLED, str(error)) from error
         return timestamp
 
     # --- the rows ---------------------------------------------------------------------------
@@ -159,7 +157,7 @@ class Scans:
     ) -> Page:
         rows = self._machine.rows
         if timestamp < rows.history_start:
-            raise _RefusedError(
+            raise TabletRefusedError(
                 _Code.INVALID_SNAPSHOT,
                 f"the snapshot {timestamp} is older than the history kept here, which starts at "
                 f"{rows.history_start} (flags tablet_history_max_age_sec, tablet_history_max_kb)",
@@ -174,7 +172,7 @@ class Scans:
         wanted = tuple(columns) if request.projection is None else request.projection
         unknown = [column_id for column_id in wanted if column_id not in columns]
         if unknown:
-            raise _RefusedError(
+            raise TabletRefusedError(
                 _Code.MISMATCHED_SCHEMA,
                 f"there is no column {unknown[0]} in version {machine.schema_version} of the "
                 "schema",
@@ -219,7 +217,7 @@ class Scans:
             timestamp = request.snapshot_timestamp or self._clock.now()
             await self._at(timestamp, request.timeout_ms)
             return await self._sum(timestamp)
-        except _RefusedError as refused:
+        except TabletRefusedError as refused:
             return m.ChecksumResponse(refused.error, replica=self._info(confirmed=False))
 
     async def _sum(self, timestamp: int) -> m.ChecksumResponse:

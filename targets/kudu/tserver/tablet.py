@@ -39,7 +39,7 @@ from targets.kudu.messages import (
 from targets.kudu.partitions import encode_key, key_columns
 from targets.kudu.tserver.mvcc import RowStore, decode_row, encode_row
 from targets.kudu.tserver.result_tracker import Results, StoredClient, WriteResult
-from targets.kudu.tserver.row_blocks import StoredRows, pack_blocks, read_blocks
+from targets.kudu.tserver.rowset import StoredRows, pack_blocks, read_blocks
 
 _US_PER_S: Final = 1_000_000
 _REWRITE_SLACK_BYTES: Final = 256 * 1024

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from harness.env import Disk
-from targets.kudu import checked_file
+from targets import checked_file
 from targets.kudu.messages import Partition, PartitionSchema, RaftConfig, Schema
 
 COPYING: Final = "COPYING"

@@ -1,10 +1,10 @@
 """One replica of a tablet on this server: its superblock, its state machine, its Raft group, and
-those who write to it and read from it.
+the parts that write to it and read from it.
 
 A replica whose data are being copied is a member of its group like any other, with an empty log
-that the leader fills by entries or a snapshot. Its files are consistent at every moment, so a crash
-in between costs nothing: it goes on where it was. (Kudu copies files, has to tombstone what a crash
-left of them, and copies anew.)
+that the leader fills by entries or a snapshot. Its files are consistent at every moment, so after a
+crash it goes on where it was. (Kudu copies files, has to tombstone a copy that a crash cut short,
+and starts over.)
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from targets.kudu.consensus.raft_consensus import (
 from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
 from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import ClockError, HybridClock
+from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.rowset import RowFiles
 from targets.kudu.tserver.scanners import Scans
 from targets.kudu.tserver.tablet import AlterOutcome, AlterSchemaOp, TabletMachine
@@ -36,8 +37,8 @@ _WITH_DATA: Final = frozenset({COPYING, READY})
 
 
 class Tablet:
-    """A replica. One whose data are gone (`TOMBSTONED`) only votes. `writes` and `scans` are for
-    callers that found it serving.
+    """A replica. One without data (`TOMBSTONED`) only votes. Callers of `writes` and `scans` must
+    check `is_serving` first.
     """
 
     def __init__(
@@ -49,9 +50,7 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """A replica on a server, which has one `clock`; `on_dirty` hears its id whenever masters
-        should know.
-        """
+        """`clock` is the server's; `on_dirty` gets the id when there is news for masters."""
         self.superblock = superblock
         self._env = node.env
         self._on_dirty = on_dirty
@@ -120,7 +119,7 @@ class Tablet:
 
     @property
     def is_copied(self) -> bool:
-        """Whether a replica that is `COPYING` has what its source had when the copy began."""
+        """Whether a `COPYING` replica has all that its source had when the copy began."""
         return self._replica.core.commit_index >= self.superblock.copied_at
 
     @property
@@ -138,15 +137,15 @@ class Tablet:
 
     @property
     def _known_config(self) -> m.RaftConfig:
-        """The newest configuration that is known to be committed: a copy's leader said so of the
-        one it began with, while the votes that a tombstone kept may name an older one. Orders that
-        were decided on that one must not hit the copy.
+        """The newest configuration known to be committed: for a copy the one it began with, since
+        the vote state of an earlier tombstone may name an older one. Orders based on that older
+        one must not hit the copy.
         """
-        own, first = self._replica.committed_config, self.superblock.initial_config
-        return first if first.opid_index > own.opid_index else own
+        current, first = self._replica.committed_config, self.superblock.initial_config
+        return first if first.opid_index > current.opid_index else current
 
     async def start(self) -> None:
-        """Recover and take part in the group; a tombstone removes what a crash left, and votes."""
+        """Recover and take part in the group; a tombstone removes leftover files, and votes."""
         if not self.has_data:
             await self._replica.delete_data(keep_votes=True)
             await self._vote_on()
@@ -160,7 +159,7 @@ class Tablet:
         await self._replica.stop()
 
     async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
-        """Leave the group for good but for its votes. What a crash leaves, `start` finishes."""
+        """Leave the group for good but for its votes. After a crash, `start` finishes this."""
         await self._replica.stop()
         await self._replica.keep_last_logged()
         await store.write(tombstone)
@@ -176,22 +175,24 @@ class Tablet:
         """Remove the group's files; only after `stop`."""
         await self._replica.delete_data()
 
-    async def alter_schema(self, request: m.AlterSchemaRequest) -> m.TabletError | None:
+    async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
         """Replicate a schema change through the group and wait until it is applied here.
 
-        One at a time: the caller of another one is told to come back. The rules are looked at
-        before, to spare the log, and again where the operation is applied.
+        One at a time; a second caller has to come back. The rules are checked before, to spare the
+        log, and again where the operation is applied. Raises `TabletRefusedError`.
         """
         if not self.is_serving:
-            return _error(_Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not up")
-        if self._replica.role != "LEADER":
-            return _error(_Code.NOT_THE_LEADER, f"{self.tablet_id} is led elsewhere")
+            raise TabletRefusedError(
+                _Code.TABLET_NOT_RUNNING, f"the replica of {self.tablet_id} is not up"
+            )
+        self._check_leads()
         operation = AlterSchemaOp(request.schema, request.schema_version, request.new_table_name)
         outcome = self._machine.judge(operation)
         if outcome is not AlterOutcome.APPLIED:
-            return self._answer(outcome, operation)
+            self._check_altered(outcome, operation)
+            return
         if self._altering:
-            return _error(
+            raise TabletRefusedError(
                 _Code.ALREADY_INPROGRESS, f"another schema change of {self.tablet_id} is under way"
             )
         self._altering = True
@@ -200,37 +201,40 @@ class Tablet:
                 TabletMachine.encode(operation), timeout_s=self._alter_limit_s
             )
         except NotLeaderError as error:
-            return _error(_Code.NOT_THE_LEADER, str(error))
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, str(error)) from error
         except RaftError as error:  # the master asks again; a change applies only once
-            return _error(_Code.UNKNOWN_ERROR, str(error))
+            raise TabletRefusedError(_Code.UNKNOWN_ERROR, str(error)) from error
         finally:
             self._altering = False
-        return self._answer(outcome, operation)
+        self._check_altered(outcome, operation)
 
-    def _answer(self, outcome: AlterOutcome, operation: AlterSchemaOp) -> m.TabletError | None:
-        mine, asked = self._machine.schema_version, operation.schema_version
+    def _check_leads(self) -> None:
+        if self._replica.role != "LEADER":
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"{self.tablet_id} is led elsewhere")
+
+    def _check_altered(self, outcome: AlterOutcome, operation: AlterSchemaOp) -> None:
+        current, asked = self._machine.schema_version, operation.schema_version
         if outcome is AlterOutcome.OLDER:
-            return _error(
-                _Code.TABLET_HAS_A_NEWER_SCHEMA, f"the tablet has version {mine}, asked: {asked}"
+            raise TabletRefusedError(
+                _Code.TABLET_HAS_A_NEWER_SCHEMA, f"the tablet has version {current}, asked: {asked}"
             )
         if outcome is AlterOutcome.MISMATCHED:
-            return _error(
+            raise TabletRefusedError(
                 _Code.MISMATCHED_SCHEMA, f"the tablet has another schema of version {asked}"
             )
-        return None
 
-    async def advance_safe_time(self, request: m.SafeTimeRequest) -> m.SafeTimeResponse:
-        """A follower wants to read at a timestamp that this leader's log must reach for that."""
-        if self._replica.role != "LEADER":
-            message = f"{self.tablet_id} is led elsewhere"
-            return m.SafeTimeResponse(_error(_Code.NOT_THE_LEADER, message))
+    async def advance_safe_time(
+        self, request: m.AdvanceSafeTimeRequest
+    ) -> m.AdvanceSafeTimeResponse:
+        """Advance this leader's log so that a follower can read at a timestamp."""
+        self._check_leads()
         try:
             self._clock.update(request.timestamp)  # one wrong clock must not drag the others along
         except ClockError as error:
-            return m.SafeTimeResponse(_error(_Code.CLOCK_TOO_FAR_AHEAD, str(error)))
-        if await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
-            return m.SafeTimeResponse()
-        return m.SafeTimeResponse(_error(_Code.TIMED_OUT, f"{request.timestamp} was not reached"))
+            raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
+        if not await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
+            raise TabletRefusedError(_Code.TIMED_OUT, f"{request.timestamp} was not reached")
+        return m.AdvanceSafeTimeResponse()
 
     def _time_passed(self, timestamp: int) -> None:
         """The machine has applied something with a new timestamp."""
@@ -247,7 +251,7 @@ class Tablet:
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
     def report(self) -> m.ReportedTablet:
-        """The replica as masters hear of it."""
+        """The replica in a tablet report."""
         replica, machine = self._replica, self._machine
         if not self.has_data:
             return m.ReportedTablet(
@@ -289,7 +293,7 @@ class Tablet:
         )
 
     def _rows(self) -> dict[str, Any]:
-        """How much there is, as of the last applied write."""
+        """Amounts as of the last applied write."""
         machine = self._machine
         return {
             "applied_index": machine.applied_index,
@@ -306,8 +310,8 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """`status`, and what lets replicas be compared: logs, and `digest`, which is equal on all
-        with the same `applied_index`.
+        """`status`, with the logs and `digest`, which is equal on all replicas with the same
+        `applied_index`.
         """
         status = self.status()
         if self.has_data:
@@ -316,7 +320,7 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """What people want to know of it, as plain JSON; cheap, however many rows there are."""
+        """The replica for its pages, as plain JSON; cheap for any number of rows."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,
@@ -342,7 +346,3 @@ class Tablet:
             for peer in config.peers
         ]
         return {"opid_index": config.opid_index, "peers": peers}
-
-
-def _error(code: m.TabletErrorCode, message: str) -> m.TabletError:
-    return m.TabletError(code, message)

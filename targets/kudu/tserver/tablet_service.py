@@ -1,57 +1,83 @@
-"""`TabletServerService`: finds the tablet that a call is about, and hands it over."""
+"""`TabletServerService` and `TabletServerAdminService` of one server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+from harness.env import Disk
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcServer
+from targets.kudu.rpc.server import request_type_of
+from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.tablet_replica import Tablet
-
-_Request = TypeVar("_Request", m.WriteRequest, m.ScanRequest, m.ChecksumRequest, m.SafeTimeRequest)
-_Response = TypeVar(
-    "_Response", m.WriteResponse, m.ScanResponse, m.ChecksumResponse, m.SafeTimeResponse
-)
 
 
 class Tablets(Protocol):
-    """Where the tablets are: the tablet manager."""
+    """The tablets of the server: its tablet manager. Operations raise `TabletRefusedError`."""
 
-    def find(self, tablet_id: str) -> Tablet | m.TabletError:
-        """The replica, if it serves; else TABLET_NOT_FOUND or TABLET_NOT_RUNNING."""
-        ...
+    def find(self, tablet_id: str) -> Tablet: ...
+    def list_tablets(self) -> m.ListTabletsResponse: ...
+    def dump(self) -> dict[str, Any]: ...
+    async def create_tablet(self, request: m.CreateTabletRequest) -> None: ...
+    async def delete_tablet(self, request: m.DeleteTabletRequest) -> None: ...
+    async def alter_schema(self, request: m.AlterSchemaRequest) -> None: ...
 
-    def list_tablets(self) -> m.ListTabletsResponse:
-        """All replicas."""
-        ...
 
+class TabletService:
+    """The handlers. A refusal becomes the error of an answer here."""
 
-def register_row_service(server: RpcServer, tablets: Tablets) -> None:
-    """Serve reads and writes of rows on `server`."""
+    def __init__(self, server: RpcServer, tablets: Tablets, disk: Disk) -> None:
+        """Serve on `server`."""
+        self._server = server
+        self._tablets = tablets
+        self._disk = disk
+        self._put_off: dict[str, int] = {}
+        self._serve(m.WriteRequest, lambda tablet, request: tablet.writes.write(request))
+        self._serve(m.ScanRequest, lambda tablet, request: tablet.scans.scan(request))
+        self._serve(m.ChecksumRequest, lambda tablet, request: tablet.scans.checksum(request))
+        self._serve(m.AdvanceSafeTimeRequest, Tablet.advance_safe_time)
+        server.serve(self._list_tablets)
+        server.serve(self._dump)
+        for operation in (tablets.create_tablet, tablets.delete_tablet, tablets.alter_schema):
+            self._serve_admin(operation)
 
-    def serve(
-        name: str,
-        request_type: type[_Request],
-        response_type: type[_Response],
-        call: Callable[[Tablet, _Request], Coroutine[Any, Any, _Response]],
+    def _serve(
+        self,
+        request_type: type[Any],
+        call: Callable[[Tablet, Any], Coroutine[Any, Any, m.TabletResponse]],
     ) -> None:
-        async def handle(request: Any, peer: str) -> _Response:
-            del peer
-            tablet = tablets.find(request.tablet_id)
-            if isinstance(tablet, m.TabletError):
-                return response_type(error=tablet)
-            return await call(tablet, request)
+        """Serve requests about the tablet that they name."""
 
-        server.register(f"TabletServerService.{name}", handle, request_type)
+        async def handle(request: Any, _peer: str) -> m.TabletResponse:
+            try:
+                return await call(self._tablets.find(request.tablet_id), request)
+            except TabletRefusedError as refusal:
+                answer: m.TabletResponse = request.answer_type(error=refusal.error)
+                return answer
 
-    serve("Write", m.WriteRequest, m.WriteResponse, lambda t, r: t.writes.write(r))
-    serve("Scan", m.ScanRequest, m.ScanResponse, lambda t, r: t.scans.scan(r))
-    serve("Checksum", m.ChecksumRequest, m.ChecksumResponse, lambda t, r: t.scans.checksum(r))
-    serve("AdvanceSafeTime", m.SafeTimeRequest, m.SafeTimeResponse, Tablet.advance_safe_time)
+        self._server.serve(handle, request_type)
 
-    def list_tablets(request: m.ListTabletsRequest, peer: str) -> m.ListTabletsResponse:
-        del request, peer
-        return tablets.list_tablets()
+    def _serve_admin(self, operation: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        request_type = request_type_of(operation)
 
-    server.register("TabletServerService.ListTablets", list_tablets, m.ListTabletsRequest)
+        async def handle(request: Any, _peer: str) -> m.TabletServerResponse:
+            try:
+                await operation(request)
+            except TabletRefusedError as refusal:
+                if refusal.error.code is m.TabletErrorCode.ALREADY_INPROGRESS:
+                    method = request_type.method
+                    self._put_off[method] = self._put_off.get(method, 0) + 1
+                return m.TabletServerResponse(refusal.error)
+            return m.TabletServerResponse()
+
+        self._server.serve(handle, request_type)
+
+    def _list_tablets(self, _request: m.ListTabletsRequest, _peer: str) -> m.ListTabletsResponse:
+        return self._tablets.list_tablets()
+
+    async def _dump(self, _request: m.DumpTabletsRequest, _peer: str) -> m.DumpResponse:
+        files = len(await self._disk.list())
+        calls = dict(sorted(self._server.calls.items()))
+        counts = {"calls": calls, "put_off": self._put_off, "files": files}
+        return m.DumpResponse({**self._tablets.dump(), **counts})

@@ -37,7 +37,7 @@ from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.hybrid_clock import HybridClock
 from targets.kudu.rpc import RpcError
-from targets.kudu.tserver.limits import READS_WAITING_MAX
+from targets.kudu.tserver.errors import READS_WAITING_MAX
 from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
 
 _RETRY_S: Final = 0.1
@@ -126,9 +126,7 @@ class SafeTime:
         try:
             response = await self._rpc.call(
                 leader.address,
-                "TabletServerService.AdvanceSafeTime",
-                m.SafeTimeRequest(replica.group_id, timestamp),
-                m.SafeTimeResponse,
+                m.AdvanceSafeTimeRequest(replica.group_id, timestamp),
                 timeout_s=min(timeout_s, _ASK_LEADER_S),
             )
         except RpcError:

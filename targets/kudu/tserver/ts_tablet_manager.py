@@ -1,8 +1,8 @@
 """The tablets of one server: Kudu's `TSTabletManager` (`tserver/ts_tablet_manager.cc`).
 
-Creating and deleting are the master's to ask for and may be asked twice, so both are idempotent.
-At most one such transition of a tablet is under way; a second caller is told so. What is on disk
-moves in steps of which each can be finished by the next start:
+Masters order creations and deletions, possibly twice, so both are idempotent. At most one such
+transition of a tablet is under way; a second request is refused with ALREADY_INPROGRESS. The files
+on disk change in steps, each of which the next start can finish:
 
 * create: superblock `READY`, then the Raft group's files;
 * delete: superblock `DELETED`, then the group's files go, then the superblock;
@@ -12,7 +12,7 @@ A deleted id is refused until the server restarts, as in Kudu, since a late Crea
 bring it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
 
 A leader that finds a member without a replica has one made here (`start_copy`), also in the place
-of a tombstone. It is empty, and `COPYING` until it has what its source had committed then.
+of a tombstone. It is empty, and `COPYING` until it holds all that its source had committed then.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from targets.kudu.consensus import messages as raft
 from targets.kudu.consensus.raft_consensus import ConsensusService
 from targets.kudu.context import SOFTWARE_VERSION, NodeContext
 from targets.kudu.hybrid_clock import HybridClock
+from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.tablet_metadata import (
     COPYING,
     DELETED,
@@ -40,9 +41,9 @@ from targets.kudu.tserver.tablet_replica import Tablet
 
 _Code = m.TabletErrorCode
 _DELETED_IDS_MAX: Final = 100_000
-"""How many deleted ids are refused; older ones are forgotten, as all are at a restart."""
+"""The number of deleted ids that are refused; older ones are forgotten, as all are at a restart."""
 _COPY_LOOK_S: Final = 0.2
-"""How often it is looked whether a copy is complete."""
+"""The interval at which the manager checks whether a copy is complete."""
 
 
 class TabletManager:
@@ -55,7 +56,7 @@ class TabletManager:
         consensus: ConsensusService,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """Manage the tablets of a server; `on_dirty` hears what masters should know."""
+        """`on_dirty` gets the ids of tablets with news for the masters."""
         self._node = node
         self._env = node.env
         self._uuid = node.uuid
@@ -83,20 +84,18 @@ class TabletManager:
 
     # --- TabletServerAdminService ------------------------------------------------------------
 
-    async def create_tablet(self, request: m.CreateTabletRequest) -> m.TabletError | None:
+    async def create_tablet(self, request: m.CreateTabletRequest) -> None:
         """Create a replica; a second request for it is TABLET_ALREADY_EXISTS."""
-        wrong = self._check(request.dest_uuid, request.tablet_id)
-        if wrong is not None:
-            return wrong
+        self._check(request.dest_uuid, request.tablet_id)
         tablet_id = request.tablet_id
         if tablet_id in self._deleted:
-            return _error(
+            raise TabletRefusedError(
                 _Code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here and does not come back"
             )
         if tablet_id in self._tablets:
-            return _error(_Code.TABLET_ALREADY_EXISTS, f"{tablet_id} is here already")
+            raise TabletRefusedError(_Code.TABLET_ALREADY_EXISTS, f"{tablet_id} is here already")
         if all(peer.uuid != self._uuid for peer in request.config.peers):
-            return _error(
+            raise TabletRefusedError(
                 _Code.UNKNOWN_ERROR, f"{self._uuid} is not in the configuration of {tablet_id}"
             )
         superblock = Superblock(
@@ -110,35 +109,32 @@ class TabletManager:
             partition_schema=request.partition_schema,
         )
         await self._make(superblock, "creating")
-        return None
 
-    async def delete_tablet(self, request: m.DeleteTabletRequest) -> m.TabletError | None:
+    async def delete_tablet(self, request: m.DeleteTabletRequest) -> None:
         """Delete a replica for good, or leave a tombstone.
 
-        CAS_FAILED when its committed configuration is newer than the caller's: a deletion decided
-        on old news must not hit a replica that was added again since (KUDU-1129).
+        CAS_FAILED when its committed configuration is newer than the caller's: a deletion based on
+        old news must not hit a replica that was added again since (KUDU-1129).
         """
-        wrong = self._check(request.dest_uuid, request.tablet_id)
-        if wrong is not None:
-            return wrong
+        self._check(request.dest_uuid, request.tablet_id)
         if request.delete_type not in {DELETED, TOMBSTONED}:
-            return _error(
+            raise TabletRefusedError(
                 _Code.UNKNOWN_ERROR,
                 f"the delete type {request.delete_type!r} is not DELETED or TOMBSTONED",
             )
         tablet_id = request.tablet_id
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
-            return _error(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
         expected = request.cas_config_opid_index
         if expected is not None and tablet.committed_config_index > expected:
-            return _error(
+            raise TabletRefusedError(
                 _Code.CAS_FAILED,
                 f"the configuration of {tablet_id} is at {tablet.committed_config_index}, "
                 f"newer than the caller's {expected}",
             )
         if request.delete_type == TOMBSTONED and not tablet.has_data:
-            return None
+            return
         self._in_transition[tablet_id] = "deleting"
         try:
             if request.delete_type == TOMBSTONED:
@@ -148,40 +144,38 @@ class TabletManager:
         finally:
             del self._in_transition[tablet_id]
         self._on_dirty(tablet_id)
-        return None
 
-    async def alter_schema(self, request: m.AlterSchemaRequest) -> m.TabletError | None:
+    async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
         """Change a tablet's schema on its whole group; only its leader can."""
-        wrong = self._check(request.dest_uuid, request.tablet_id)
-        if wrong is not None:
-            return wrong
+        self._check(request.dest_uuid, request.tablet_id)
         tablet = self._tablets.get(request.tablet_id)
         if tablet is None:
-            return _error(_Code.TABLET_NOT_FOUND, f"{request.tablet_id} is not here")
-        return await tablet.alter_schema(request)
+            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{request.tablet_id} is not here")
+        await tablet.alter_schema(request)
 
-    def find(self, tablet_id: str) -> Tablet | m.TabletError:
+    def find(self, tablet_id: str) -> Tablet:
         """The replica, if it serves; else TABLET_NOT_FOUND or TABLET_NOT_RUNNING."""
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
-            return _error(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
+            raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
         if not tablet.is_serving:
-            return _error(_Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not up")
+            raise TabletRefusedError(
+                _Code.TABLET_NOT_RUNNING, f"the replica of {tablet_id} is not up"
+            )
         return tablet
 
-    def _check(self, dest_uuid: str, tablet_id: str) -> m.TabletError | None:
+    def _check(self, dest_uuid: str, tablet_id: str) -> None:
         if dest_uuid != self._uuid:
-            return _error(
+            raise TabletRefusedError(
                 _Code.WRONG_SERVER_UUID, f"this is {self._uuid}, the request is for {dest_uuid}"
             )
         doing = self._in_transition.get(tablet_id)
         if doing is not None:
-            return _error(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
-        return None
+            raise TabletRefusedError(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
 
     async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
-        """Make an empty replica for a leader to fill, also where a tombstone is, whose votes it
-        keeps (`MissingGroupHook`). What was deleted here for good is refused.
+        """Make an empty replica for a leader to fill, also over a tombstone, whose votes it keeps
+        (`MissingGroupHook`). A tablet that was deleted here for good is refused.
         """
         code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
         doing = self._in_transition.get(tablet_id)
@@ -189,8 +183,8 @@ class TabletManager:
             return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
         if tablet_id in self._deleted:
             return raft.ConsensusError(code.TABLET_NOT_FOUND, f"{tablet_id} was deleted here")
-        found = self._tablets.get(tablet_id)
-        if found is not None and found.has_data:
+        present = self._tablets.get(tablet_id)
+        if present is not None and present.has_data:
             return raft.ConsensusError(code.ALREADY_INPROGRESS, f"{tablet_id} is starting")
         superblock = msgspec.structs.replace(
             msgspec.json.decode(request.superblock, type=Superblock),
@@ -198,7 +192,7 @@ class TabletManager:
             data_state=COPYING,
             copied_at=request.config.opid_index,
         )
-        await self._make(superblock, "copying", found)
+        await self._make(superblock, "copying", present)
         self._env.event("tablet-copy-started", tablet=tablet_id, source=request.caller_uuid)
         return None
 
@@ -216,7 +210,7 @@ class TabletManager:
     async def _make(
         self, superblock: Superblock, doing: str, tombstone: Tablet | None = None
     ) -> None:
-        """Write a superblock and start its replica, in the place of `tombstone` if there is one."""
+        """Write a superblock and start its replica, in place of `tombstone` if there is one."""
         tablet_id = superblock.tablet_id
         self._in_transition[tablet_id] = doing
         try:
@@ -239,7 +233,7 @@ class TabletManager:
         """Make a copy `READY` once it is complete."""
         tablet_id = tablet.tablet_id
         while not tablet.is_copied or tablet_id in self._in_transition:
-            await asyncio.sleep(_COPY_LOOK_S)  # nothing tells of an entry that was applied
+            await asyncio.sleep(_COPY_LOOK_S)  # there is no event for an applied entry
             if tablet.superblock.data_state != COPYING:
                 return  # deleted or tombstoned meanwhile
         self._in_transition[tablet_id] = "copying"
@@ -280,7 +274,7 @@ class TabletManager:
 
     @property
     def live_tablets(self) -> int:
-        """How many replicas hold data."""
+        """The number of replicas that hold data."""
         return sum(tablet.has_data for tablet in self._tablets.values())
 
     def report(
@@ -306,10 +300,6 @@ class TabletManager:
         }
 
     def status(self) -> dict[str, Any]:
-        """Its replicas as people want to know of them."""
+        """Its replicas, for its pages."""
         tablets = [tablet.status() for _, tablet in sorted(self._tablets.items())]
         return {"uuid": self._uuid, "tablets": tablets}
-
-
-def _error(code: m.TabletErrorCode, message: str) -> m.TabletError:
-    return m.TabletError(code, message)

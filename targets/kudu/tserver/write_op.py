@@ -1,9 +1,9 @@
-"""Writes to one tablet, as its leader takes them.
+"""Writes to one tablet, on its leader.
 
 A request is checked against the schema and the partition, put into the log with a timestamp, and
-answered when it is applied here. A resend joins the first one while that is under way, and gets its
-answer from the state machine afterwards, also from another leader: whichever copy is applied first
-counts (`_results.py`).
+answered when it is applied here. A resend joins the first copy while that is under way, and gets
+its answer from the state machine afterwards, also from another leader: the copy that is applied
+first counts (`result_tracker.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ from targets.kudu.consensus.raft_consensus import Replica
 from targets.kudu.flags import Flags
 from targets.kudu.hybrid_clock import ClockError, HybridClock
 from targets.kudu.partitions import encode_key, fits, owns, partition_key
-from targets.kudu.tserver.limits import WRITES_WAITING_BYTES_MAX, WRITES_WAITING_MAX
+from targets.kudu.tserver.errors import (
+    WRITES_WAITING_BYTES_MAX,
+    WRITES_WAITING_MAX,
+    TabletRefusedError,
+)
 from targets.kudu.tserver.result_tracker import WriteResult
 from targets.kudu.tserver.tablet import TabletMachine, WriteOp
 
@@ -32,6 +36,10 @@ PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """One log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
 
 _Code = m.TabletErrorCode
+_CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
+    NotLeaderError: _Code.NOT_THE_LEADER,
+    OverloadedError: _Code.THROTTLED,
+}
 
 
 class Writes:
@@ -58,7 +66,7 @@ class Writes:
 
     @property
     def waiting_count(self) -> int:
-        """How many writes wait for their commit."""
+        """The number of writes that wait for their commit."""
         return len(self._under_way)
 
     async def write(self, request: m.WriteRequest) -> m.WriteResponse:
@@ -70,13 +78,11 @@ class Writes:
             outcome: m.WriteResponse = await first.wait(None)
             return outcome
         if self._replica.role != "LEADER":
-            return _refused(_Code.NOT_THE_LEADER, f"{request.tablet_id} is led elsewhere")
-        known = self._machine.results.find(*key)
-        if known is not None:
-            return self._answer(known)
-        refusal = self._refusal(request)
-        if refusal is not None:
-            return m.WriteResponse(refusal)
+            raise TabletRefusedError(_Code.NOT_THE_LEADER, f"{request.tablet_id} is led elsewhere")
+        earlier = self._machine.results.find(*key)
+        if earlier is not None:
+            return self._answer(earlier)
+        self._check(request)
         payload = TabletMachine.encode(
             WriteOp(
                 self._clock.now(),
@@ -88,16 +94,19 @@ class Writes:
             )
         )
         if len(payload) > PAYLOAD_BYTES_MAX:
-            return _refused(
+            raise TabletRefusedError(
                 _Code.UNKNOWN_ERROR,
                 f"the write takes {len(payload)} bytes; the limit is {PAYLOAD_BYTES_MAX}: "
                 "send fewer rows at once",
             )
         self._under_way[key] = waiter = Waiter()
         self._waiting_bytes += len(payload)
-        answer = _refused(_Code.UNKNOWN_ERROR, "the write was given up", indeterminate=True)
+        lost = m.TabletError(_Code.UNKNOWN_ERROR, "the write was given up", indeterminate=True)
+        answer = m.WriteResponse(lost)
         try:
             answer = await self._replicate(payload)
+        except TabletRefusedError as refusal:  # resent copies get the same answer
+            answer = m.WriteResponse(refusal.error)
         finally:
             self._waiting_bytes -= len(payload)
             del self._under_way[key]
@@ -107,17 +116,13 @@ class Writes:
     async def _replicate(self, payload: bytes) -> m.WriteResponse:
         try:
             _, _, outcome = await self._replica.replicate(payload, timeout_s=self._timeout_s)
-        except NotLeaderError as error:
-            return _refused(_Code.NOT_THE_LEADER, str(error))
-        except OverloadedError as error:
-            return _refused(_Code.THROTTLED, str(error))
-        except IndeterminateError as error:
-            return _refused(_Code.UNKNOWN_ERROR, str(error), indeterminate=True)
         except RaftError as error:
-            return _refused(_Code.UNKNOWN_ERROR, str(error))
+            code = _CODES.get(type(error), _Code.UNKNOWN_ERROR)
+            lost = isinstance(error, IndeterminateError)
+            raise TabletRefusedError(code, str(error), indeterminate=lost) from error
         result: WriteResult | None = outcome.result
         if result is None:
-            return _stale()
+            raise _stale()
         return self._answer(result)
 
     def _answer(self, result: WriteResult) -> m.WriteResponse:
@@ -136,38 +141,37 @@ class Writes:
 
     # --- checks -----------------------------------------------------------------------------
 
-    def _refusal(self, request: m.WriteRequest) -> m.TabletError | None:
-        """Why a request is not even put into the log."""
+    def _check(self, request: m.WriteRequest) -> None:
+        """Refuse a request before it is put into the log."""
         name, results = request.request_id, self._machine.results
         if results.is_stale(name.client_id, name.seq_no):
-            return _stale().error
+            raise _stale()
         if results.is_full and not results.makes_room(self._clock.now()):
-            return m.TabletError(
+            raise TabletRefusedError(
                 _Code.THROTTLED,
                 f"the results of {results.count} writes are remembered; they go with time "
                 "(flag remember_responses_ttl_ms)",
             )
         if self._is_full:
-            return m.TabletError(
+            raise TabletRefusedError(
                 _Code.THROTTLED,
                 f"{len(self._under_way)} writes of {self._waiting_bytes} bytes wait already",
             )
         if not 0 < len(request.operations) <= ROWS_MAX:
-            return m.TabletError(
+            raise TabletRefusedError(
                 _Code.UNKNOWN_ERROR,
                 f"the write has {len(request.operations)} rows; it must have 1 to {ROWS_MAX}",
             )
         problem = next(filter(None, map(self._problem, request.operations)), None)
         if problem is not None:
-            return m.TabletError(_Code.MISMATCHED_SCHEMA, problem)
+            raise TabletRefusedError(_Code.MISMATCHED_SCHEMA, problem)
         try:
             self._clock.update(request.propagated_timestamp)
         except ClockError as error:
-            return m.TabletError(_Code.CLOCK_TOO_FAR_AHEAD, str(error))
-        return None
+            raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
 
     def _problem(self, row: m.RowOperation) -> str | None:
-        """Why a row does not match the schema."""
+        """The reason why a row does not match the schema."""
         try:
             encode_key(self._machine.key, row.key)
         except ValueError as error:
@@ -196,13 +200,9 @@ class Writes:
         )
 
 
-def _stale() -> m.WriteResponse:
-    return _refused(
+def _stale() -> TabletRefusedError:
+    return TabletRefusedError(
         _Code.REQUEST_STALE,
         "the result of this write is forgotten; whether it happened is not known here",
         indeterminate=True,
     )
-
-
-def _refused(code: _Code, message: str, *, indeterminate: bool = False) -> m.WriteResponse:
-    return m.WriteResponse(m.TabletError(code, message, indeterminate))

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from checkers.foreign.model import LinearizabilityCheck
 from checkers.linearizability import Operation
-from checkers.linearizability.judged import LinearizabilityCheck
 from harness.formats import open_history
 from harness.ops import ModelSettings
 from harness.registry import load_plugin
@@ -49,7 +49,7 @@ def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
 def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
     """The model and the operations of one history."""
     source = open_history(CONFORMANCE / row.file)
-    check = load_plugin("models", row.model).prepare(source, ModelSettings())
+    check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
     check = getattr(check, "first", check)  # where several initial values are tried
     assert isinstance(check, LinearizabilityCheck)
     return check.model, list(check.found)

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import msgspec
 import pyarrow as pa
 
-from harness.case import Case
+from harness.case import Case, imported_case
 from harness.ops import History, Op, OpType
-from harness.verdict.imported import imported_case
 from results.facts.schema import schema
 from results.judging.budgets import Budget
 from results.judging.pipeline import Checked, check

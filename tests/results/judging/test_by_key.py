@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.case import imported_case
 from harness.errors import HistoryError
 from harness.independent import split
 from harness.ops import NEMESIS, History, Op, OpType
-from harness.verdict.imported import imported_case
 from harness.verdict.judge import load_checker
 from results.judging.budgets import Budget
 from results.judging.by_key import judge_range

@@ -7,7 +7,7 @@ import shutil
 import msgspec
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import InfrastructureError, InternalError, UsageError
 from harness.ops import History
@@ -116,7 +116,7 @@ def test_what_is_new_is_judged_and_nothing_else(tmp_path, monkeypatch):
     put_run(tmp_path / "store", "n", "r9", History(register_ops(9)), seed=9)
     ingested(tmp_path / "store", uri)
     assert report(uri)[0].results_new == 5
-    monkeypatch.setattr(RegisterLinearizable, "CHECKER_VERSION", 2, raising=False)
+    monkeypatch.setattr(RegisterLinearizable, "version", "2")
     checked, rows = report(uri)
     assert checked.results_new == 4
     assert len(rows["verdicts"]) == 16

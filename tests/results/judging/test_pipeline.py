@@ -5,10 +5,11 @@ import contextlib
 import msgspec
 import pytest
 
-from checkers.catalog.linearizable import RegisterLinearizable
+from checkers.registers.linearizable import RegisterLinearizable
 from harness.case import Case
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, OpType, Verdict
+from harness.plugins import Checker
 from harness.store import load_run
 from harness.verdict import judge as checking
 from harness.verdict.judge import checkers_of, judge
@@ -89,7 +90,7 @@ def test_progress_reaches_its_end(tmp_path, monkeypatch):
 # --- poison -----------------------------------------------------------------------------------
 
 
-class Crashes:
+class Crashes(Checker):
     """Raises where a client read 113, spins where it read 114, takes too much for 115."""
 
     api_version = 1
@@ -312,7 +313,7 @@ def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
     assert again.checked.problems == ()
 
 
-class Talks:
+class Talks(Checker):
     """A checker whose result cannot be taken over to the end."""
 
     name = "talks"

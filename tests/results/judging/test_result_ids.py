@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.ops import History
+from harness.plugins import Checker
 from results.judging import result_ids
 from results.judging.result_ids import FACTS_MODULES
 from tests.results.judging.stores import judge_store, put_run, register_ops
@@ -46,8 +47,11 @@ def test_verdicts_are_made_again_when_the_code_that_reads_or_judges_changes(
 
 
 def test_a_foreign_checker_is_asked_again_when_those_it_is_built_on_change(monkeypatch):
-    class Foreign:
+    class Foreign(Checker):
         name = "foreign"
+
+        def check(self, history, case, *, time_limit_s):
+            raise NotImplementedError
 
     before = result_ids.checker_version(Foreign())
     real = result_ids.package_hash
@@ -55,5 +59,5 @@ def test_a_foreign_checker_is_asked_again_when_those_it_is_built_on_change(monke
         result_ids, "package_hash", lambda name: "new" if name == "checkers" else real(name)
     )
     assert result_ids.checker_version(Foreign()) != before
-    Foreign.CHECKER_VERSION = "7"  # its own promise
+    Foreign.version = "7"  # its own promise
     assert result_ids.checker_version(Foreign()).endswith(" 7")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.case import Case, ScheduledOp
-from harness.ops import History
+from harness.case import Case
+from harness.ops import History, ScheduledOp
 from harness.plan.random_case import draw_case
 from results.facts.extraction import extract
 from results.facts.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union

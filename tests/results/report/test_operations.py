@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.case import imported_case
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
-from harness.verdict.imported import imported_case
 from results.facts.extraction import extract, extract_rows
 from results.facts.operations import counted, of_history
 from results.judging.by_key import notes_of

@@ -364,7 +364,7 @@ def test_runs_that_repeat_another_are_no_trials_of_their_own(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsys, monkeypatch):
-    from checkers.catalog.linearizable import RegisterLinearizable
+    from checkers.registers.linearizable import RegisterLinearizable
 
     add_quick(tmp_path, "n", "r")
 

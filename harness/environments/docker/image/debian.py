@@ -1,9 +1,9 @@
 """A base image's root file system from Debian packages, for machines that reach no registry.
 
 debootstrap installs a minimal Debian with Python and the packet filter; see debootstrap(8). It runs
-in a mount namespace of its own, so that whatever ends it, nothing stays mounted. The result is kept
-as one tar file under the user's cache: the second build takes seconds. Removing that file makes the
-next build fetch fresh packages.
+in a mount namespace of its own, so nothing stays mounted after it, even when it is killed. One tar
+file under the user's cache keeps the result: the second build takes seconds. Removing that file
+makes the next build fetch fresh packages.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
-from harness.environments.docker.image.aptsources import Mirror, choose_mirror, read_sources
 from harness.errors import InfrastructureError
 from harness.support.cache_dir import cache_folder
 
@@ -33,11 +33,93 @@ _RELEASE_TIMEOUT_S: Final = 15
 _RELEASE_BYTES_MAX: Final = 4096  # Origin is among the first lines
 _DEBOOTSTRAP_TIMEOUT_S: Final = 1200
 _LOG_LINES_MAX: Final = 15
+_DEBIAN_SUITES: Final = (
+    *("bullseye", "bookworm", "trixie", "forky", "duke"),
+    *("oldoldstable", "oldstable", "stable", "testing", "unstable", "sid"),
+)
+_SCHEMES: Final = frozenset({"http", "https", "file"})  # of debootstrap
+_FORMAT: Final = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
+
+
+class AptSource(NamedTuple):
+    """One suite and component of an archive that apt uses."""
+
+    uri: str
+    suite: str
+    component: str
+    keyring: str | None = None
+
+
+class Mirror(NamedTuple):
+    """A source of Debian packages."""
+
+    uri: str
+    suite: str
+    keyring: str | None
+
+
+def read_sources() -> list[AptSource]:
+    """All entries of this machine, in apt's order; none on a machine without apt."""
+    command = ["apt-get", "indextargets", "--format", _FORMAT, "Created-By: Packages"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    except OSError:
+        return []
+    sources = []
+    for line in answer.stdout.splitlines():
+        uri, suite, component, signed_by = line.split("|")
+        # Signed-By may also be a fingerprint or a whole key; then apt's own keyring is used.
+        first = signed_by.split(",")[0].strip()
+        keyring = first if first.startswith("/") else None
+        sources.append(AptSource(uri, suite, component, keyring))
+    return sources
+
+
+def _likeness(source: AptSource, suite: str) -> int:
+    """The likeness of an entry to Debian's own archive; higher is asked earlier."""
+    url = urlsplit(source.uri)
+    return (
+        8 * (source.suite == suite)
+        + 4 * ("debian-archive" in (source.keyring or ""))
+        + 2 * (url.path.rstrip("/").endswith("/debian"))
+        + (url.hostname or "").endswith("debian.org")
+    )
+
+
+def choose_mirror(
+    sources: Iterable[AptSource], suite: str, origin: Callable[[str, str], str | None]
+) -> Mirror:
+    """The first entry that serves Debian's `suite`.
+
+    `origin(uri, suite)` reads the `Origin` of the suite's release file, `None` where there is none.
+    An entry for another Debian suite will do, since mirrors carry them all. Vendors have entries
+    with Debian's own suite and component names, so the mirror itself must say `Origin: Debian`.
+    Raises `InfrastructureError` that lists the mirrors asked.
+    """
+    candidates = [
+        source
+        for source in sources
+        if source.component == "main"
+        and urlsplit(source.uri).scheme in _SCHEMES
+        and source.suite in _DEBIAN_SUITES
+    ]
+    candidates.sort(key=lambda source: -_likeness(source, suite))  # stable: else in file order
+    asked = []
+    for source in candidates:
+        answer = origin(source.uri, suite)
+        if answer == "Debian":
+            return Mirror(source.uri.rstrip("/"), suite, source.keyring)
+        asked.append(f"{source.uri} ({answer or 'no release file'})")
+    raise InfrastructureError(
+        f"no apt source of this machine serves Debian {suite} with component main; asked: "
+        f"{', '.join(asked) or 'none, apt has no such entry'}. Add the line "
+        f"`deb http://deb.debian.org/debian {suite} main` to /etc/apt/sources.list"
+    )
 
 
 def _proxies() -> dict[str, str]:
-    """The proxy that apt is told to use; the environment's own settings win."""
-    found: dict[str, str] = {}
+    """The proxies that apt is configured to use; the environment's own settings win."""
+    proxies: dict[str, str] = {}
     for scheme in ("http", "https"):
         variable = f"{scheme}_proxy"
         if os.environ.get(variable) or os.environ.get(variable.upper()):
@@ -46,12 +128,12 @@ def _proxies() -> dict[str, str]:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
         value = answer.stdout.strip().partition("=")[2].strip("'")
         if value and value != "DIRECT":
-            found[variable] = value
-    return found
+            proxies[variable] = value
+    return proxies
 
 
 def _origin(uri: str, suite: str) -> str | None:
-    """What the mirror says about itself in the suite's release file."""
+    """The `Origin` in the suite's release file; `None` without a release file."""
     for name in ("InRelease", "Release"):
         try:
             request = f"{uri.rstrip('/')}/dists/{suite}/{name}"
@@ -133,5 +215,5 @@ def _run(command: list[str], *, timeout_s: float) -> None:
     if done.returncode != 0:
         last = "\n  ".join(done.stdout.splitlines()[-_LOG_LINES_MAX:])
         raise InfrastructureError(
-            f"`{' '.join(command)}` failed with code {done.returncode}; it said last:\n  {last}"
+            f"`{' '.join(command)}` failed with code {done.returncode}; its last output:\n  {last}"
         )

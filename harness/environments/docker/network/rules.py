@@ -115,11 +115,11 @@ def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
 
 
-_CUT = """
-saved=$(iptables-save -t filter) || exit 1
+_LAY = """
+saved=$(iptables-save -t TABLE) || exit 1
 mark=$1; shift
 printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
-{ echo '*filter'; printf '%s\\n' "$@"; echo COMMIT; } | iptables-restore -w 5 --noflush
+{ echo '*TABLE'; printf '%s\\n' "$@"; echo COMMIT; } | iptables-restore -w 5 --noflush
 """
 
 
@@ -134,7 +134,25 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
         comment = f'-m comment --comment "{mark(fault, link)}"'
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-A {chain} {match} {comment} -j DROP")
-    return ["sh", "-c", _CUT, "cut", comment_of(fault), *lines]
+    script = _LAY.replace("TABLE", Table.CUT.value)
+    return ["sh", "-c", script, "cut", comment_of(fault), *lines]
+
+
+def mark_command(
+    fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]
+) -> list[str]:
+    """The command that counts and marks packets of `links`, as they leave their source.
+
+    `netem` shapes marked packets. Marking again changes nothing.
+    """
+    lines = []
+    for link in links:
+        match = f"-d {addresses[link.destination]}/32"
+        comment = f'-m comment --comment "{mark(fault, link)}"'
+        lines.append(f"-I OUTPUT 1 {match} {comment}")
+        lines.append(f"-A OUTPUT {match} {comment} -j MARK --set-xmark {bit:#x}/{bit:#x}")
+    script = _LAY.replace("TABLE", Table.SHAPE.value)
+    return ["sh", "-c", script, "mark", comment_of(fault), *lines]
 
 
 _PROGRAM: Final = Path(packets.__file__).read_text(encoding="utf-8")

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from harness.environments.docker.engine.archives import tar_files
 from harness.environments.docker.engine.engine import Engine
-from harness.environments.docker.node.node import DockerNode
 from harness.environments.faulty import ClockError
 from harness.environments.host.faketime import (
     LIBRARY,
@@ -26,11 +25,7 @@ from harness.environments.host.faketime import (
     setting,
     without_waits,
 )
-from harness.environments.host.foreignclock import PROCESSES, ForeignClock
 from harness.errors import InfrastructureError
-
-if TYPE_CHECKING:
-    from harness.environments.docker.node.containers import Containers
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
@@ -54,10 +49,11 @@ cd {SHARED_MEMORY} || exit 1
 printf '%s\\n' "$1" >new.setting && chmod 644 new.setting && touch -a -d @0 new.setting &&
 mv new.setting {_NAMES.setting}
 """
-_WHEN_READ: Final = ("stat", "-c", "%X", f"{SHARED_MEMORY}/{_NAMES.setting}")
+WHEN_READ: Final = ("stat", "-c", "%X", f"{SHARED_MEMORY}/{_NAMES.setting}")
 
 
-def _done(engine: Engine, keeper: str, command: Sequence[str]) -> str:
+def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
+    """The output of a command in a keeper; raises `InfrastructureError`."""
     result = engine.exec(keeper, command)
     if result.code != 0:
         raise InfrastructureError(
@@ -66,76 +62,27 @@ def _done(engine: Engine, keeper: str, command: Sequence[str]) -> str:
     return result.output
 
 
-def _write(engine: Engine, keeper: str, line: str) -> None:
-    _done(engine, keeper, ["sh", "-c", _WRITE, "write", line])
+def write(engine: Engine, keeper: str, line: str) -> None:
+    """Replace the setting that the node's libfaketime reads, atomically."""
+    run_in_keeper(engine, keeper, ["sh", "-c", _WRITE, "write", line])
 
 
 def prepare(engine: Engine, keeper: str) -> None:
     """Put into the shared memory of a keeper what its node's libfaketime needs."""
-    _done(engine, keeper, ["sh", "-c", _PREPARE])
-    _write(engine, keeper, setting(ClockError()))
+    run_in_keeper(engine, keeper, ["sh", "-c", _PREPARE])
+    write(engine, keeper, setting(ClockError()))
 
 
 def library(engine: Engine, keeper: str) -> bytes:
     """An archive, for `/`, with the library of the image in which this keeper runs."""
-    text = _done(engine, keeper, _ENCODE)
+    text = run_in_keeper(engine, keeper, _ENCODE)
     try:
-        found = base64.b64decode(text.strip(), validate=True)
+        binary = base64.b64decode(text.strip(), validate=True)
     except binascii.Error as error:
         raise InfrastructureError(f"docker: libfaketime came broken: {text[:200]!r}") from error
-    return tar_files({_LIBRARY: without_waits(found)})
+    return tar_files({_LIBRARY: without_waits(binary)})
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
     """What the environment of a node, which has `given`, needs as well."""
     return preload(f"/{_LIBRARY}", _NAME, SHARED_MEMORY, given)
-
-
-class DockerClock:
-    """How the driver reaches the libfaketime of one node (`foreignclock.Reach`)."""
-
-    def __init__(
-        self, node: str, containers: Containers, in_thread: Callable[..., Awaitable[Any]]
-    ) -> None:
-        self._node = node
-        self._containers = containers
-        self._engine = containers.engine
-        self._keeper = containers.keeper(node)
-        self._in_thread = in_thread
-
-    async def write(self, line: str) -> None:
-        """Make this the setting, at once and as a whole."""
-        await self._in_thread(_write, self._engine, self._keeper, line)
-
-    async def was_read(self) -> bool:
-        """Whether somebody has read it since it was written."""
-        when: str = await self._in_thread(_done, self._engine, self._keeper, _WHEN_READ)
-        return when.strip() != "0"
-
-    async def processes(self) -> str:
-        """What `PROCESSES` prints of all that run below the container's init."""
-        _, output = await self.ask([*PROCESSES, "1"])
-        return output.partition("\n")[2] if output.startswith("process 1 ") else output
-
-    async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command in the node's container; one that has ended can run nothing."""
-        try:
-            found: tuple[int | None, str] = await self._in_thread(
-                self._containers.command, self._node, command
-            )
-        except InfrastructureError as error:
-            return 1, str(error)
-        return found
-
-
-def give_clocks(
-    names: Iterable[str],
-    nodes: Mapping[str, DockerNode],
-    containers: Containers,
-    in_thread: Callable[..., Awaitable[Any]],
-) -> None:
-    """Let the driver reach the clocks of these nodes."""
-    for name in names:
-        entry = nodes[name]
-        reach = DockerClock(name, containers, in_thread)
-        entry.control.foreign_clock = ForeignClock(entry.control.spec, reach)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from harness.cluster import BASE
 from harness.environments.docker.deploy import USER_ID, Blueprint
@@ -21,6 +21,7 @@ from harness.environments.docker.engine.engine import ContainerSpec, Engine
 from harness.environments.docker.image.sources import DATA_FOLDER
 from harness.environments.docker.node import clocks
 from harness.environments.host import probe
+from harness.environments.host.foreignclock import PROCESSES
 from harness.environments.host.readiness import COMMAND_S, SETUP_S
 from harness.errors import InfrastructureError
 
@@ -49,17 +50,17 @@ class Containers:
 
     def __init__(self, engine: Engine, blueprint: Blueprint) -> None:
         self.engine = engine
-        self._blueprint = blueprint
+        self.blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
         self.ending = False  # no set-up command is waited for any more
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
         """Create and start the keeper; on which port of 127.0.0.1 each declared port is found."""
-        keeper, clock = self.keeper(node), self._blueprint.places[node].clock
+        keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
-            self.engine.create_volume(clock, self._blueprint.labels(node), in_memory=True)
-        self.engine.create(self._blueprint.keeper(node))
+            self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
+        self.engine.create(self.blueprint.keeper(node))
         self.engine.start(keeper)
         if clock:
             clocks.prepare(self.engine, keeper)
@@ -69,63 +70,63 @@ class Containers:
 
     def provide_proxy(self, node: str) -> None:
         """Have a Toxiproxy run in the node's network namespace."""
-        spec = self._blueprint.proxy(node)
+        spec = self.blueprint.proxy(node)
         state = self.engine.state(spec.name)
         if state is None:
             self.engine.create(spec)
-            self.engine.put_archive(spec.name, "/", self._blueprint.proxy_code())
+            self.engine.put_archive(spec.name, "/", self.blueprint.proxy_code())
         if state is None or not state.running:
             self.engine.start(spec.name)
 
     def keeper(self, node: str) -> str:
         """The container that keeps the node's network namespace."""
-        return self._blueprint.places[node].keeper
+        return self.blueprint.places[node].keeper
 
     def create(self, node: str, variant: str = BASE) -> None:
         """Create the node's container with its code, on the data folder that there is."""
-        if node not in self._blueprint.disks:
-            volume = self._blueprint.places[node].volume
-            self.engine.create_volume(volume, self._blueprint.labels(node))
-        self._fill(node, self._blueprint.container(node, variant))
+        if node not in self.blueprint.disks:
+            volume = self.blueprint.places[node].volume
+            self.engine.create_volume(volume, self.blueprint.labels(node))
+        self._fill(node, self.blueprint.container(node, variant))
 
     def restore(self, node: str) -> None:
         """Have the node begin with the data that it is given, if any."""
-        kept = self._blueprint.kept_data(node)
+        kept = self.blueprint.kept_data(node)
         if kept is not None:
-            container = self._blueprint.places[node].container
+            container = self.blueprint.places[node].container
             self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
         """Create a container with all that does not change from start to start."""
         self.engine.create(spec)
-        self.engine.put_archive(spec.name, "/", self._blueprint.code)
-        if self._library is not None and self._blueprint.places[node].clock:
+        self.engine.put_archive(spec.name, "/", self.blueprint.code)
+        if self._library is not None and self.blueprint.places[node].clock:
             self.engine.put_archive(spec.name, "/", self._library)
-        folder = self._blueprint.data_folder(node)
+        folder = self.blueprint.data_folder(node)
         if folder is not None:
             self.engine.put_archive(spec.name, "/", folder)
-        files = self._blueprint.files(node)
+        files = self.blueprint.files(node)
         if files is not None:
             self.engine.put_archive(spec.name, "/", files)
 
     def replace(self, node: str, variant: str) -> None:
         """Have another container run the node, as this variant, on the same data folder."""
-        self.engine.remove(self._blueprint.places[node].container)
+        self.engine.remove(self.blueprint.places[node].container)
         self.create(node, variant)
 
     def wipe(self, node: str, variant: str) -> None:
         """The same on an empty data folder; a disk of ours is empty already."""
-        place = self._blueprint.places[node]
+        place = self.blueprint.places[node]
         self.engine.remove(place.container)
-        if node not in self._blueprint.disks:
+        if node not in self.blueprint.disks:
             self.engine.remove_volume(place.volume)
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:
         """Start the container; its output, opened before."""
-        container = self._blueprint.places[node].container
+        container = self.blueprint.places[node].container
         self.engine.put_archive(container, "/", node_file)
-        files = self._blueprint.files(node)
+        files = self.blueprint.files(node)
         if files is not None:
             self.engine.put_archive(container, "/", files)
         attachment = self.engine.attach(container)
@@ -140,8 +141,8 @@ class Containers:
 
     def set_up(self, node: str, variant: str, take: Callable[[bytes], None]) -> Failed | None:
         """Run the set-up commands in order, up to the first that fails; `take` gets each line."""
-        for words in self._blueprint.specs[node].setup:
-            spec = self._blueprint.setup(node, variant, words)
+        for words in self.blueprint.specs[node].setup:
+            spec = self.blueprint.setup(node, variant, words)
             self.engine.remove(spec.name)
             self._fill(node, spec)
             try:
@@ -191,7 +192,7 @@ class Containers:
 
         The port that the engine publishes says nothing: its proxy accepts for a node that is down.
         """
-        place = self._blueprint.places[node]
+        place = self.blueprint.places[node]
         asked = [place.address, str(port), *([path] if path else [])]
         command = ["python3", "-I", "-c", self._probe, *asked]
         found = self.engine.exec(place.keeper, command, user=_PROBE_USER)
@@ -199,8 +200,43 @@ class Containers:
 
     def command(self, node: str, words: Sequence[str]) -> tuple[int | None, str]:
         """Run a command in the node's container, as its user; exit code and output."""
-        command = [*_TIMED, *self._blueprint.filled(node, words)]
-        place = self._blueprint.places[node]
+        command = [*_TIMED, *self.blueprint.filled(node, words)]
+        place = self.blueprint.places[node]
         environment = clocks.NO_PRELOAD if place.clock else None
         found = self.engine.exec(place.container, command, user="", environment=environment)
         return None if found.code == _TIMED_OUT else found.code, found.output
+
+
+class DockerClock:
+    """Access to the libfaketime of one node (`foreignclock.Reach`)."""
+
+    def __init__(
+        self, node: str, containers: Containers, in_thread: Callable[..., Awaitable[Any]]
+    ) -> None:
+        self._node = node
+        self._containers = containers
+        self._engine = containers.engine
+        self._keeper = containers.keeper(node)
+        self._in_thread = in_thread
+
+    async def write(self, line: str) -> None:
+        await self._in_thread(clocks.write, self._engine, self._keeper, line)
+
+    async def was_read(self) -> bool:
+        when: str = await self._in_thread(
+            clocks.run_in_keeper, self._engine, self._keeper, clocks.WHEN_READ
+        )
+        return when.strip() != "0"
+
+    async def processes(self) -> str:
+        _, output = await self.ask([*PROCESSES, "1"])
+        return output.partition("\n")[2] if output.startswith("process 1 ") else output
+
+    async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
+        try:
+            answer: tuple[int | None, str] = await self._in_thread(
+                self._containers.command, self._node, command
+            )
+        except InfrastructureError as error:
+            return 1, str(error)
+        return answer

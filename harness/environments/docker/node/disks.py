@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from harness.environments.docker.engine.engine import Engine
-from harness.environments.docker.image import sources
 from harness.environments.fuse.available import why_missing
 from harness.environments.fuse.disk import FuseDisk
 from harness.environments.fuse.mounts import detach_below
@@ -66,19 +65,6 @@ class Disks:
     def paths(self) -> dict[str, str]:
         """Where they are mounted here."""
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
-
-    async def mend(self) -> None:
-        """Make all good."""
-        await asyncio.gather(*(disk.mend() for disk in self.mounted.values()))
-
-    def check_seen(self, node: str, pid: int | None) -> None:
-        """Raise `InfrastructureError` where the node's first process has another disk."""
-        disk = self.mounted.get(node)
-        if disk is not None and pid and not disk.is_seen_by(pid, sources.DATA_FOLDER):
-            raise InfrastructureError(
-                f"docker: {node} does not see the disk that is mounted for it on {disk.mount}: the "
-                "engine has mounts of its own; run the harness where the engine runs"
-            )
 
     async def let_go(self) -> None:
         """Hold nobody up who is to be killed: the end is near, and what is broken stays so."""

@@ -1,9 +1,9 @@
-"""AlterTable: column steps, a new name, another number of replicas: one new version of the table.
+"""AlterTable and DeleteTable.
 
-The table is ALTERING until the highest version reported for every tablet has reached it; readers
-are shown the fully applied schema meanwhile. Altering an ALTERING table is allowed: the version
-goes on, the applied schema stays that of before the first. Column ids are never used again
-(KUDU-461).
+Column steps, a new name and another number of replicas make one new version of the table. It is
+ALTERING until every tablet has reported that version; readers see the fully applied schema
+meanwhile. Altering an ALTERING table is allowed: the version goes on, the applied schema stays the
+one before the first alter. Column ids are never used again (KUDU-461).
 """
 
 from __future__ import annotations
@@ -13,50 +13,39 @@ import msgspec
 from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.create import check_replicas
-from targets.kudu.master.catalog.plan import AlterTablet, Plan
-from targets.kudu.master.catalog.records import TableRecord, TableState
-from targets.kudu.master.catalog.validation import bad_column, bad_name, invalid_schema
+from targets.kudu.master.catalog.plan import DELETED, AlterTablet, DeleteReplica, Plan
+from targets.kudu.master.catalog.records import TableRecord, TableState, TabletRecord, TabletState
+from targets.kudu.master.catalog.validation import bad_column, bad_name
+from targets.kudu.master.errors import invalid_schema
 from targets.kudu.messages import (
     AlterStep,
     AlterTableRequest,
     AppStatus,
     Column,
-    MasterError,
+    DeleteTableRequest,
     Schema,
     StepType,
 )
 
 
-def plan_alter(
-    catalog: Catalog, request: AlterTableRequest, flags: Flags, *, now_ns: int
-) -> Plan | MasterError:
-    """The altered table. Without any change it succeeds and does nothing, as in Kudu.
+def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, now_ns: int) -> Plan:
+    """The altered table. Without any change it succeeds and does nothing, as in Kudu. Raises
+    `RefusedError`.
 
-    Replicas follow a new number by themselves (`rereplication.py`).
+    Replicas follow a new number later (`rereplication.py`).
     """
     table = catalog.find_running(request.table)
-    if isinstance(table, MasterError):
-        return table
     if not request.steps and request.new_table_name is None and request.num_replicas is None:
         return Plan(table.id, table.version)
     if request.num_replicas is not None:
-        error = check_replicas(request.num_replicas, flags)
-        if error is not None:
-            return error
+        check_replicas(request.num_replicas, flags)
     columns, next_column_id = list(table.schema.columns), table.next_column_id
     for step in request.steps:
-        changed = _apply(step, columns, next_column_id, flags)
-        if isinstance(changed, MasterError):
-            return changed
-        columns, next_column_id = changed
+        columns, next_column_id = _apply(step, columns, next_column_id, flags)
     new_name = request.new_table_name
     if new_name is not None:
-        problem = bad_name("new table name", new_name, flags)
-        if problem is not None:
-            return invalid_schema(problem)
-        taken = catalog.name_taken(new_name)
-        if taken is not None:
-            return taken
+        _refuse(bad_name("new table name", new_name, flags))
+        catalog.check_name_free(new_name)
     tablets = catalog.live_tablets(table.id)
     altered = msgspec.structs.replace(
         table,
@@ -87,70 +76,88 @@ def alter_done(table: TableRecord) -> TableRecord:
     )
 
 
+def plan_delete(catalog: Catalog, request: DeleteTableRequest, *, now_ns: int) -> Plan:
+    """The table REMOVED and all its tablets DELETED in one batch, then the replicas.
+
+    Before 2016 Kudu wrote them one by one (KUDU-495) and called tablet servers first
+    (ORDER-DELETE).
+    """
+    table = catalog.find(request.table)
+    reason = "the table was deleted"
+    tablets = catalog.live_tablets(table.id)
+    return Plan(
+        table.id,
+        table.version,
+        tables=(table.buried(now_ns, reason),),
+        tablets=tuple(t.buried(TabletState.DELETED, now_ns, reason) for t in tablets),
+        calls=tuple(call for t in tablets for call in delete_replicas(catalog, t, reason)),
+    )
+
+
+def delete_replicas(
+    catalog: Catalog, tablet: TabletRecord, reason: str
+) -> tuple[DeleteReplica, ...]:
+    """Calls that delete every replica of a dead tablet."""
+    return tuple(
+        DeleteReplica(tablet.id, tablet.table_id, peer.uuid, DELETED, reason)
+        for peer in catalog.peers(tablet)
+    )
+
+
+def _refuse(problem: str | None) -> None:
+    if problem is not None:
+        raise invalid_schema(problem)
+
+
 def _apply(
     step: AlterStep, columns: list[Column], next_column_id: int, flags: Flags
-) -> tuple[list[Column], int] | MasterError:
+) -> tuple[list[Column], int]:
     match step.type:
         case StepType.ADD_COLUMN:
             return _add(step, columns, next_column_id, flags)
         case StepType.DROP_COLUMN:
             position = _position(columns, step.name)
-            if isinstance(position, MasterError):
-                return position
             if columns[position].is_key:
-                return invalid_schema(f"the key column {step.name!r} cannot be dropped")
+                raise invalid_schema(f"the key column {step.name!r} cannot be dropped")
             return [*columns[:position], *columns[position + 1 :]], next_column_id
         case StepType.RENAME_COLUMN:
-            return _rename(step, columns, next_column_id, flags)
+            return _rename(step, columns, flags), next_column_id
 
 
 def _add(
     step: AlterStep, columns: list[Column], next_column_id: int, flags: Flags
-) -> tuple[list[Column], int] | MasterError:
+) -> tuple[list[Column], int]:
     column = step.column
     if column is None:
-        return invalid_schema("the step ADD_COLUMN has no column")
-    problem = bad_column(column, flags)
-    if problem is not None:
-        return invalid_schema(problem)
+        raise invalid_schema("the step ADD_COLUMN has no column")
+    _refuse(bad_column(column, flags))
     if column.is_key:
-        return invalid_schema(f"the key column {column.name!r} cannot be added to a table")
-    if _has(columns, column.name):
-        return invalid_schema(
-            f"the column {column.name!r} already exists", AppStatus.ALREADY_PRESENT
-        )
+        raise invalid_schema(f"the key column {column.name!r} cannot be added to a table")
+    _check_free(columns, column.name)
     if len(columns) >= flags.max_num_columns:
-        return invalid_schema(
+        raise invalid_schema(
             f"the table has {len(columns)} columns; no more fit (flag max_num_columns)"
         )
     added = msgspec.structs.replace(column, id=next_column_id)
     return [*columns, added], next_column_id + 1
 
 
-def _rename(
-    step: AlterStep, columns: list[Column], next_column_id: int, flags: Flags
-) -> tuple[list[Column], int] | MasterError:
+def _rename(step: AlterStep, columns: list[Column], flags: Flags) -> list[Column]:
     position = _position(columns, step.name)
-    if isinstance(position, MasterError):
-        return position
-    problem = bad_name("new column name", step.new_name, flags)
-    if problem is not None:
-        return invalid_schema(problem)
-    if _has(columns, step.new_name):
-        return invalid_schema(
-            f"the column {step.new_name!r} already exists", AppStatus.ALREADY_PRESENT
-        )
+    _refuse(bad_name("new column name", step.new_name, flags))
+    _check_free(columns, step.new_name)
     renamed = list(columns)
     renamed[position] = msgspec.structs.replace(columns[position], name=step.new_name)
-    return renamed, next_column_id
+    return renamed
 
 
-def _has(columns: list[Column], name: str) -> bool:
-    return any(column.name == name for column in columns)
+def _check_free(columns: list[Column], name: str) -> None:
+    if any(column.name == name for column in columns):
+        raise invalid_schema(f"the column {name!r} already exists", AppStatus.ALREADY_PRESENT)
 
 
-def _position(columns: list[Column], name: str) -> int | MasterError:
+def _position(columns: list[Column], name: str) -> int:
     for position, column in enumerate(columns):
         if column.name == name:
             return position
-    return invalid_schema(f"the column {name!r} does not exist", AppStatus.NOT_FOUND)
+    raise invalid_schema(f"the column {name!r} does not exist", AppStatus.NOT_FOUND)

@@ -1,9 +1,9 @@
 """Writes as they were before the write contract: lock, copy, one batch, commit, publish, calls.
 
-The three exceptions in the appendix of Kudu's multi-master design, which were mended in March and
+The three exceptions in the appendix of Kudu's multi-master design, which were fixed in March and
 April 2016, the several writes of one operation (KUDU-495), and a gap that Kudu has to this day
-(RENAME-GAP). Each is the broken half of a condition at its caller's. The events let a nemesis hit
-the windows.
+(RENAME-GAP). Each is the broken half of a condition in its caller. The events let a nemesis hit the
+windows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from targets.kudu.master.leader_term import Epoch
 from targets.kudu.messages import Schema
 
 GAP_S: Final = 0.0002
-"""How long a thread may take from one step in memory to the next, when others work beside it."""
+"""The time a thread may take from one step in memory to the next, while other threads work."""
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
@@ -50,24 +50,24 @@ async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> 
 
 
 def send_deletes(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """ORDER-DELETE: tablet servers are told before anything is replicated."""
+    """ORDER-DELETE: call tablet servers before anything is replicated."""
     epoch.tasks.abort_table(plan.table_id)
     epoch.tasks.submit(plan.calls)
     env.event("delete-rpc-sent", table=plan.table_id)
 
 
 async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
-    """ORDER-REPLACE: new tablets are shown before they are replicated.
+    """ORDER-REPLACE: show new tablets before they are replicated.
 
     If that fails they are taken back in two steps, between which the table lacks a tablet.
     """
-    known = epoch.catalog.tablets
-    before = [known[t.id] for t in plan.tablets if t.state is TabletState.REPLACED]
+    tablets = epoch.catalog.tablets
+    before = [tablets[t.id] for t in plan.tablets if t.state is TabletState.REPLACED]
     if not before:
         await epoch.write(tablets=plan.tablets)
         epoch.tasks.submit(plan.calls)
         return
-    fresh = [tablet for tablet in plan.tablets if tablet.id not in known]
+    fresh = [tablet for tablet in plan.tablets if tablet.id not in tablets]
     replaced = [tablet for tablet in plan.tablets if tablet.state is TabletState.REPLACED]
     epoch.catalog.publish_unlogged((), [*replaced, *fresh])
     env.event("replacement-published", table=plan.table_id)
@@ -100,13 +100,13 @@ async def write_split(
         for tablet in plan.tablets:
             await epoch.write(tablets=[tablet])
             env.event("tablet-replicated", tablet=tablet.id)
-    except RefusedError as refusal:  # the table is gone already: nobody may say that it is not
-        raise RefusedError(write_lost(refusal.error.message)) from refusal
+    except RefusedError as refusal:  # the table is gone already: a plain refusal would be wrong
+        raise write_lost(refusal.error.message) from refusal
     return applied
 
 
 async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
-    """RENAME-GAP: the old name is gone a moment before the new one resolves; the id does always.
+    """RENAME-GAP: the old name is gone a moment before the new one resolves; the id always does.
 
     Raises `RefusedError`.
     """

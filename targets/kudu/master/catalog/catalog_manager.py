@@ -1,20 +1,22 @@
 """CreateTable, AlterTable and DeleteTable: the shell around their planners.
 
-Each runs at most once per request id: an answer that is stored is given again, and a request whose
-first copy is under way waits for it. A definite error that comes from the state ("already exists",
-"not found", "no such column") is given only after leadership was confirmed and the request planned
-once more; errors of the request itself need no such thing.
+Each runs at most once per request id: a stored answer is repeated, and a request whose first copy
+is under way waits for it. A definite error that comes from the state ("already exists", "not
+found", "no such column") is answered only after leadership was confirmed and the request planned
+once more (`confirmed`); errors of the request itself need no confirmation.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
-from targets.kudu.master.catalog.alter import plan_alter
+from targets.kudu.master.catalog.alter import plan_alter, plan_delete
 from targets.kudu.master.catalog.bug_paths import (
     create_unordered,
     rename_with_gap,
@@ -27,18 +29,15 @@ from targets.kudu.master.catalog.create import (
     check_placement,
     plan_create,
 )
-from targets.kudu.master.catalog.delete import plan_delete
 from targets.kudu.master.catalog.plan import Plan
 from targets.kudu.master.catalog.records import Reply
 from targets.kudu.master.errors import RefusedError, busy, invalid_argument
 from targets.kudu.master.leader_term import Epoch, Outcome
-from targets.kudu.master.tablets.placement import available
-from targets.kudu.master.tablets.ts_manager import TServerMap
+from targets.kudu.master.tablets.ts_manager import TServerMap, available
 from targets.kudu.messages import (
     AlterTableRequest,
     CreateTableRequest,
     DeleteTableRequest,
-    MasterError,
     RequestId,
     TableIdentifier,
 )
@@ -47,11 +46,12 @@ IN_FLIGHT_MAX: Final = 512
 """DDL requests of one leadership at once."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""How often a name may move to another table while we wait for the lock."""
+"""The number of times a name may move to another table while the request waits for the lock."""
+Seen = TypeVar("Seen")
 
 
 class Ddl:
-    """The three operations, on the epoch they are given."""
+    """The three operations, on the epoch that they get. All raise `RefusedError`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
@@ -59,31 +59,29 @@ class Ddl:
         self._flags = node.flags
         self._tservers = tservers
 
-    async def create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
+    async def create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
         """Create a table; done when it is committed, before any tablet runs."""
         return await self._once(epoch, request.request_id, lambda: self._create(epoch, request))
 
-    async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Outcome:
+    async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
         """Alter or rename a table; done when it is committed, before tablets have followed."""
 
-        def plan() -> Plan | MasterError:
+        def plan() -> Plan:
             now_ns = self._env.clock.wall_ns()
             return plan_alter(epoch.catalog, request, self._flags, now_ns=now_ns)
 
-        async def execute() -> Outcome:
+        async def execute() -> Reply:
             replicas = request.num_replicas
             if replicas is not None:
-                error = await self._wait_alive(epoch, lambda alive: check_live(replicas, alive))
-                if error is not None:
-                    return error
+                await self._wait_alive(epoch, lambda alive: check_live(replicas, alive))
             return await self._on_table(epoch, request.table, request.request_id, plan)
 
         return await self._once(epoch, request.request_id, execute)
 
-    async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Outcome:
+    async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Reply:
         """Delete a table; done when it is committed, before replicas are gone."""
 
-        def plan() -> Plan | MasterError:
+        def plan() -> Plan:
             return plan_delete(epoch.catalog, request, now_ns=self._env.clock.wall_ns())
 
         return await self._once(
@@ -95,50 +93,46 @@ class Ddl:
     # --- exactly once ------------------------------------------------------------------------
 
     async def _once(
-        self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Outcome]]
-    ) -> Outcome:
+        self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Reply]]
+    ) -> Reply:
         if Bug.KUDU_1537 in self._node.bugs:  # request ids are unknown
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.find_reply(*key)
         if stored is not None:
             if stored.nonce != request_id.nonce:
-                return invalid_argument(
+                raise invalid_argument(
                     f"the request id {key} was used with nonce {stored.nonce!r} before, now it "
-                    f"comes with {request_id.nonce!r}; number every operation anew"
+                    f"comes with {request_id.nonce!r}; give every operation a new number"
                 )
             return stored
         first = epoch.in_flight.get(key)
         if first is not None:
-            return await asyncio.shield(first)
+            return _unwrap(await asyncio.shield(first))
         if len(epoch.in_flight) >= IN_FLIGHT_MAX:
-            return busy("DDL requests in flight", IN_FLIGHT_MAX)
+            raise busy("DDL requests in flight", IN_FLIGHT_MAX)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         epoch.in_flight[key] = future
+        outcome: Outcome
         try:
             outcome = await execute()
         except RefusedError as refusal:
-            outcome = refusal.error
+            outcome = refusal
         except BaseException:
             future.cancel()
             raise
         finally:
             del epoch.in_flight[key]
         future.set_result(outcome)
-        return outcome
+        return _unwrap(outcome)
 
     # --- the operations ----------------------------------------------------------------------
 
-    async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Outcome:
-        error = check_create(request, self._flags)
-        if error is None:
-            error = await self._wait_alive(
-                epoch, lambda alive: check_placement(request, self._flags, alive)
-            )
-        if error is not None:
-            return error
+    async def _create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
+        check_create(request, self._flags)
+        await self._wait_alive(epoch, lambda alive: check_placement(request, self._flags, alive))
 
-        def plan_again() -> Plan | MasterError:
+        def plan_again() -> Plan:
             return plan_create(
                 epoch.catalog,
                 request,
@@ -147,12 +141,7 @@ class Ddl:
                 now_ns=self._env.clock.wall_ns(),
             )
 
-        plan = plan_again()
-        if isinstance(plan, MasterError):
-            await epoch.confirm()
-            plan = plan_again()
-            if isinstance(plan, MasterError):
-                return plan
+        plan = await confirmed(epoch, plan_again)
         if Bug.ORDER_CREATE in self._node.bugs:
             reply = _reply(plan, request.request_id)
             await create_unordered(self._env, epoch, plan, reply)
@@ -161,22 +150,22 @@ class Ddl:
             return stored
         return await self._commit(epoch, plan, request.request_id)
 
-    async def _wait_alive(
-        self, epoch: Epoch, check: Callable[[int], MasterError | None]
-    ) -> MasterError | None:
-        """What `check` says of the number of available tablet servers, if it still does two
-        heartbeats after this leader got ready.
-
-        A master that has just started has heard nobody yet (KUDU-1358).
+    async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
+        """Check the number of available tablet servers, until two heartbeats after this leader got
+        ready: a master that has just started has not heard of any yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
         waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
         until_ns = epoch.ready_ns + 2 * interval_ns * waits
         while True:
             now_ns = self._env.clock.monotonic_ns()
-            error = check(len(available(epoch.catalog, self._tservers, self._flags, now_ns)))
-            if error is None or now_ns >= until_ns:
-                return error
+            try:
+                check(len(available(epoch.catalog, self._tservers, self._flags, now_ns)))
+            except RefusedError:
+                if now_ns >= until_ns:
+                    raise
+            else:
+                return
             await asyncio.sleep(min(interval_ns / 4, until_ns - now_ns) / 1e9)
             epoch.check()
 
@@ -185,37 +174,27 @@ class Ddl:
         epoch: Epoch,
         identifier: TableIdentifier,
         request_id: RequestId,
-        plan_again: Callable[[], Plan | MasterError],
+        plan_again: Callable[[], Plan],
         *,
         is_delete: bool = False,
-    ) -> Outcome:
+    ) -> Reply:
         for _ in range(_RESOLVE_ATTEMPTS_MAX):
-            found = epoch.catalog.find(identifier)
-            if isinstance(found, MasterError):
-                await epoch.confirm()
-                found = epoch.catalog.find(identifier)
-                if isinstance(found, MasterError):
-                    return found
-            async with epoch.locked([found.id]):
-                plan = plan_again()
-                if isinstance(plan, MasterError):
-                    await epoch.confirm()
-                    plan = plan_again()
-                    if isinstance(plan, MasterError):
-                        return plan
-                if plan.table_id == found.id:
+            table = await confirmed(epoch, lambda: epoch.catalog.find(identifier))
+            async with epoch.locked([table.id]):
+                plan = await confirmed(epoch, plan_again)
+                if plan.table_id == table.id:
                     return await self._commit(epoch, plan, request_id, is_delete=is_delete)
             # While we waited the name moved to another table, whose lock we do not hold.
-        return busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
+        raise busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
-    ) -> Outcome:
-        """One batch with the answer in it; then, and only then, the calls."""
+    ) -> Reply:
+        """Write one batch with the answer in it; then, and only then, make the calls."""
         reply = _reply(plan, request_id)
         if not plan.tables:  # an alter without steps
             await epoch.confirm()
-            return _at(reply, epoch.catalog.revision, epoch.term)
+            return replace(reply, index=epoch.catalog.revision, term=epoch.term)
         bugs, is_new = self._node.bugs, plan.table_id not in epoch.catalog.tables
         if is_delete and Bug.ORDER_DELETE in bugs:
             send_deletes(self._env, epoch, plan)
@@ -235,7 +214,7 @@ class Ddl:
             if is_delete:
                 epoch.tasks.abort_table(plan.table_id)
             epoch.after_commit(plan.calls)
-        return _at(reply, applied.index, epoch.term)
+        return replace(reply, index=applied.index, term=epoch.term)
 
 
 def _reply(plan: Plan, request_id: RequestId) -> Reply:
@@ -248,13 +227,16 @@ def _reply(plan: Plan, request_id: RequestId) -> Reply:
     )
 
 
-def _at(reply: Reply, index: int, term: int) -> Reply:
-    return Reply(
-        reply.client_id,
-        reply.seq_no,
-        reply.nonce,
-        reply.table_id,
-        reply.schema_version,
-        index,
-        term,
-    )
+def _unwrap(outcome: Outcome) -> Reply:
+    if isinstance(outcome, RefusedError):
+        raise outcome
+    return outcome
+
+
+async def confirmed(epoch: Epoch, look: Callable[[], Seen]) -> Seen:
+    """The result of `look`; a refusal counts only after the leadership was confirmed."""
+    try:
+        return look()
+    except RefusedError:
+        await epoch.confirm()
+        return look()

@@ -1,13 +1,13 @@
 """The maps: tables by id and name, tablets by id and by table; of leaders also reported versions.
 
-A leader's are rebuilt from the rows of the system tablet at its election, a follower's read view is
-kept. Both are moved forward by `publish`, which takes a whole batch in one synchronous step. A
-rename therefore switches the old and the new name at once (Kudu leaves an instant in which neither
-resolves: RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the
-index of the last operation in the maps.
+A leader rebuilds its maps from the rows of the system tablet at its election, a follower keeps a
+read view. `publish` moves both forward, a whole batch in one synchronous step. A rename therefore
+switches the old and the new name at once (Kudu leaves an instant in which neither resolves:
+RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the index of the
+last operation in the maps.
 
-Names in use by a create or rename under way are reserved here; they live in this object only and
-end with the leadership that made it.
+Names in use by a create or rename under way are reserved here; reservations live in this object
+only and end with its leadership.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from targets.kudu.master.catalog.records import (
     decode_reply,
 )
 from targets.kudu.master.catalog.sys_catalog import SystemTablet
+from targets.kudu.master.errors import RefusedError, invalid_argument
 from targets.kudu.messages import (
     AppStatus,
-    MasterError,
     MasterErrorCode,
     PeerConfig,
     PeerHealth,
@@ -49,14 +49,14 @@ class LeaderView:
     health: Mapping[str, PeerHealth]
 
 
-def table_not_found(identifier: TableIdentifier) -> MasterError:
+def table_not_found(identifier: TableIdentifier) -> RefusedError:
     """The error for a table that does not exist."""
     named = ", ".join(
         f"{kind} {value!r}"
         for kind, value in (("id", identifier.table_id), ("name", identifier.table_name))
         if value is not None
     )
-    return MasterError(
+    return RefusedError(
         MasterErrorCode.TABLE_NOT_FOUND, AppStatus.NOT_FOUND, f"the table does not exist: {named}"
     )
 
@@ -110,20 +110,18 @@ class Catalog:
     # --- questions ---------------------------------------------------------------------------
 
     def find_reply(self, client_id: str, seq_no: int) -> Reply | None:
-        """The answer to a request that was carried out, unless that is too long ago."""
+        """The stored answer to an earlier request; old answers are forgotten."""
         raw = self.replies.get((client_id, seq_no))
         return None if raw is None else decode_reply(raw)
 
-    def find(self, identifier: TableIdentifier) -> TableRecord | MasterError:
-        """The live table an identifier means, or Kudu's error for it.
+    def find(self, identifier: TableIdentifier) -> TableRecord:
+        """The live table of an identifier. Raises `RefusedError`, as Kudu has it.
 
-        Both id and name given and meaning different tables is "not found", as in Kudu.
+        An id and a name of different tables are "not found", as in Kudu.
         """
         if identifier.table_id is None and identifier.table_name is None:
-            return MasterError(
-                MasterErrorCode.UNKNOWN_ERROR,
-                AppStatus.INVALID_ARGUMENT,
-                "the table identifier has neither an id nor a name; give one of them",
+            raise invalid_argument(
+                "the table identifier has neither an id nor a name; give one of them"
             )
         table_id = identifier.table_id
         if table_id is None:
@@ -131,16 +129,16 @@ class Catalog:
             table_id = self.by_name.get(identifier.table_name)
         table = None if table_id is None else self.tables.get(table_id)
         if table is None or not table.is_live:
-            return table_not_found(identifier)
+            raise table_not_found(identifier)
         if identifier.table_name is not None and table.name != identifier.table_name:
-            return table_not_found(identifier)
+            raise table_not_found(identifier)
         return table
 
-    def find_running(self, identifier: TableIdentifier) -> TableRecord | MasterError:
+    def find_running(self, identifier: TableIdentifier) -> TableRecord:
         """As `find`; a table that exists but does not run is code 3 with SERVICE_UNAVAILABLE."""
         table = self.find(identifier)
-        if isinstance(table, TableRecord) and not table.is_running:
-            return MasterError(
+        if not table.is_running:
+            raise RefusedError(
                 MasterErrorCode.TABLE_NOT_FOUND,
                 AppStatus.SERVICE_UNAVAILABLE,
                 f"the table {table.name!r} is not running: {table.state.name}",
@@ -158,21 +156,20 @@ class Catalog:
                 return False
         return True
 
-    def name_taken(self, name: str) -> MasterError | None:
-        """Why a new table cannot have this name; `None` if it can."""
+    def check_name_free(self, name: str) -> None:
+        """Raise `RefusedError` if a new table cannot have this name."""
         if name in self.by_name:
-            return MasterError(
+            raise RefusedError(
                 MasterErrorCode.TABLE_ALREADY_PRESENT,
                 AppStatus.ALREADY_PRESENT,
                 f"the table {name!r} already exists with id {self.by_name[name]}",
             )
         if name in self.reserved:
-            return MasterError(
+            raise RefusedError(
                 MasterErrorCode.TABLE_ALREADY_PRESENT,
                 AppStatus.SERVICE_UNAVAILABLE,
                 f"the name {name!r} is reserved by {self.reserved[name]}; try again later",
             )
-        return None
 
     def is_fully_altered(self, table: TableRecord) -> bool:
         """Whether every live tablet reported the table's version to this leader."""
@@ -182,12 +179,12 @@ class Catalog:
         )
 
     def is_in_maintenance(self, ts_uuid: str) -> bool:
-        """Whether a tablet server is to get no replicas, and not to be missed."""
+        """Whether a tablet server gets no replicas, and its silence is no failure."""
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
 
     def peers(self, tablet: TabletRecord) -> tuple[PeerConfig, ...]:
-        """The replicas of a tablet, as far as they are known."""
+        """The known replicas of a tablet."""
         peers = () if tablet.consensus is None else tablet.consensus.config.peers
         if self.heard is None:
             return peers
@@ -195,10 +192,10 @@ class Catalog:
         return tuple(peer for peer in peers if peer.uuid in heard)
 
     def differences(self, other: Catalog) -> list[str]:
-        """What both do not show alike, in words, with one example a map."""
-        found = []
+        """The differences between two catalogs, in words, with one example per map."""
+        differences = []
         if self.revision != other.revision:
-            found.append(f"revision {self.revision}, not {other.revision}")
+            differences.append(f"revision {self.revision}, not {other.revision}")
         for what, mine, theirs in (
             ("table", self.tables, other.tables),
             ("tablet", self.tablets, other.tablets),
@@ -214,17 +211,17 @@ class Catalog:
                     if key not in mine or key not in theirs or mine[key] != theirs[key]
                 )
                 if key not in mine:
-                    found.append(f"lacks {what} {key}")
+                    differences.append(f"lacks {what} {key}")
                 elif key not in theirs:
-                    found.append(f"shows {what} {key}, which is not there")
+                    differences.append(f"shows {what} {key}, which is not there")
                 else:
-                    found.append(f"shows {what} {key} as it is not")
-        return found
+                    differences.append(f"shows {what} {key} as it is not")
+        return differences
 
     # --- changes -----------------------------------------------------------------------------
 
     def reserve(self, name: str, owner: str) -> None:
-        """Keep `name` for an operation under way; `release` ends it, whatever became of it."""
+        """Keep `name` for an operation under way, until `release`."""
         assert name not in self.reserved, f"{name!r} is already reserved"
         self.reserved[name] = owner
 
@@ -248,7 +245,7 @@ class Catalog:
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
-        """End what `hidden` does for a name: it resolves from now on, if the table still has it."""
+        """Undo `hidden` for a name: it resolves from now on, if the table still has it."""
         del self.hidden[name]
         table = self.tables.get(table_id)
         if table is not None and table.is_live and table.name == name:
@@ -261,7 +258,7 @@ class Catalog:
             del self.tablets[tablet.id]
 
     def take_back_unlogged(self, table_id: str) -> None:
-        """Forget what `publish_unlogged` showed and nothing confirmed since."""
+        """Forget a table that `publish_unlogged` showed, unless a write confirmed it since."""
         table = self.tables.get(table_id)
         if table is None or table.state is not TableState.UNKNOWN:
             return

@@ -1,7 +1,8 @@
 """CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
 
 The tablets are PREPARING; the background loop places them. The stored table is RUNNING at once, as
-in Kudu, where PREPARING never leaves memory; whether its tablets run is `IsCreateTableDone`.
+in Kudu, where PREPARING never leaves memory; `IsCreateTableDone` says whether its tablets run.
+All checks raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -17,26 +18,19 @@ from targets.kudu.master.catalog.validation import (
     bad_name,
     bad_partitioning,
     bad_schema,
-    invalid_schema,
     with_ids,
 )
-from targets.kudu.master.errors import invalid_argument
-from targets.kudu.messages import (
-    AppStatus,
-    CreateTableRequest,
-    MasterError,
-    MasterErrorCode,
-    Schema,
-)
+from targets.kudu.master.errors import RefusedError, invalid_argument, invalid_schema
+from targets.kudu.messages import AppStatus, CreateTableRequest, MasterErrorCode, Schema
 from targets.kudu.partitions import partition_count, partitions_of
 
 
 def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
-    """The replication factor asked for; -1 means the default."""
+    """The requested replication factor; -1 means the default."""
     return flags.default_num_replicas if request.num_replicas == -1 else request.num_replicas
 
 
-def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | None:
+def check_create(request: CreateTableRequest, flags: Flags) -> None:
     """The checks that need no state: schema, partitioning, replication factor."""
     problem = (
         bad_name("table name", request.name, flags)
@@ -46,71 +40,64 @@ def check_create(request: CreateTableRequest, flags: Flags) -> MasterError | Non
         or bad_partitioning(request.partition_schema, request.schema)
     )
     if problem is not None:
-        return invalid_schema(problem)
+        raise invalid_schema(problem)
     tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
-    if tablets > limit:  # not even worth making: the leader must outlive what it is asked for
-        return invalid_argument(
+    if tablets > limit:  # refused before any work: a request must not exhaust the leader
+        raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
             "most (flag rpc_max_message_size)"
         )
-    return check_replicas(_replicas_of(request, flags), flags)
+    check_replicas(_replicas_of(request, flags), flags)
 
 
-def check_replicas(replicas: int, flags: Flags) -> MasterError | None:
-    """Whether a table can have this replication factor at all."""
+def check_replicas(replicas: int, flags: Flags) -> None:
+    """Refuse a replication factor that no table can have."""
     if replicas > flags.max_num_replicas:
-        return MasterError(
+        raise RefusedError(
             MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
             AppStatus.INVALID_ARGUMENT,
             f"the replication factor {replicas} is above the limit of {flags.max_num_replicas} "
             "(flag max_num_replicas)",
         )
     if replicas < flags.min_num_replicas:
-        return MasterError(
+        raise RefusedError(
             MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
             AppStatus.INVALID_ARGUMENT,
             f"the replication factor {replicas} is below the limit of {flags.min_num_replicas} "
             "(flag min_num_replicas)",
         )
     if replicas % 2 == 0:
-        return MasterError(
+        raise RefusedError(
             MasterErrorCode.EVEN_REPLICATION_FACTOR,
             AppStatus.INVALID_ARGUMENT,
             f"the replication factor {replicas} is even; use an odd one",
         )
-    return None
 
 
-def check_placement(
-    request: CreateTableRequest, flags: Flags, live_tservers: int
-) -> MasterError | None:
-    """The checks against the tablet servers heard of lately. More may be heard a moment later."""
+def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: int) -> None:
+    """The checks against the tablet servers heard of lately. More may report a moment later."""
     replicas = _replicas_of(request, flags)
-    error = check_live(replicas, live_tservers)
-    if error is not None:
-        return error
+    check_live(replicas, live_tservers)
     tablets = partition_count(request.partition_schema)
     limit = flags.max_create_tablets_per_ts * live_tservers
     if replicas > 1 and tablets * replicas > limit:
-        return MasterError(
+        raise RefusedError(
             MasterErrorCode.TOO_MANY_TABLETS,
             AppStatus.INVALID_ARGUMENT,
             f"the table would have {tablets * replicas} replicas; the limit for {live_tservers} "
             f"live tablet servers is {limit} (flag max_create_tablets_per_ts)",
         )
-    return None
 
 
-def check_live(replicas: int, live_tservers: int) -> MasterError | None:
-    """Whether so many replicas find a tablet server each."""
-    if replicas <= live_tservers:
-        return None
-    return MasterError(
-        MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
-        AppStatus.INVALID_ARGUMENT,
-        f"not enough live tablet servers for a table with the replication factor {replicas}: "
-        f"{live_tservers} tablet servers are alive",
-    )
+def check_live(replicas: int, live_tservers: int) -> None:
+    """Refuse more replicas than there are live tablet servers."""
+    if replicas > live_tservers:
+        raise RefusedError(
+            MasterErrorCode.REPLICATION_FACTOR_TOO_HIGH,
+            AppStatus.INVALID_ARGUMENT,
+            f"not enough live tablet servers for a table with the replication factor {replicas}: "
+            f"{live_tservers} tablet servers are alive",
+        )
 
 
 def plan_create(
@@ -120,11 +107,9 @@ def plan_create(
     *,
     new_id: Callable[[], str],
     now_ns: int,
-) -> Plan | MasterError:
-    """The table and its tablets, after both checks above passed. Fails if the name is taken."""
-    taken = catalog.name_taken(request.name)
-    if taken is not None:
-        return taken
+) -> Plan:
+    """The table and its tablets, after both checks above passed; refused if the name is taken."""
+    catalog.check_name_free(request.name)
     columns = with_ids(request.schema.columns)
     table = TableRecord(
         id=new_id(),

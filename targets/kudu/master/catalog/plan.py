@@ -1,7 +1,7 @@
-"""What a planner decides: records to put in one batch, and calls to tablet servers after it.
+"""The decision of a planner: records to put in one batch, and calls to tablet servers after it.
 
-Planners are pure: a catalog and a request in, a `Plan` or a `MasterError` out. The shell takes the
-locks, replicates the batch, and only when it is committed makes the calls (the strict-ordering
+Planners are pure: a catalog and a request in, a `Plan` out, or a `RefusedError`. The shell takes
+the locks, replicates the batch, and only when it is committed makes the calls (the strict-ordering
 contract at the top of Kudu's `master/catalog_manager.cc`).
 """
 
@@ -27,7 +27,7 @@ class CreateReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What is pending once at most (KUDU-2992)."""
+        """The identity under which it is pending once at most (KUDU-2992)."""
         return ("create", self.tablet_id, self.ts_uuid)
 
 
@@ -46,20 +46,20 @@ class DeleteReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What is pending once at most (KUDU-2992)."""
+        """The identity under which it is pending once at most (KUDU-2992)."""
         cas = "" if self.cas_config_opid_index is None else str(self.cas_config_opid_index)
         return ("delete", self.tablet_id, self.ts_uuid, self.delete_type, cas)
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTablet:
-    """Bring a tablet to its table's newest schema, through whoever leads it."""
+    """Bring a tablet to its table's newest schema, through its leader."""
 
     tablet_id: str
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What is pending once at most (KUDU-2992)."""
+        """The identity under which it is pending once at most (KUDU-2992)."""
         return ("alter", self.tablet_id)
 
 
@@ -70,10 +70,10 @@ def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ChangeConfig:
-    """Bring a tablet one step closer to its number of good replicas, through whoever leads it.
+    """Bring a tablet one step closer to its number of good replicas, through its leader.
 
-    An addition names the server that was chosen. Only while the committed configuration is the one
-    that was looked at: the tablet's leader compares `cas_config_opid_index` as well.
+    An addition names the chosen server. The step applies only to the configuration it was decided
+    on: the tablet's leader compares `cas_config_opid_index` as well.
     """
 
     tablet_id: str
@@ -83,12 +83,12 @@ class ChangeConfig:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What is pending once at most: one change of one configuration."""
+        """One change of one configuration is pending at most."""
         return config_key(self.tablet_id, self.cas_config_opid_index)
 
     @property
-    def said(self) -> dict[str, str]:
-        """What is done, and to whom, for events."""
+    def description(self) -> dict[str, str]:
+        """The change and its peer, for events."""
         match self.decision:
             case AddPeer(member_type):
                 assert self.server is not None, "an addition names its server"

@@ -1,7 +1,7 @@
 """Rules for names, schemas and partitions; every error is INVALID_SCHEMA, as in Kudu.
 
-Column ids are the master's: whatever ids a client sends are ignored. (Kudu refuses them; here the
-message has no way to leave them out.) Key columns are made not nullable.
+Masters assign column ids and ignore the ids a client sends. (Kudu refuses them; here the message
+cannot leave them out.) Key columns become not nullable.
 """
 
 from __future__ import annotations
@@ -13,14 +13,7 @@ from typing import Final
 import msgspec
 
 from targets.kudu.flags import Flags
-from targets.kudu.messages import (
-    AppStatus,
-    Column,
-    MasterError,
-    MasterErrorCode,
-    PartitionSchema,
-    Schema,
-)
+from targets.kudu.messages import Column, PartitionSchema, Schema
 
 COLUMN_TYPES: Final = (
     "BINARY",
@@ -36,13 +29,8 @@ COLUMN_TYPES: Final = (
 )
 
 
-def invalid_schema(message: str, status: AppStatus = AppStatus.INVALID_ARGUMENT) -> MasterError:
-    """An error of code INVALID_SCHEMA."""
-    return MasterError(MasterErrorCode.INVALID_SCHEMA, status, message)
-
-
 def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) -> str | None:
-    """Why `name` cannot be an identifier; `None` if it can."""
+    """The reason why `name` cannot be an identifier; `None` if it can."""
     if not name and not may_be_empty:
         return f"the {what} is empty; give it a name"
     size = len(name.encode())
@@ -57,15 +45,15 @@ def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) 
 
 
 def bad_column(column: Column, flags: Flags) -> str | None:
-    """Why a column cannot be; `None` if it can."""
+    """The reason why a table cannot have a column; `None` if it can."""
     if column.type not in COLUMN_TYPES:
-        known = ", ".join(COLUMN_TYPES)
-        return f"the column {column.name!r} has type {column.type!r}, which is not one of: {known}"
+        types = ", ".join(COLUMN_TYPES)
+        return f"the column {column.name!r} has type {column.type!r}, which is not one of: {types}"
     return bad_name("column name", column.name, flags)
 
 
 def bad_schema(schema: Schema, flags: Flags) -> str | None:
-    """Why a table cannot have this schema; `None` if it can."""
+    """The reason why a table cannot have this schema; `None` if it can."""
     columns = schema.columns
     if not columns or not columns[0].is_key:
         return "the schema has no key column in front; the first columns must be the key"
@@ -90,7 +78,7 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
 
 
 def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str | None:
-    """Why a table cannot be partitioned so; `None` if it can."""
+    """The reason why a table cannot be partitioned like this; `None` if it can."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     if buckets < 1:
         return f"num_hash_buckets is {buckets}; a table has at least one tablet"
@@ -106,7 +94,7 @@ def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str |
                 return f"the {kind} column {name!r} is there twice"
     if splits and not ranged:
         return f"there are {len(splits)} range splits, but no range columns"
-    if not all(splits) or any(one >= two for one, two in itertools.pairwise(splits)):
+    if not all(splits) or any(low >= high for low, high in itertools.pairwise(splits)):
         return (
             "the range splits are not rising: each must be above the one before it, and not empty"
         )

@@ -3,7 +3,7 @@
 PREPARING tablets become CREATING on chosen tablet servers; a tablet that stays CREATING beyond
 `tablet_creation_timeout_ms` is REPLACED by a new one over the same partition. The deadline comes
 from the stored record, so that failovers do not postpone it for ever (BG-CLOCK-RESET); time seen
-by this leader counts as well, in case the leader that stored it had a clock that ran ahead.
+by this leader counts as well, in case the clock of the leader that stored the record ran ahead.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from typing import Final
 import msgspec
 
 from targets.kudu.flags import Flags
-from targets.kudu.master.catalog.alter import alter_done
+from targets.kudu.master.catalog.alter import alter_done, delete_replicas
 from targets.kudu.master.catalog.catalog_state import Catalog
-from targets.kudu.master.catalog.delete import delete_replicas
 from targets.kudu.master.catalog.plan import Call, CreateReplica, Plan
 from targets.kudu.master.catalog.records import (
     ConsensusState,
@@ -28,19 +27,18 @@ from targets.kudu.master.catalog.records import (
     TabletRecord,
     TabletState,
 )
-from targets.kudu.master.tablets.placement import place_replicas
-from targets.kudu.master.tablets.ts_manager import TServer
+from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 from targets.kudu.messages import PeerConfig, RaftConfig
 
 ASSIGNED_MAX: Final = 4096
-"""Tablets placed in one batch; the others follow in the next, as each stands for itself."""
+"""Tablets placed in one batch; the others follow in the next, as they are independent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
     """The clocks when a decision is made; `ready_ns` is when this leadership began to serve.
 
-    With `counts_own_time_only` (switch BG-CLOCK-RESET) nobody's time counts but this leader's.
+    With `counts_own_time_only` (switch BG-CLOCK-RESET) only this leader's time counts.
     """
 
     wall_ns: int
@@ -97,7 +95,7 @@ def plan_assignments(
 def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
     """An empty tablet in the place of a live one, whose rows are lost; `None` if it is dead.
 
-    What an operator asks for when no majority of its replicas will ever come back.
+    Operators ask for it when a majority of the replicas is lost for good.
     """
     tablet = catalog.tablets.get(tablet_id)
     if tablet is None or not tablet.is_live:
@@ -114,7 +112,7 @@ def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int)
 
 
 def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
-    """The end of an alter that every tablet has reported; `None` if it is not time yet."""
+    """The end of an alter that every tablet has reported; `None` before that."""
     if table.state is not TableState.ALTERING or not catalog.is_fully_altered(table):
         return None
     return Plan(table.id, table.version, tables=(alter_done(table),))

@@ -1,17 +1,17 @@
 """Calls to tablet servers, retried until they take effect or are known to be pointless.
 
-After Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): the target is looked up anew at
-every try, and an unknown tablet server or a missing leader is a reason to wait, not to give up
-(KUDU-1991). A call that is pending is not queued again (KUDU-2992). Nothing here is stored: what
-a leader leaves undone, the next one finds in tablet reports.
+After Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each try looks up the target again,
+and an unknown tablet server or a missing leader is a reason to wait, not to give up (KUDU-1991). A
+call that is pending is not queued again (KUDU-2992). Nothing here is stored: the next leader finds
+unfinished work in tablet reports.
 
 CreateTablet is tried for as long as the tablet lives, also when it runs already on a majority: a
 replica that its tablet server never got would otherwise be missing until it is copied. (Kudu gives
-up after `tablet_creation_timeout_ms` and has the tablet copied by its leader.)
+up after `tablet_creation_timeout_ms` and has the tablet's leader copy it.)
 
 Messages are built at the time of the try, from the committed catalog of that moment. A change of a
-tablet's configuration is tried, without a limit, until it is done or no longer what the tablet's
-leader asks for; the background loop then decides anew.
+tablet's configuration is tried, without a limit, until it is done or no longer needed by the
+newest report of the tablet's leader; the background loop then decides again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
+from targets.kudu import rpc
 from targets.kudu.bugs import Bug
 from targets.kudu.consensus import messages as raft
 from targets.kudu.context import NodeContext
@@ -59,7 +58,7 @@ back."""
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
 _DONE_DELETE: Final = (
     # Not ALREADY_INPROGRESS, which Kudu takes for done: it also answers a deletion that meets a
-    # creation under way, and then nobody would delete the replica that comes out of it.
+    # creation under way, and then the replica that comes out of it would never be deleted.
     TabletErrorCode.TABLET_NOT_FOUND,
     TabletErrorCode.CAS_FAILED,  # a newer configuration: the order was overtaken
     TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server is no more (KUDU-3341)
@@ -111,11 +110,11 @@ class Tasks:
         self._closed = False
 
     def __len__(self) -> int:
-        """How many calls are pending."""
+        """The number of pending calls."""
         return len(self._pending)
 
     def submit(self, calls: Iterable[Call]) -> None:
-        """Start those calls that are not pending yet."""
+        """Start the calls that are not pending yet."""
         for call in calls:
             if self._closed or call.key in self._pending:
                 continue
@@ -142,7 +141,7 @@ class Tasks:
                 entry.wake.set()
 
     def retarget(self, tablet_id: str) -> None:
-        """Start pending calls to this tablet's leader anew: it has changed."""
+        """Restart pending calls to this tablet's leader, which has changed."""
         for key in (AlterTablet(tablet_id).key, self._config_key(tablet_id)):
             if key in self._pending:
                 call = self._pending[key].call
@@ -211,7 +210,7 @@ class Tasks:
     async def _create(self, call: CreateReplica) -> _Step:
         tablet = self._catalog.tablets.get(call.tablet_id)
         if tablet is None or tablet.consensus is None or tablet.origin is None:
-            return _Step.DONE  # it is no more
+            return _Step.DONE  # it was deleted
         config, origin = tablet.consensus.config, tablet.origin
         if not is_first_member(config, call.ts_uuid):
             return _Step.DONE
@@ -227,7 +226,7 @@ class Tasks:
             config=config,
             partition_schema=table.partition_schema,
         )
-        return await self._send(call.ts_uuid, "CreateTablet", request, _DONE_CREATE)
+        return await self._send(call.ts_uuid, request, _DONE_CREATE)
 
     async def _delete(self, call: DeleteReplica) -> _Step:
         request = DeleteTabletRequest(
@@ -237,7 +236,7 @@ class Tasks:
             reason=call.reason,
             cas_config_opid_index=call.cas_config_opid_index,
         )
-        return await self._send(call.ts_uuid, "DeleteTablet", request, _DONE_DELETE)
+        return await self._send(call.ts_uuid, request, _DONE_DELETE)
 
     async def _alter(self, call: AlterTablet) -> _Step:
         tablet = self._catalog.tablets.get(call.tablet_id)
@@ -258,7 +257,7 @@ class Tasks:
             schema_version=table.version,
             new_table_name=table.name,
         )
-        step = await self._send(leader, "AlterSchema", request, _DONE_ALTER)
+        step = await self._send(leader, request, _DONE_ALTER)
         if step is _Step.DONE and Bug.ALTER_REPLY in self._bugs:
             self._catalog.note_reported_version(tablet.id, table.version)
         newest = self._catalog.tables.get(table.id)
@@ -273,7 +272,7 @@ class Tasks:
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
         if review(self._catalog, tablet.id, self._flags) != call.decision:
-            return _Step.DONE  # a new leader may not have said yet how it sees its peers
+            return _Step.DONE  # a new leader may still owe a report about its peers
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
         if leader_uuid is None or leader is None:
@@ -284,18 +283,13 @@ class Tasks:
     async def _ask_leader(
         self, address: str, leader_uuid: str, call: ChangeConfig
     ) -> raft.ConsensusError | None:
-        """Have a tablet's leader do it. An answer that is lost is as good as one that it did not:
-        the compare-and-set keeps a second one from doing it twice.
+        """Have a tablet's leader carry out `call`. A lost answer counts as a failure: the
+        compare-and-set keeps a second request from acting twice.
         """
-        method, request, answer_type = _config_request(call, leader_uuid)
+        request = _config_request(call, leader_uuid)
+        timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
         try:
-            response = await self._client.call(
-                address,
-                f"ConsensusService.{method}",
-                request,
-                answer_type,
-                timeout_s=self._flags.master_ts_rpc_timeout_ms / 1000,
-            )
+            response = await self._client.call(address, request, timeout_s=timeout_s)
         except RpcError as error:
             return raft.ConsensusError(raft.ConsensusErrorCode.UNKNOWN, str(error))
         return response.error
@@ -303,21 +297,15 @@ class Tasks:
     async def _send(
         self,
         ts_uuid: str,
-        method: str,
-        request: msgspec.Struct,
+        request: rpc.Call[TabletServerResponse],
         final: tuple[TabletErrorCode, ...],
     ) -> _Step:
         server = self._tservers.get(ts_uuid)
         if server is None:
-            return _Step.RETRY  # it has not registered with this master yet (KUDU-1991)
+            return _Step.RETRY  # it is not registered with this master yet (KUDU-1991)
+        timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
         try:
-            response = await self._client.call(
-                server.address,
-                f"TabletServerAdminService.{method}",
-                request,
-                TabletServerResponse,
-                timeout_s=self._flags.master_ts_rpc_timeout_ms / 1000,
-            )
+            response = await self._client.call(server.address, request, timeout_s=timeout_s)
         except RpcError:
             return _Step.RETRY  # whether it was handled or not: all three calls are idempotent
         if response.error is None or response.error.code in final:
@@ -327,20 +315,16 @@ class Tasks:
 
 def _config_request(
     call: ChangeConfig, leader_uuid: str
-) -> tuple[str, msgspec.Struct, type[raft.ChangeConfigResponse | raft.LeaderStepDownResponse]]:
-    """The method that carries out `call`, its request, and the type of its answer."""
+) -> raft.ConsensusCall[raft.ChangeConfigResponse | raft.LeaderStepDownResponse]:
+    """The request that carries out `call`."""
     match call.decision:
         case StepDownLeader():
             mode = raft.StepDownMode.GRACEFUL
-            step_down = raft.LeaderStepDownRequest(leader_uuid, call.tablet_id, mode)
-            return "LeaderStepDown", step_down, raft.LeaderStepDownResponse
+            return raft.LeaderStepDownRequest(leader_uuid, call.tablet_id, mode)
         case AddPeer(member_type, promote):
             assert call.server is not None, "an addition names its server"
             peer = PeerConfig(*call.server, member_type, promote)
             change = raft.PeerChange(raft.ChangeType.ADD_PEER, peer)
         case EvictPeer(uuid):
             change = raft.PeerChange(raft.ChangeType.REMOVE_PEER, PeerConfig(uuid, ""))
-    request = raft.ChangeConfigRequest(
-        leader_uuid, call.tablet_id, change, call.cas_config_opid_index
-    )
-    return "ChangeConfig", request, raft.ChangeConfigResponse
+    return raft.ChangeConfigRequest(leader_uuid, call.tablet_id, change, call.cas_config_opid_index)

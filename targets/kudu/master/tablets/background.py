@@ -1,8 +1,8 @@
 """The leader's background loop: every second, or when woken.
 
-Places PREPARING tablets, replaces those that stay CREATING, completes alters that all tablets have
-reported. One table at a time, under its lock, one batch each. Then it looks at tablets whose
-leaders had something to say of their peers, and adds or evicts replicas.
+Places PREPARING tablets, replaces tablets that stay CREATING, completes alters that all tablets
+have reported. One table at a time, under its lock, one batch each. Then it reviews the tablets
+whose leaders reported on their peers, and adds or evicts replicas.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from targets.kudu.master.tablets.assignment import (
     plan_completion,
     tables_with_work,
 )
-from targets.kudu.master.tablets.placement import available
 from targets.kudu.master.tablets.rereplication import plan_change, review
-from targets.kudu.master.tablets.ts_manager import TServerMap
+from targets.kudu.master.tablets.ts_manager import TServerMap, available
 
 
 async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
@@ -55,7 +54,7 @@ async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
-    """Place tablets, and replace those that nobody has come to hold."""
+    """Place tablets, and replace those that were not created in time."""
     catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
     moment = Moment(
         clock.wall_ns(),
@@ -84,7 +83,7 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Settle tablets that have what they need, and call the leaders of those that have not."""
+    """Settle tablets that are complete, and call the leaders of the others."""
     catalog, flags, now_ns = epoch.catalog, node.flags, node.env.clock.monotonic_ns()
     if not catalog.to_review:
         return
@@ -98,5 +97,5 @@ def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> N
                 catalog, tablet_id, decision, servers, rng=node.env.random, now_ns=now_ns
             )
             if call is not None:
-                node.env.event("replica-change", tablet=tablet_id, **call.said)
+                node.env.event("replica-change", tablet=tablet_id, **call.description)
                 epoch.tasks.submit([call])

@@ -1,15 +1,15 @@
 """Heartbeats of tablet servers, and the reports they bring.
 
-Every master takes note who lives; only a ready leader handles reports. It asks for a full report
-from each tablet server once in its term (Kudu asks when its answer flips to "leader", which a
-tablet server cut off in between never sees: LEADER-FLAP-ABA), so that whatever an earlier leader
-left undone is found and done (KUDU-1374).
+Every master notes the live tablet servers; only a ready leader handles reports. It asks each tablet
+server for a full report once in its term (Kudu asks when its answer flips to "leader", which a
+tablet server cut off in between never sees: LEADER-FLAP-ABA), so that work an earlier leader left
+undone is found and done (KUDU-1374).
 
-Most heartbeats bring nothing and are answered without a task, a lock or a write.
+Most heartbeats bring no news and are answered without a task, a lock or a write.
 
-An answer names the masters, unlike Kudu's, where a tablet server knows a new one after a restart
-with the new list only: until then it is no live server to a new master that comes to lead, which
-can place no table.
+An answer names the masters, unlike Kudu's, where a tablet server learns of a new master only by a
+restart with the new list: until then a new master that becomes leader counts it as dead and can
+place no table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from targets.kudu.messages import (
 )
 
 REPORTED_MAX: Final = 4096
-"""Tablets that one batch stores of a report; each stands for itself."""
+"""Tablets of a report that one batch stores; they are independent of each other."""
 
 
 class Heartbeats:
@@ -59,26 +59,26 @@ class Heartbeats:
         self._named: tuple[RaftConfig, tuple[str, ...]] = (RaftConfig(-1, ()), ())
 
     def handle(
-        self, request: TSHeartbeatRequest, peer: str
+        self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
         """One heartbeat; only a report that changes a record needs to wait for anything.
 
         Reports are judged without locks first, and most of them teach nothing.
         """
-        del peer
         replica = self._leadership.replica
         if replica is None:
-            return TSHeartbeatResponse(Meta(self._uuid), error=not_initialized())
+            return TSHeartbeatResponse(Meta(self._uuid), error=not_initialized().error)
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
             return self._response(meta)  # a follower takes no note
         ours = self._leadership.cluster_id or ""
-        if request.cluster_id and not ours:  # whether it is one of ours the rows will say
-            return TSHeartbeatResponse(meta, error=not_initialized())
+        if request.cluster_id and not ours:  # the rows will show whether it is one of ours
+            return TSHeartbeatResponse(meta, error=not_initialized().error)
         if request.cluster_id and request.cluster_id != ours:
             self._env.event("wrong-cluster", tserver=request.ts_uuid, cluster=request.cluster_id)
-            return TSHeartbeatResponse(meta, error=wrong_cluster(request.cluster_id, ours))
+            refusal = wrong_cluster(request.cluster_id, ours)
+            return TSHeartbeatResponse(meta, error=refusal.error)
         server = self._hear(request, epoch)
         if server is None:
             return self._response(
@@ -99,7 +99,7 @@ class Heartbeats:
         if draft.tablets:
             return self._handle_report(meta, epoch, server, request, report, draft)
         if not epoch.is_current():
-            return TSHeartbeatResponse(meta, error=not_the_leader())
+            return TSHeartbeatResponse(meta, error=not_the_leader().error)
         self._follow_up(epoch, draft)
         _note_handled(epoch, server, report)
         return self._answer(meta, epoch, server, request, handled=True)
@@ -110,7 +110,7 @@ class Heartbeats:
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
         if server is not None and was_silent:
-            # Calls may have been given up meanwhile; a full report shows what they left undone.
+            # Calls may have been given up meanwhile; a full report shows the work left undone.
             server.full_report_term = -1
             if epoch is not None:
                 epoch.tasks.kick(server.uuid)
@@ -137,7 +137,7 @@ class Heartbeats:
     async def _process(
         self, epoch: Epoch, ts_uuid: str, reported: Sequence[ReportedTablet], draft: ReportPlan
     ) -> None:
-        """Judge what the draft would change again, under the locks of its tables."""
+        """Judge the changes of the draft again, under the locks of its tables."""
         catalog = epoch.catalog
         changed = sorted({tablet.table_id for tablet in draft.tablets})
         mine = [r for r in reported if _table_of(epoch, r) in changed]
@@ -172,8 +172,8 @@ class Heartbeats:
         *,
         handled: bool = False,
     ) -> TSHeartbeatResponse:
-        """Which leadership's full report is missing only a leader of `strict` asks itself. Who has
-        joined no cluster yet is told which this is.
+        """Only a leader of `strict` keeps track of full reports per leadership. A server that has
+        joined no cluster yet gets this one's id.
         """
         return self._response(
             meta,
@@ -185,18 +185,18 @@ class Heartbeats:
             cluster_id="" if request.cluster_id else self._leadership.cluster_id or "",
         )
 
-    def _response(self, meta: Meta, **said: Any) -> TSHeartbeatResponse:
-        """An answer without error: who the masters are now is in it."""
+    def _response(self, meta: Meta, **fields: Any) -> TSHeartbeatResponse:
+        """An answer without error, with the current masters."""
         replica = self._leadership.replica
         if replica is not None and self._flags.heartbeat_names_masters:
             config = replica.config
             if config is not self._named[0]:
                 self._named = config, tuple([peer.address for peer in config.peers])
-            said["master_addresses"] = self._named[1]
-        return TSHeartbeatResponse(meta, **said)
+            fields["master_addresses"] = self._named[1]
+        return TSHeartbeatResponse(meta, **fields)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
-        """What comes after the write: versions, calls, and a look at alters that may be done."""
+        """After the write: note versions, make calls, and wake the loop for finished alters."""
         catalog = epoch.catalog
         for tablet_id, version in plan.versions:
             catalog.note_reported_version(tablet_id, version)

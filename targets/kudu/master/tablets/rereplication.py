@@ -15,9 +15,8 @@ from targets.kudu.flags import Flags
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.plan import ChangeConfig
 from targets.kudu.master.catalog.records import TabletState
-from targets.kudu.master.tablets.placement import place_replicas
 from targets.kudu.master.tablets.replacement import AddPeer, Decision, Scheme, decide, is_at_rest
-from targets.kudu.master.tablets.ts_manager import TServer
+from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
 def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:

@@ -1,19 +1,26 @@
-"""The tablet servers one master has heard of: who lives, where, and how loaded.
+"""The tablet servers one master has heard of: their addresses, life and load; and placement.
 
-Not replicated: every master keeps its own, warm on followers because tablet servers heartbeat to
-all masters (cold maps were KUDU-1358), empty after a restart. Times are the caller's, in ns of the
-monotonic clock.
+Not replicated: every master keeps its own map, warm on followers because tablet servers heartbeat
+to all masters (cold maps were KUDU-1358), empty after a restart. Times are the caller's, in ns of
+the monotonic clock.
+
+New replicas go to the less loaded of two random available servers, as in Kudu's
+`master/placement_policy.cc`; never two replicas of a tablet on one server. Locations (racks) are
+not modelled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from targets.kudu.flags import Flags
+from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Tablet servers one master keeps; those beyond are asked to register again and again."""
+"""Tablet servers one master keeps; it asks further ones to register again and again."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
@@ -85,12 +92,36 @@ class TServerMap:
         return server
 
     def forget_liveness(self) -> None:
-        """As if nobody had been heard, though all are known: what a new leader had to go by before
-        tablet servers heartbeat to followers as well (switch KUDU-1358).
+        """Forget all heartbeats, but not the servers: the state of a new leader when tablet servers
+        did not heartbeat to followers yet (switch KUDU-1358).
         """
         for server in self._by_uuid.values():
             server.heard_ns = _UNHEARD_NS
 
     def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
-        """Those heard within `unresponsive_ns`, sorted by uuid."""
+        """The servers heard within `unresponsive_ns`, sorted by uuid."""
         return [server for server in self if now_ns - server.heard_ns <= unresponsive_ns]
+
+
+def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int) -> list[TServer]:
+    """The tablet servers that may get replicas: heard of lately and not in maintenance."""
+    unresponsive_ns = flags.tserver_unresponsive_timeout_ms * 1_000_000
+    alive = tservers.alive(now_ns, unresponsive_ns)
+    return [server for server in alive if not catalog.is_in_maintenance(server.uuid)]
+
+
+def place_replicas(
+    candidates: Sequence[TServer], count: int, rng: random.Random, now_ns: int
+) -> list[TServer] | None:
+    """`count` different tablet servers, their placements noted; `None` if there are too few."""
+    if len(candidates) < count:
+        return None
+    free = list(candidates)
+    chosen: list[TServer] = []
+    for _ in range(count):
+        pair = rng.sample(free, 2) if len(free) > 1 else free
+        best = min(pair, key=lambda server: server.load(now_ns))
+        free.remove(best)
+        best.note_placement(now_ns)
+        chosen.append(best)
+    return chosen

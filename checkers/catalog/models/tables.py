@@ -1,0 +1,205 @@
+"""More views of the catalog of the supplied tables, so that its contradictions need few operations.
+
+Whatever linearizes the whole catalog also linearizes each of these. The models are those of
+`models.views`:
+
+* **a name for a short time** (`NameWindow`), see there.
+* **the tenants of a name** (`Tenancy`): an id that only one operation can have brought to the name
+  has it for one time without a break.
+* **an id** (`IdView`): renames, which take an id out of a name's sight, do not disturb it. An id
+  that several creates give has several lives and no view; one that no create gives, however it
+  ended, cannot be shown at all.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from checkers.catalog.models.types import (
+    TABLES,
+    Alter,
+    Answer,
+    CatalogInput,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    apply_steps,
+)
+from checkers.catalog.models.views import (
+    IdView,
+    NameView,
+    Said,
+    Slot,
+    Tenancy,
+    TenancyInput,
+    saying,
+)
+from checkers.linearizability.model import UNKNOWN, Operation, Projection, Unknown
+
+TableOperation = Operation[CatalogInput, Answer]
+NameProjection = Projection[Slot, Said, bool]
+
+STRIDE: Final = 32
+"""The number of operations between the beginnings of windows, which are twice as long."""
+
+WINDOWS_MAX: Final = 200
+"""The number of windows of one name; in longer histories they are wider."""
+
+ANYTHING: Final[Slot] = (None, -1, None)
+"""The state before a window; no table has such a version."""
+
+
+def table_projections(
+    names: Sequence[NameProjection], operations: Sequence[TableOperation]
+) -> list[Projection[Any, Any, Any]]:
+    """The windows of each of `names`, the names, their tenants, and every id that is shown."""
+    windows = (window for name in names for window in _windows(name))
+    return [*windows, *names, *map(_tenants, names), *_ids(operations)]
+
+
+# --- names for a short time -------------------------------------------------------------------
+
+
+class NameWindow(NameView):
+    """A name for a short time: a contradiction of a long history needs no more.
+
+    Over a whole history, a name has had many tables, and a core that proves it empty now must say
+    of each of them that it left. So look at it from one moment on, with nothing known of the table
+    before; the first operation that changes something says what is there afterwards. And look no
+    further than to a later moment. What was open at either may have taken effect in between, or
+    not, and so may what returned at the very end, since what was called then may have come before.
+
+    That is a necessary condition for any two moments: take an order of the whole, and leave out
+    what took effect before the first or after the second.
+    """
+
+    def init(self) -> Slot:
+        """Anything."""
+        return ANYTHING
+
+    def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
+        """Reads are believed until an operation says what it leaves behind."""
+        if state != ANYTHING or input_.f == "never":
+            return super().step(state, input_, output)
+        if self.read_only(input_, output):
+            return True, state
+        if input_.f == "take":
+            return True, None
+        return True, (input_.ident, input_.version, input_.payload)
+
+    def describe_state(self, state: Slot, /) -> str:
+        """For people."""
+        return "anything may have the name" if state == ANYTHING else super().describe_state(state)
+
+
+def _windows(whole: NameProjection) -> Iterator[NameProjection]:
+    """The windows of one name, if it has too many operations for one."""
+    sayings = sorted(whole.operations, key=lambda operation: (operation.call, operation.id))
+    stride = max(STRIDE, -(-len(sayings) // WINDOWS_MAX))
+    if len(sayings) <= 2 * stride:
+        return
+    still_open: list[Operation[Said, bool]] = []
+    for first in range(0, len(sayings) - stride, stride):
+        begin, beyond = sayings[first].call, first + 2 * stride
+        end = sayings[beyond].call if beyond < len(sayings) else math.inf
+        still_open += sayings[max(0, first - stride) : first]
+        still_open = [o for o in still_open if o.return_time is None or o.return_time >= begin]
+        within = [_seen_from(begin, end, o) for o in (*still_open, *sayings[first:beyond])]
+        yield Projection(
+            f"{whole.name} from {begin} " + ("on" if end == math.inf else f"to {end}"),
+            NameWindow(),
+            tuple(operation for operation in within if operation is not None),
+        )
+
+
+def _seen_from(
+    begin: float, end: float, operation: Operation[Said, bool]
+) -> Operation[Said, bool] | None:
+    """The operation if it took effect within the window; unknown if it may have; else `None`."""
+    returned = operation.return_time
+    if returned is not None and returned < begin:
+        return None
+    if returned is not None and begin <= operation.call and returned < end:
+        return operation
+    if NameWindow().read_only(operation.input, True):
+        return None
+    return replace(operation, output=UNKNOWN, return_time=None)
+
+
+# --- tenants of names -------------------------------------------------------------------------
+
+
+def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
+    """One name in terms of the ids that can have come to it only once."""
+    arrivals = Counter(o.input.ident for o in whole.operations if o.input.f == "put")
+    any_id = arrivals.pop(None, 0) > 0
+    changes = {"put": "enter", "take": "leave"}
+    operations = []
+    for operation in whole.operations:
+        f, ident = operation.input.f, operation.input.ident
+        if operation.is_unknown or f in {"present", "never"}:
+            continue
+        once = ident is not None and not any_id and arrivals[ident] == 1
+        tenant = TenancyInput(changes.get(f, "at"), ident) if once else TenancyInput("absent")
+        operations.append(saying(operation, tenant))
+    return Projection(f"tenants of {whole.name}", Tenancy(), tuple(operations))
+
+
+# --- ids --------------------------------------------------------------------------------------
+
+
+def _about_id(operation: TableOperation) -> tuple[str, Said] | None:
+    given, answer = operation.input, operation.said
+    if answer is UNKNOWN or answer.result != "ok" or answer.table_id is None:
+        return None
+    ident = answer.table_id
+    match given:
+        case Create(columns=columns):
+            return ident, Said("make", None, TABLES.first, columns)
+        case Alter(steps=steps):
+            return ident, Said("change", None, answer.version, apply_steps((), steps))
+        case Get():
+            return ident, Said("see", None, answer.version, answer.columns)
+        case Delete():
+            return ident, Said("die")
+        case _:
+            return ident, Said("alive")
+
+
+def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, Any]]:
+    sayings: dict[str, list[Operation[Said, bool]]] = {}
+    lists: list[tuple[TableOperation, frozenset[str | None]]] = []
+    for operation in operations:
+        about = _about_id(operation)
+        if about is not None:
+            sayings.setdefault(about[0], []).append(saying(operation, about[1]))
+        elif isinstance(operation.input, ListTables) and (answer := operation.said) is not UNKNOWN:
+            listed = frozenset(ident for _, ident, _ in answer.listing)
+            lists.append((operation, listed))
+            for ident in sorted(ident for ident in listed if ident is not None):
+                sayings.setdefault(ident, []).append(saying(operation, Said("alive")))
+    creates = Counter(o.input.key for o in operations if isinstance(o.input, Create))
+    lists.sort(key=lambda pair: (pair[0].call, pair[0].id))
+    calls = [listing.call for listing, _ in lists]
+    for ident, said in sayings.items():
+        if creates[ident] > 1:
+            continue
+        if not creates[ident]:
+            never = [replace(operation, input=Said("never")) for operation in said]
+            yield Projection(f"id {ident}", IdView(), tuple(never))
+            continue
+        begin = min(o.return_time for o in said if o.return_time is not None)
+        last = max(o.call for o in said)
+        # A list that leaves it out says something only if it was there before and after.
+        for listing, listed in lists[bisect_right(calls, begin) :]:
+            if listing.call >= last:
+                break
+            if ident not in listed:
+                said.append(saying(listing, Said("missing")))
+        yield Projection(f"id {ident}", IdView(), tuple(said))

@@ -1,0 +1,368 @@
+"""Judging a catalog history under what its profile permits (`harness.permits`).
+
+Asked only where no order explains the history strictly. Writes stay linearizable under all
+profiles: each takes effect once, between its call and its return. A permit changes what an
+*observation* (a read, or a refusal because of the state) must have seen:
+
+* `stale-read`: nothing acknowledged in a later term than the answer's own, by another node.
+  A leader has all that was acknowledged in its term and before, so an answer that lacks more is
+  not stale but wrong; and what one master showed, it may not take back. The answer is still the
+  catalog of some moment before it was given.
+* `torn-list`: a list is one look at each name, each at a moment of its own. A name that a rename
+  may have touched meanwhile may be left out.
+* `name-gap`: "not found" says nothing while a rename or delete of that name may be under way.
+* `dirty-create`: a create shows its table, and keeps its name, from its call on, also where it
+  then fails. What shows that, while it may be under way, says nothing.
+* `ddl-twice`: a change that was sent more than once may act once more, at any later time.
+* `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
+  loses no acknowledged change that was asked for after the cut.
+
+The judgement is exact: there is an order of all operations that keeps these rules, or there is
+none, or the search came to its bound. The part before the first power cut is judged
+without it first, since that takes fewer steps. One permit after the other is tried
+before all together, so that an anomaly that one explains is not put down to two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from checkers.catalog.history import (
+    CatalogHistory,
+    CatalogOperation,
+    catalog_history,
+)
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.types import (
+    Answer,
+    Create,
+    Delete,
+    Get,
+    ListTables,
+    Look,
+    Rename,
+    is_plain_list,
+)
+from checkers.catalog.part import Span, creates_by_name
+from checkers.linearizability import UNKNOWN, Operation
+from checkers.linearizability.partial import (
+    Fact,
+    PartialOutcome,
+    find_relaxed_order,
+    states_along,
+)
+from checkers.verdict.search import Relaxed
+from harness.ops import History, OpType
+from harness.permits import (
+    DDL_TWICE,
+    DIRTY_CREATE,
+    LOST_AFTER_POWER_CUT,
+    NAME_GAP,
+    STALE_READ,
+    TORN_LIST,
+    Permit,
+)
+from harness.timeline import power_cuts
+
+KNOWN: Final = (
+    STALE_READ,
+    TORN_LIST,
+    NAME_GAP,
+    DIRTY_CREATE,
+    DDL_TWICE,
+    LOST_AFTER_POWER_CUT,
+)
+ALONE_SHARE: Final = 0.15
+"""Of the time, for each permit by itself; the rest is for all together."""
+
+
+def judge_permitted(
+    history: History, permits: Mapping[str, Permit], *, end_s: float
+) -> Relaxed | None:
+    """An order under the permits, for a history without a strict one; `None` if none is about that.
+
+    `end_s` is on the monotonic clock.
+    """
+    cuts = power_cuts(history)
+    names = [name for name in KNOWN if name in permits and (name != LOST_AFTER_POWER_CUT or cuts)]
+    if not names:
+        return None
+    if LOST_AFTER_POWER_CUT in names:
+        before = [name for name in names if name != LOST_AFTER_POWER_CUT]
+        left_s = max(0.0, end_s - time.monotonic())
+        relaxed = _History(until(history, cuts[0].index), frozenset(before)).judge(
+            time.monotonic() + ALONE_SHARE * left_s
+        )
+        if relaxed.counts is None and relaxed.exhausted:
+            return relaxed
+    trials = [frozenset((name,)) for name in names] if len(names) > 1 else []
+    trials.append(frozenset(names))
+    relaxed = Relaxed(None)
+    for number, chosen in enumerate(trials):
+        last = number == len(trials) - 1
+        left_s = max(0.0, end_s - time.monotonic())
+        until_s = time.monotonic() + (left_s if last else ALONE_SHARE * left_s)
+        relaxed = _History(history, chosen).judge(until_s)
+        if relaxed.counts is not None:
+            break
+    return relaxed
+
+
+def until(history: History, end: int) -> History:
+    """The history as it was before op `end`: operations open then may still take effect."""
+    return History(op for op in history if op.index < end)
+
+
+def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
+    """The spans in which such changes may have been under way, by the names that they touch."""
+    spans: dict[str, list[Span]] = {}
+    for operation in operations:
+        change = operation.input
+        refused = operation.said is not UNKNOWN and operation.said.result != "ok"
+        if not isinstance(change, kinds) or refused:
+            continue
+        end = float("inf") if operation.return_time is None else operation.return_time
+        for name in {change.name, getattr(change, "new_name", change.name)}:  # type: ignore[union-attr]
+            spans.setdefault(name, []).append((operation.call, end))
+    return spans
+
+
+def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
+    """Whether any of the spans meets that of an operation that returned."""
+    end = operation.return_time
+    return any(begin < (end or 0) and over > operation.call for begin, over in spans)
+
+
+class _History:
+    """A history under some permits."""
+
+    def __init__(self, history: History, permits: frozenset[str]) -> None:
+        self._permits = permits
+        self._converted = catalog_history(history, again=DDL_TWICE in permits)
+        self._facts = {index: _fact_of(self._converted, index) for index in self._converted.pairs}
+        self._own = self._converted.operations
+        self._names = Catalog(self._own, self._converted.bindings).names
+        self._dirty = creates_by_name(history) if DIRTY_CREATE in permits else {}
+        self._touching = spans_by_name(self._own, Delete, Rename)
+        self._renaming = spans_by_name(self._own, Rename)
+        parts = [part for operation in self._own for part in self._parts(operation)]
+        parts.extend(self._twins())
+        if LOST_AFTER_POWER_CUT in permits:
+            parts += [
+                Operation(-1, ListTables(), cut.index, UNKNOWN, None, cut.index)
+                for cut in power_cuts(history)
+            ]
+        parts.sort(key=lambda operation: operation.call)
+        self.operations = parts
+
+    # --- the problem of the search -------------------------------------------------------------
+
+    def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
+        """The operation as the permits leave it: itself, several looks, or nothing."""
+        answer = operation.said
+        if answer is UNKNOWN:
+            yield operation
+        elif isinstance(operation.input, ListTables):
+            torn = TORN_LIST in self._permits or self._is_dirty(operation)
+            whole = not torn or not is_plain_list(answer)
+            yield from (operation,) if whole else self._looks(operation, answer)
+        elif not self._is_gap(operation) and not self._is_dirty(operation):
+            yield operation
+
+    def _looks(self, operation: CatalogOperation, answer: Answer) -> Iterator[CatalogOperation]:
+        listed = {name: (ident, version) for name, ident, version in answer.listing}
+        for name in self._names:
+            if self._unmade(name, listed.get(name, (None, None))[0], operation):
+                continue
+            if name in listed:
+                ident, version = listed[name]
+                look = Answer("ok", table_id=ident, version=version)
+            elif overlaps(self._renaming.get(name, ()), operation):
+                continue
+            else:
+                look = Answer("not-found")
+            yield replace(operation, input=Look(name), output=look)
+
+    def _is_gap(self, operation: CatalogOperation) -> bool:
+        """Whether it found nothing where a name may just have been between two tables."""
+        answer = operation.said
+        if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
+            return False
+        name = getattr(operation.input, "name", None)
+        return name is not None and overlaps(self._touching.get(name, ()), operation)
+
+    def _is_dirty(self, operation: CatalogOperation) -> bool:
+        """Whether it shows a table that a create may only just be making."""
+        answer, call = operation.said, operation.input
+        if not self._dirty or answer is UNKNOWN or not _observes(operation):
+            return False
+        if isinstance(call, ListTables):
+            return any(self._unmade(name, ident, operation) for name, ident, _ in answer.listing)
+        if answer.result == "exists":
+            names = (call.name, getattr(call, "new_name", call.name))
+            return any(overlaps(spans, operation) for spans in map(self._spans, names))
+        return answer.result == "ok" and self._unmade(call.name, answer.table_id, operation)
+
+    def _spans(self, name: str) -> list[Span]:
+        return [span for _, span in self._dirty.get(name, ())]
+
+    def _unmade(self, name: str, ident: str | None, operation: CatalogOperation) -> bool:
+        """Whether a table of this id, under this name, is of a create that may be under way."""
+        key = None if ident is None else self._converted.bindings.get(ident)
+        return ident is not None and any(
+            key in {None, nonce} and overlaps([span], operation)
+            for nonce, span in self._dirty.get(name, ())
+        )
+
+    def _twins(self) -> Iterator[CatalogOperation]:
+        """The second effects that changes may have had which were sent again."""
+        if DDL_TWICE not in self._permits:
+            return
+        for operation in self._own:
+            if operation.id not in self._converted.sent_again:
+                continue
+            again = operation.input
+            if isinstance(again, Create):
+                again = again._replace(key=self._converted.sent_again[operation.id])
+            yield replace(operation, input=again, output=UNKNOWN, return_time=None)
+
+    def _may_be_stale(self, operation: CatalogOperation) -> bool:
+        observes = STALE_READ in self._permits and _observes(operation)
+        return observes and self._facts[operation.id].term is not None
+
+    # --- judging -------------------------------------------------------------------------------
+
+    def judge(self, end_s: float) -> Relaxed:
+        """Search, and count."""
+        if self._converted.conflicts:
+            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].second)
+        lossy = LOST_AFTER_POWER_CUT in self._permits
+        model = Catalog(self.operations, self._converted.bindings, once=not lossy)
+        hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}
+        outcome = find_relaxed_order(
+            model, self.operations, self._facts, self._may_be_stale, hints=hints, end_s=end_s
+        )
+        stuck = None if outcome.stuck is None else self.operations[outcome.stuck].id
+        if outcome.order is None:
+            return Relaxed(None, outcome.exhausted, steps=outcome.steps, stuck=stuck)
+        counts, examples = self._count(outcome)
+        return Relaxed(counts, True, examples, outcome.steps)
+
+    def _hint(self, index: int) -> tuple[int, int]:
+        """The place of its entry in the masters' log, or of the last entry that an answer saw."""
+        pair = self._converted.pairs.get(index)
+        done = None if pair is None else pair.completion
+        value = done.value if done and isinstance(done.value, dict) else {}
+        term, revision = value.get("term"), value.get("revision")
+        return (
+            term if isinstance(term, int) else 0,
+            revision if isinstance(revision, int) else 0,
+        )
+
+    def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
+        """The number of times that each permit was needed in this order of the changes.
+
+        An answer that a catalog of its own time explains needed none; an answer that only an older
+        catalog explains, as a permit allows, was stale.
+        """
+        states = _States(self, outcome)
+        counts: dict[str, int] = {}
+        examples: list[int] = []
+        for operation in self._own:
+            if operation.is_unknown or not _observes(operation) or states.strictly(operation):
+                continue
+            permit = STALE_READ
+            if self._is_dirty(operation):
+                permit = DIRTY_CREATE
+            elif not (self._may_be_stale(operation) and states.stale(operation)):
+                is_list = isinstance(operation.input, ListTables)
+                permit = TORN_LIST if is_list and TORN_LIST in self._permits else NAME_GAP
+            permit = permit if permit in self._permits else next(iter(sorted(self._permits)))
+            counts[permit] = counts.get(permit, 0) + 1
+            examples.append(operation.id)
+        if outcome.back:
+            counts[LOST_AFTER_POWER_CUT] = len(outcome.back)
+        twins = states.twins
+        if twins:
+            counts[DDL_TWICE] = len(twins)
+            examples.extend(twins)
+        if not counts:  # only what two answers show together needed it
+            counts = dict.fromkeys(sorted(self._permits)[:1], 1)
+        return counts, tuple(examples)
+
+
+class _States:
+    """The catalogs along an order, and which of them an answer may have seen."""
+
+    def __init__(self, relaxed: _History, outcome: PartialOutcome) -> None:
+        assert outcome.order is not None
+        operations = relaxed.operations
+        self._relaxed = relaxed
+        bindings = relaxed._converted.bindings  # noqa: SLF001
+        self._model = Catalog(operations, bindings, once=not outcome.back)
+        self.twins: list[int] = []
+        self._states: list[Any] = [self._model.init()]
+        self._changes: list[CatalogOperation] = []
+        lost = {operation.id for operation in relaxed._own if operation.is_unknown}  # noqa: SLF001
+        states = states_along(self._model, operations, outcome)
+        for at, after in zip(outcome.order, states, strict=True):
+            operation = operations[at]
+            if after != self._states[-1]:
+                self._states.append(after)
+                self._changes.append(operation)
+                if operation.is_unknown and operation.id not in lost and at not in outcome.back:
+                    self.twins.append(operation.id)
+
+    def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
+        """Whether it is legal after the changes at `must`, and before changes called later."""
+        end = operation.return_time
+        assert end is not None
+        first = 1 + max(must, default=-1)
+        last = next((at for at, o in enumerate(self._changes) if o.call > end), len(self._changes))
+        return any(
+            self._model.step(self._states[at], operation.input, operation.said)[0]
+            for at in range(first, last + 1)
+        )
+
+    def _acknowledged(self, operation: CatalogOperation) -> list[int]:
+        """The changes that had returned before it was called."""
+        return [
+            at
+            for at, o in enumerate(self._changes)
+            if o.return_time is not None and o.return_time < operation.call
+        ]
+
+    def strictly(self, operation: CatalogOperation) -> bool:
+        """Whether a catalog of its own time explains it."""
+        return self._any(operation, self._acknowledged(operation))
+
+    def stale(self, operation: CatalogOperation) -> bool:
+        """Whether one that lacks later terms does."""
+        facts = self._relaxed._facts  # noqa: SLF001
+        term = facts[operation.id].term
+        assert term is not None
+        must = []
+        for at in self._acknowledged(operation):
+            other = facts[self._changes[at].id].term
+            if other is None or other <= term:
+                must.append(at)
+        return self._any(operation, must)
+
+
+def _fact_of(converted: CatalogHistory, index: int) -> Fact:
+    done = converted.pairs[index].completion
+    if done is None or done.type is OpType.INFO or not isinstance(done.value, dict):
+        return Fact(None, None)
+    term = done.value.get("term")
+    return Fact(term if isinstance(term, int) else None, done.node)
+
+
+def _observes(operation: CatalogOperation) -> bool:
+    """Whether it only saw something: a read, or a change that was refused because of the state."""
+    answer = operation.said
+    if answer is UNKNOWN:
+        return False
+    return isinstance(operation.input, Get | Look | ListTables) or answer.result != "ok"

@@ -1,0 +1,124 @@
+"""Elle's verdicts as `CheckResult`s, with their certificate.
+
+`checkers.elle.verify.verify` derives the first case of each anomaly again. If it refutes one, the
+check is wrong, and the verdict is `unknown`. Some cases are beyond it (the existence of a cycle
+that no case shows, say): they keep their verdict, and the certificate names the check alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from harness.ops import CheckResult, History, Verdict
+
+if TYPE_CHECKING:
+    from checkers.elle import ElleResult
+
+KINDS: Final = ("list-append", "rw-register", "closed-predicate")
+"""The kinds of transactions with a verifier; other checks go without a certificate."""
+
+CASES_TOLD_MAX: Final = 4
+SENTENCES_MAX: Final = 60
+OPERATIONS_MAX: Final = 64  # of each case, and to blame in all
+DRAWINGS_MAX: Final = 8
+
+BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
+
+
+def certified(
+    result: ElleResult, history: History, kind: str, promised: Collection[str] = ()
+) -> tuple[ElleResult, dict[str, Any] | None]:
+    """The result, or `unknown` in its place; and the certificate, if there are cases.
+
+    `kind` is one of `KINDS`; `promised` are the orders of versions that the check assumed.
+    """
+    from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
+    from checkers.elle.verify.predicates import PredicateVerifier, declared
+    from checkers.elle.verify.verify import CaseError, NotVerified, Verifier, transactions
+
+    if result.verdict is not Verdict.INVALID or kind not in KINDS:
+        return result, None
+    cases = [shown[0] for name, shown in result.anomalies.items() if name not in UNKNOWN_TYPES]
+    verified: list[str] = []
+    beyond: dict[str, str] = {}
+    try:
+        verifier: PredicateVerifier | Verifier
+        if kind == "closed-predicate":
+            universe, txns = declared(history)
+            verifier = PredicateVerifier(txns, cases, universe)
+        else:
+            verifier = Verifier(transactions(history), cases, kind, promised)
+        for case in cases:
+            try:
+                verifier.verify(case)
+                verified.append(case.type)
+            except NotVerified as why:
+                beyond[case.type] = f"not verified independently: {why}"
+    except CaseError as error:
+        reason = f"{BROKEN}: {error}"  # and nothing else is claimed
+        statistics = result.statistics
+        return type(result)(
+            Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics
+        ), None
+    text = f"{len(verified)} of {len(cases)} cases verified"
+    fallen = impossible_models(verified)
+    if not any(canonical(model) in fallen for model in result.not_):
+        text += ", none of which refutes a weakest model by itself: only the check does"
+    certificate = {
+        "verdict": result.verdict.value,
+        "text": text,
+        "verified": verified,
+        "not_verified": beyond,
+        "confirmed_by": "a verifier that derives each case from the transactions alone",
+    }
+    return result, certificate
+
+
+def told(
+    name: str, result: ElleResult, proof: Mapping[str, Any] | None, operations: int
+) -> CheckResult:
+    """The result of the checker `name`, which judged so many `operations`."""
+    cases = [case for shown in result.anomalies.values() for case in shown]
+    blamed = tuple(dict.fromkeys(index for case in cases for index in case.operations))
+    details: dict[str, Any] = {
+        "operations": operations,
+        "configurations": 0,
+        "not": list(result.not_),
+        "also_not": list(result.also_not),
+        "counts": dict(result.counts),
+        "drawings": [case.drawing for case in cases if case.drawing][:DRAWINGS_MAX],
+        "statistics": dict(result.statistics),
+        "anomalies": {
+            anomaly: [
+                {
+                    "text": list(case.text),
+                    "operations": list(case.operations[:OPERATIONS_MAX]),
+                    **case.details,
+                }
+                for case in shown
+            ]
+            for anomaly, shown in result.anomalies.items()
+        },
+        "notes": list(result.notes),
+    }
+    text = _sentences(result)
+    if proof is not None:
+        details["proof"] = dict(proof)
+        text.append(f"Certificate: {proof['text']}.")
+    return CheckResult(
+        name, result.verdict, result.reason, tuple(text), blamed[:OPERATIONS_MAX], details
+    )
+
+
+def _sentences(result: ElleResult) -> list[str]:
+    """The first cases of each anomaly in words, how many there are, and the notes."""
+    lines: list[str] = []
+    for anomaly, shown in result.anomalies.items():
+        count = result.counts.get(anomaly, len(shown))
+        lines.append(f"{anomaly}, found {count} time{'s' if count > 1 else ''}:")
+        lines += (f"  {sentence}" for case in shown[:CASES_TOLD_MAX] for sentence in case.text)
+    lines += result.notes
+    if len(lines) > SENTENCES_MAX:
+        lines = [*lines[:SENTENCES_MAX], f"... and {len(lines) - SENTENCES_MAX} more lines."]
+    return lines

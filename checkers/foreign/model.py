@@ -1,0 +1,326 @@
+"""Models of linearizability for histories that others recorded: their operations, and the check.
+
+A `LinearizabilityModel` translates pairs of ops into the operations of a `Model`;
+`LinearizabilityCheck` searches for an order, tells why there is none, and draws it.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from checkers.foreign.keyed import by_key, wildcards_told
+from checkers.linearizability import (
+    CheckOutcome,
+    Failure,
+    Limits,
+    Model,
+    Result,
+    Survivor,
+    check_operations,
+    observations,
+)
+from checkers.linearizability.certificate import Certificate
+from checkers.linearizability.judged import BROKEN, AnyOperation, Told, details_of, judged
+from checkers.linearizability.verify import CertificateError
+from harness.errors import HistoryError, UsageError, clipped
+from harness.ops import (
+    CheckResult,
+    Counterexample,
+    History,
+    ModelSettings,
+    Op,
+    OpType,
+    Pair,
+    PartialOrder,
+    Verdict,
+)
+from harness.plugins import HistoryModel, PreparedCheck
+
+NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
+UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
+NOTHING_OBSERVED: Final = "nothing-observed"  # the rule of that verdict
+CORE_TOLD_MAX: Final = 16
+LABEL_CHARS_MAX: Final = 200
+STATE_CHARS_MAX: Final = 400
+STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
+STATE_CHARS_TOTAL_MAX: Final = 4 << 20
+_FOR_ALL: Final = frozenset({"independent", "initial"})  # settings that are not Elle's
+
+
+def failed(pair: Pair) -> bool:
+    """Whether the operation did not happen, as `fail` says in the words of Jepsen and Knossos."""
+    return pair.type is OpType.FAIL
+
+
+def refuse_settings(name: str, settings: ModelSettings) -> None:
+    """Raise `UsageError` if any of Elle's settings is set: `name` is no model of Elle's."""
+    for field in settings.__struct_fields__:
+        if field not in _FOR_ALL and getattr(settings, field):
+            flag = field.removesuffix("s") if field == "consistency_models" else field
+            raise UsageError(
+                f"--{flag.replace('_', '-')} means nothing to the model {name}; it is for "
+                "--elle list-append and --elle rw-register"
+            )
+
+
+def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
+    """Raise `UsageError` if an initial value is asked for: `name` always begins the same way."""
+    if settings.initial is not UNSET:
+        raise UsageError(
+            f"--initial is {settings.initial!r}, but everything is {begins} at first to the model "
+            f"{name}; it is for registers and kv-string"
+        )
+
+
+def bad_op(op: Op, model: str, known: str) -> HistoryError:
+    """The error for an op that is not in the model's vocabulary."""
+    shown = clipped(repr(op.value), 80)
+    pair = isinstance(op.value, list) and len(op.value) == 2
+    hint = "; if values are [key value], say --independent" if pair else ""
+    return HistoryError(
+        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}{hint}"
+    )
+
+
+def request_of(pair: Pair) -> Op:
+    """The op that says what was asked for, in the words of Jepsen and Knossos.
+
+    What an `ok` completion says belongs to the invocation as well, and counts where the two differ
+    (`knossos.history/complete`). One that says nothing, or answers with an object, takes nothing
+    back.
+    """
+    call, done = pair.invoke, pair.completion
+    if done is None or done.type is not OpType.OK or done.value is None:
+        return call
+    return call if call.value is not None and isinstance(done.value, dict) else done
+
+
+class Reads(NamedTuple):
+    """Reads that were answered: how many were looked at, and how many match any value."""
+
+    looked: int
+    wild: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinearizabilityCheck:
+    """Operations, whose ids are indices of invocations, ready to be checked against a model.
+
+    Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
+    unknown, unless `nothing_happened`: histories of Knossos hold a nemesis alone, or operations
+    that all failed, and are valid, since that is all there was. `reads` are counted where some
+    match any value.
+    """
+
+    name: str
+    model: Model[Any, Any, Any]
+    found: Sequence[AnyOperation]
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    nothing_happened: bool = False
+    reads: Reads | None = None
+
+    @property
+    def operations(self) -> int:
+        """How many operations will be checked."""
+        return len(self.found)
+
+    def check(
+        self, *, time_limit_s: float, draw: bool
+    ) -> tuple[CheckResult, Counterexample | None]:
+        """Judge; see `harness.plugins.PreparedCheck`."""
+        outcome = check_operations(
+            self.model, self.found, timeout_s=time_limit_s, limits=self.limits
+        )
+        observed = observations(self.model, self.found)
+        if outcome.result is Result.OK and not observed and not self.nothing_happened:
+            return self._unobserved(outcome), None
+        by_id = {operation.id: operation for operation in self.found}
+
+        def tell(failure: Failure, proof: Certificate) -> Told:
+            offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
+            subject = f"{self._did(by_id[failure.operation])} fits nowhere"
+            return Told(subject, self._sentences(outcome, failure, proof, by_id), offenders)
+
+        try:
+            result = judged(
+                self.name, self.model, self.found, outcome, tell=tell, limits=self.limits
+            )
+        except CertificateError as error:
+            reason = f"{BROKEN} for the verdict {outcome.result.value}: {error}"
+            details = details_of(outcome, None, self.found)
+            return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
+        if not observed:
+            # Nothing that was looked at is too little, unless there was nothing to look at.
+            del result.details["looked"]
+            if result.verdict is Verdict.VALID:
+                result = replace(result, reason=NOTHING_HAPPENED)
+        elif self.reads is not None:
+            result = self._weighable(result, observed, self.reads)
+        if not draw or result.verdict is not Verdict.INVALID:
+            return result, None
+        assert outcome.failure is not None, "what is invalid was explained"
+        return result, self._counterexample(outcome.failure, by_id)
+
+    def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
+        """The result with what was looked at, reads apart, and what was not; see `weighed`."""
+        details = {
+            **result.details,
+            "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
+            "exempt": {"reads": reads.wild},
+        }
+        reason = result.reason
+        if reads.wild and result.verdict is Verdict.VALID:
+            reason = f"{reason}; {wildcards_told(reads.wild)}"
+        text = result.explanation
+        if reads.wild > reads.looked:
+            text = (
+                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
+                *text,
+            )
+        return replace(result, reason=reason, explanation=text, details=details)
+
+    def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
+        """Any order would do, so that there is one means nothing."""
+        text = (
+            "Writes, lost answers and reads that match any value fit every order; a history needs "
+            "answers that show what there was."
+        )
+        details = {**details_of(outcome, None, self.found), "rule": NOTHING_OBSERVED}
+        return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
+
+    def _label(self, operation: AnyOperation) -> str:
+        return clipped(
+            self.model.describe_operation(operation.input, operation.said), LABEL_CHARS_MAX
+        )
+
+    def _did(self, operation: AnyOperation) -> str:
+        return f"{self._label(operation)} by process {operation.client_id} (op {operation.id})"
+
+    def _sentences(
+        self,
+        outcome: CheckOutcome,
+        failure: Failure,
+        proof: Certificate,
+        by_id: Mapping[int, AnyOperation],
+    ) -> list[str]:
+        failing = self._did(by_id[failure.operation])
+        text = [f"No order of the operations that respects real time explains {failing}."]
+        if failure.previous is None:
+            text.append("It is the first operation that returns.")
+        else:
+            text.append(
+                f"Everything that returned before it can be explained ({outcome.progress} "
+                f"operations of {outcome.returns}), last {self._did(by_id[failure.previous])}."
+            )
+        states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
+        if states:
+            shown = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
+            more = f", or {len(states) - 4} others" if len(states) > 4 else ""
+            text.append(f"By then, {shown}{more}.")
+        others = [number for number in failure.core if number != failure.operation]
+        if others and len(others) <= CORE_TOLD_MAX:
+            text.append(
+                "Together with the following it is a contradiction, whatever became of all others:"
+            )
+            text.extend(f"  {self._did(by_id[number])}" for number in others)
+        elif others:
+            text.append(
+                f"It contradicts {len(others)} other operations, whatever became of the rest."
+            )
+        if failure.projection:
+            text.append(f"This is already so if one looks at {failure.projection} alone.")
+        size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
+        minimal = ", none of which can be left out," if proof.minimal else ""
+        text.append(f"Certificate: {size}{minimal} confirmed by {proof.confirmed_by}.")
+        return text
+
+    def _counterexample(
+        self, failure: Failure, by_id: Mapping[int, AnyOperation]
+    ) -> Counterexample:
+        left = STATE_CHARS_TOTAL_MAX
+        orders = []
+        for number, survivor in enumerate(failure.survivors):
+            states = self._states(survivor, by_id, STATES_MAX if number else len(self.found))
+            kept = []
+            for state in reversed(states):
+                left -= len(state)
+                if left < 0:
+                    break
+                kept.append(state)
+            orders.append(PartialOrder(survivor.order, tuple(reversed(kept)), survivor.pending))
+        labels = {operation.id: self._label(operation) for operation in self.found}
+        return Counterexample(failure.operation, failure.core, tuple(orders), labels)
+
+    def _states(
+        self, survivor: Survivor, by_id: Mapping[int, AnyOperation], most: int
+    ) -> list[str]:
+        """Descriptions of the last `most` states; of a projection only the last is known."""
+        state = self.model.init()
+        described = []
+        first = len(survivor.order) - most
+        for position, number in enumerate(survivor.order):
+            operation = by_id[number]
+            legal, state = self.model.step(state, operation.input, operation.said)
+            if not legal:
+                # A projection weakens operations, so its orders need not be legal in the whole.
+                return [clipped(survivor.state_text, STATE_CHARS_MAX)]
+            if position >= first:
+                described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
+        return described
+
+
+class LinearizabilityModel(HistoryModel):
+    """A history model whose operations are checked against a `Model`: its `specification`, or
+    `_model` where that depends on the operations.
+
+    `begins` is the first state of an object in one word, where `--initial` cannot choose it.
+    """
+
+    api_version = 1
+    begins: ClassVar[str] = "empty"
+    specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
+
+    def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
+        refuse_settings(self.name, settings)
+        refuse_initial(self.name, settings, self.begins)
+        return by_key(self.name, ops, settings, self.understand)
+
+    def understand(self, history: History) -> LinearizabilityCheck:
+        """The check of one object's history, whose values have no keys."""
+        found = [self._operation(pair) for pair in history.pairs]
+        kept = self._reduced([operation for operation in found if operation is not None])
+        # A history without any op does not say that nothing happened.
+        idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
+        reads = self._reads(history.pairs)
+        return LinearizabilityCheck(
+            self.name, self._model(kept), kept, nothing_happened=idle, reads=reads
+        )
+
+    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        """What the operations are checked against; mostly that does not depend on them."""
+        del operations
+        return type(self).specification()
+
+    @abc.abstractmethod
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        """What `pair` records, if it says anything; raises `HistoryError`, see `bad_op`."""
+
+    def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
+        """The same question, asked with fewer operations of unknown outcome."""
+        return operations
+
+    def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
+        """The reads that were answered, where some of them match any value."""
+        del pairs
+        return None
+
+    def _did_nothing(self, pair: Pair) -> bool:
+        """Whether the history itself says that the operation took no effect, nor may have."""
+        return failed(pair)

@@ -1,0 +1,159 @@
+"""Violations of a checker's rules, counts of what it judged, and the result that follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from checkers.verdict.invariants import KEY, Invariant, counted_by_name, invariant_of
+from checkers.verdict.permitted import permit_rules, permitted_result
+from harness.errors import counted
+from harness.ops import CheckResult, Verdict
+from harness.permits import PERMITTED, Permit
+
+SHOWN_MAX: Final = 4
+"""Violations of one rule that are shown; the others are counted."""
+GAPS_MAX: Final = 10
+OPERATIONS_MAX: Final = 100
+INCOMPLETE: Final = "incomplete"
+
+
+class Violation(NamedTuple):
+    """One broken rule, as a sentence, and the operations that prove it."""
+
+    rule: str
+    sentence: str
+    operations: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Findings:
+    """The findings of one checker about one history.
+
+    `looked` counts judgements by rule. `exempted` counts what a rule is about but cannot be held
+    against, since something of unknown outcome may explain it. `gaps` are reasons why something
+    could not be judged. `permitted` has the operations of each permit that was needed.
+    """
+
+    checker: str
+    permits: Mapping[str, Permit] = field(default_factory=dict)
+    invariants: Sequence[Invariant] = ()
+    violations: list[Violation] = field(default_factory=list)
+    looked: Counter[str] = field(default_factory=Counter)
+    exempted: Counter[str] = field(default_factory=Counter)
+    gaps: list[str] = field(default_factory=list)
+    permitted: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
+    incomplete: str = INCOMPLETE
+
+    def look(self, rule: str, count: int = 1) -> None:
+        """Count judgements of a rule."""
+        self.looked[rule] += count
+
+    def hold(self, rule: str, holds: bool, sentence: str, operations: Iterable[int] = ()) -> None:
+        """Judge a rule once; `sentence` describes the violation if it does not hold."""
+        self.look(rule)
+        if not holds:
+            self.violate(rule, sentence, *operations)
+
+    def exempt(self, rule: str, count: int = 1) -> None:
+        """Count what a rule could not be held against."""
+        if count:
+            self.exempted[rule] += count
+
+    def gap(self, reason: str, *, rule: str = INCOMPLETE) -> None:
+        """Note why something could not be judged; of the first gap, `rule` names the result."""
+        if not self.gaps:
+            self.incomplete = rule
+        self.gaps.append(reason)
+
+    def permit(self, permit: str, *operations: int, about: int | None = None) -> None:
+        """Count something that the profile permits, of the operation `about` only once."""
+        noted = self.permitted.setdefault(permit, {})
+        noted[-1 - len(noted) if about is None else about] = operations
+
+    def violate(
+        self, rule: str, sentence: str, *operations: int, permit: str | None = None
+    ) -> None:
+        """Add a violation, unless there is a `permit` for it: it is about the last operation."""
+        if permit is not None:
+            about = operations[-1] if operations else None
+            self.permit(permit, *operations[-1:], about=about)
+            return
+        is_word = sentence.startswith(("table ", "tablet "))
+        text = sentence[:1].upper() + sentence[1:] if is_word else sentence
+        self.violations.append(Violation(rule, text, operations))
+
+    def give_up(self, rules: Iterable[str], permit: str | None) -> None:
+        """Permit all violations of these rules, where there is a permit."""
+        if permit is None:
+            return
+        lost = {*rules}
+        for violation in self.violations:
+            if violation.rule in lost:
+                self.violate(*violation[:2], *violation.operations, permit=permit)
+        self.violations = [each for each in self.violations if each.rule not in lost]
+
+    @property
+    def vacuous(self) -> list[str]:
+        """Rules of which everything was exempt."""
+        return sorted(name for name in self.exempted if not self.looked[name])
+
+    def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:
+        """`invalid` with all violations that the profile does not permit; else `unknown` if there
+        are gaps; else `permitted`, or `valid` for the reason `valid`.
+        """
+        permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
+        every: dict[str, Any] = {
+            "looked": dict(sorted(self.looked.items())),
+            "exempt": dict(sorted(self.exempted.items())),
+            "gaps": self.gaps[:GAPS_MAX],
+            "violations": len(self.violations),
+            "by_invariant": dict(sorted(Counter(each.rule for each in self.violations).items())),
+            **(details or {}),
+        }
+        if self.invariants:
+            every[KEY] = counted_by_name(self.looked, self.invariants)
+        if permitted:
+            every[PERMITTED] = permitted
+        if self.violations:
+            return permit_rules(self._invalid(every), self.permits)
+        if self.gaps:
+            more = counted(len(self.gaps) - 1, "more gap")
+            reason = self.gaps[0] + (f" (and {more})" if len(self.gaps) > 1 else "")
+            every["rule"] = self.incomplete
+            return CheckResult(self.checker, Verdict.UNKNOWN, reason, details=every)
+        if permitted:
+            broken = CheckResult(self.checker, Verdict.INVALID, "", details=every)
+            noted = {each: None for by_op in self.permitted.values() for each in by_op.values()}
+            operations = dict.fromkeys(index for each in noted for index in each)
+            indices = [*operations][:OPERATIONS_MAX]
+            return permitted_result(broken, self.permits, permitted, indices, every)
+        return CheckResult(self.checker, Verdict.VALID, valid, details=every)
+
+    def _invalid(self, details: dict[str, Any]) -> CheckResult:
+        first_of_each: list[Violation] = []
+        times: Counter[str] = Counter()
+        for violation in self.violations:
+            times[violation.rule] += 1
+            if times[violation.rule] <= SHOWN_MAX:
+                first_of_each.append(violation)
+        text = [f"[{self._label(each.rule)} {each.sentence}" for each in first_of_each]
+        left_out = len(self.violations) - len(first_of_each)
+        if left_out:
+            text.append(f"{counted(left_out, 'more violation')} not shown.")
+        operations = dict.fromkeys(index for each in first_of_each for index in each.operations)
+        total = counted(len(self.violations), "violation")
+        first = ", first" if len(self.violations) > 1 else ""
+        return CheckResult(
+            self.checker,
+            Verdict.INVALID,
+            f"{total}{first}: {self.violations[0].sentence}",
+            tuple(text),
+            (*operations,)[:OPERATIONS_MAX],
+            {**details, "rule": self.violations[0].rule},
+        )
+
+    def _label(self, rule: str) -> str:
+        return f"{invariant_of(rule).name}] {rule}:" if self.invariants else f"{rule}]"

@@ -1,0 +1,146 @@
+"""Checkers that search for an order: their limits, the course of a judgement, and the blame.
+
+A judgement tries searches that are likely to be short, as far as their shares of the budget go
+(`first_order`); then it searches the operations as they are; and what no order explains is judged
+again under the permits of the profile (`under_permits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, Self
+
+from msgspec.structs import replace as replace_result
+
+from checkers.linearizability import (
+    CheckOutcome,
+    Failure,
+    Limits,
+    Model,
+    Operation,
+    Result,
+    check_operations,
+)
+from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED
+from checkers.verdict.permitted import permit_rules, permitted_result
+from harness.ops import CheckResult, Verdict
+from harness.permits import Permit
+from harness.plugins import Checker
+
+CORE_SHOWN_MAX: Final = 9
+
+
+class SearchChecker(Checker):
+    """A checker whose search has limits."""
+
+    api_version = 1
+
+    def __init__(self, *, limits: Limits | None = None) -> None:
+        """`limits` bounds the search; its time comes from `check`."""
+        self._limits = limits or Limits()
+
+    def bounded(self, *, steps: int, configurations: int) -> Self:
+        """The same checker with other bounds of its search."""
+        return type(self)(limits=replace(self._limits, steps=steps, configurations=configurations))
+
+
+class Attempt(NamedTuple):
+    """A search in which more is decided beforehand; an order that it finds is one in general.
+
+    `share` is that of the steps, and `timeout_s` its time.
+    """
+
+    model: Model[Any, Any, Any]
+    operations: Sequence[Operation[Any, Any]]
+    share: float
+    timeout_s: float
+
+
+def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
+    """The outcome of an attempt, without an explanation if it finds no order."""
+    return check_operations(
+        attempt.model,
+        attempt.operations,
+        timeout_s=attempt.timeout_s,
+        limits=limits.share(attempt.share),
+        explained=False,
+    )
+
+
+def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutcome | None, int]:
+    """The outcome of the first attempt that finds an order, if any; the steps of the others."""
+    spent = 0
+    for attempt in attempts:
+        outcome = attempted(attempt, limits)
+        if outcome.result is Result.OK:
+            return outcome, spent
+        spent += outcome.steps
+    return None, spent
+
+
+class Relaxed(NamedTuple):
+    """An order under permits: how often it needed each, and for which operations.
+
+    `counts` is `None` where there is no order; `exhausted` says that none exists. `stuck` is an
+    operation that fits nowhere.
+    """
+
+    counts: Mapping[str, int] | None
+    exhausted: bool = False
+    operations: tuple[int, ...] = ()
+    steps: int = 0
+    stuck: int | None = None
+
+
+def undecided(strict: CheckResult) -> CheckResult:
+    """The result of an invalid history where the search under its permits reached a limit."""
+    reason = f"{strict.reason}; whether the profile permits that could not be decided in time"
+    details = {**strict.details, "rule": UNDECIDED, "limited": True}
+    return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
+
+
+def under_permits(
+    strict: CheckResult,
+    relaxed: Relaxed | None,
+    permits: Mapping[str, Permit],
+    names: Iterable[str],
+    stuck: str = "",
+) -> CheckResult:
+    """The result `strict`, which is invalid, as the permits called `names` leave it.
+
+    `relaxed` is `None` where no permit is about the order of operations.
+    """
+    if relaxed is None:
+        return permit_rules(strict, permits)
+    if relaxed.counts is not None:
+        details, operations = strict.details, relaxed.operations
+        return permitted_result(strict, permits, relaxed.counts, operations, details)
+    if not relaxed.exhausted:
+        return undecided(strict)
+    text = f"Nor does what the profile permits ({', '.join(names)}) explain it{stuck}."
+    explanation = (*strict.explanation, text)
+    return permit_rules(replace_result(strict, explanation=explanation), permits)
+
+
+def offenders(failure: Failure) -> tuple[int, ...]:
+    """The failing operation first, then the rest of the core if it is small enough to help."""
+    core = [index for index in failure.core if index != failure.operation]
+    if len(core) >= OPERATIONS_MAX:
+        core = [] if failure.previous is None else [failure.previous]
+    return (failure.operation, *core)
+
+
+def rest_of_core(
+    blamed: Sequence[int], sentences: Mapping[int, str], *, minimal: bool
+) -> list[str]:
+    """Sentences that tell the operations of a core but for the first, `blamed[0]`."""
+    rest = blamed[1:]
+    if not rest:
+        return []
+    small = "" if minimal else " (not proven minimal)"
+    text = [f"With these it is a contradiction, with any outcome of the others{small}:"]
+    text += [f"{sentences[index]}." for index in rest[:CORE_SHOWN_MAX]]
+    if len(rest) > CORE_SHOWN_MAX:
+        text.append(f"{len(rest) - CORE_SHOWN_MAX} more are not shown.")
+    return text

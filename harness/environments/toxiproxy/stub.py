@@ -1,0 +1,299 @@
+"""One stage of a connection's chain: the place of a toxic, and the queues between two stages.
+
+A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. The coroutine
+may be cancelled at any await, since toxics come and go while bytes flow; nothing may be lost or
+doubled then. So a toxic never owns bytes: the stub holds the received chunk until the toxic sends
+or swallows it, and the next toxic first passes on what is still held.
+
+Two rules make a cancellation harmless. A chunk is handed over in one step without an await
+(`take`), and only then does the sender wait for `room`; so it is never in two places or none. And
+the end of a stream is a state of its channel, not an item, so it cannot get lost.
+
+An end is handed on as what it was (`End`): after the end of one direction the other goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Final, Protocol
+
+import msgspec
+
+from harness.environments.toxiproxy.sockets import Reader
+
+_CHUNK_BYTES_MAX: Final = 32 * 1024
+
+
+class End(enum.Enum):
+    """The end of one direction of a connection."""
+
+    FINISHED = "finished"  # by its sender, who may go on listening
+    RESET = "reset"  # by its sender, both ways
+    CLOSED = "closed"  # by a toxic, for good, as upstream has every end
+
+
+@dataclass(slots=True)
+class Counters:
+    """The bytes of one direction of a proxy, over all connections."""
+
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    swallowed_bytes: int = 0
+
+
+class Toxic(msgspec.Struct, frozen=True):
+    """The attributes of a toxic, as in the API, and its effect: here, none."""
+
+    buffer_chunks: ClassVar[int] = 1
+    """How many chunks may wait in front of this toxic before the sender is held back."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether nothing gets through while the toxic is active."""
+        return False
+
+    async def pipe(self, stub: Stub) -> None:
+        """Move bytes until the stream ends; returning ends it for the receiver as well."""
+        while await stub.receive():
+            await stub.send()
+
+    def cleanup(self, stub: Stub) -> bool:
+        """React to the removal of the toxic; true where the stream must end now."""
+        del stub
+        return False
+
+
+class Noop(Toxic, frozen=True):
+    """Pass everything on: also the behaviour of a toxic on connections that its toxicity spares."""
+
+
+class ToxicEntry(msgspec.Struct):
+    """A toxic of a proxy, as the API knows and shows it."""
+
+    name: str
+    type: str
+    stream: str
+    toxicity: float
+    toxic: Toxic = msgspec.field(name="attributes")
+
+    @property
+    def direction(self) -> str:
+        """The stream in lower case; the API shows it as the client wrote it."""
+        return self.stream.lower()
+
+
+@dataclass(slots=True)
+class _Chunk:
+    data: bytes
+    arrived_s: float
+
+
+class Channel:
+    """A bounded queue between two stages."""
+
+    def __init__(self, capacity: int) -> None:
+        self.chunks: deque[_Chunk] = deque()
+        self.ended: End | None = None
+        self._capacity = capacity
+        self._changed = asyncio.Event()
+
+    def take(self, chunk: _Chunk) -> None:
+        self.chunks.append(chunk)
+        self._changed.set()
+
+    def end(self, end: End) -> None:
+        self.ended = end
+        self._changed.set()
+
+    async def room(self) -> None:
+        while len(self.chunks) > self._capacity:
+            await self._wait()
+
+    async def next(self) -> _Chunk | None:
+        while not self.chunks:
+            if self.ended is not None:
+                return None
+            await self._wait()
+        self._changed.set()
+        return self.chunks.popleft()
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+class Sink:
+    """The receiving socket."""
+
+    def __init__(
+        self, writer: asyncio.StreamWriter, counters: Counters, end: Callable[[End], None]
+    ) -> None:
+        self._writer = writer
+        self._counters = counters
+        self.end = end
+
+    def take(self, chunk: _Chunk) -> None:
+        if self._writer.is_closing():
+            return  # the receiver is gone; its own direction brings the news to the sender
+        self._writer.write(chunk.data)
+        self._counters.sent_bytes += len(chunk.data)
+
+    async def room(self) -> None:
+        with contextlib.suppress(OSError):
+            await self._writer.drain()
+
+
+class Source:
+    """The sending socket."""
+
+    def __init__(self, reader: Reader, counters: Counters) -> None:
+        self._reader = reader
+        self._counters = counters
+        self.ended: End | None = None
+
+    async def next(self) -> _Chunk | None:
+        data = await self._reader.read(_CHUNK_BYTES_MAX)
+        if not data:
+            self.ended = End.RESET if self._reader.was_reset else End.FINISHED
+            return None
+        self._counters.received_bytes += len(data)
+        return _Chunk(data, asyncio.get_running_loop().time())
+
+
+class Chain(Protocol):
+    """The chain that a stub belongs to."""
+
+    counters: Counters
+    stream: Callable[[str], random.Random]
+    reset_connection: Callable[[], None]
+
+
+class Stub:
+    """The place of one toxic on one direction of one connection."""
+
+    def __init__(
+        self,
+        entry: ToxicEntry | None,
+        source: Source | Channel,
+        output: Channel | Sink,
+        chain: Chain,
+    ) -> None:
+        self.entry = entry
+        self.source = source
+        self.output = output
+        self.passed_bytes = 0
+        self.swallowed_bytes = 0
+        self.task: asyncio.Task[None] | None = None
+        self._chain = chain
+        self._held: _Chunk | None = None
+        self._end: End | None = None  # of its source, once it was received
+        self._toxic: Toxic = Noop()
+        self.random = chain.stream(entry.name if entry is not None else "")
+        self.draw()
+
+    def draw(self) -> None:
+        """Decide by the toxicity whether the toxic acts on this connection."""
+        if self.entry is None:
+            return
+        acts = self.random.random() < self.entry.toxicity
+        self._toxic = self.entry.toxic if acts else Noop()
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the rest of the received chunk."""
+        return 0 if self._held is None else len(self._held.data)
+
+    @property
+    def held_age_s(self) -> float:
+        """The time since the held chunk arrived at the proxy, without delays so far."""
+        assert self._held is not None
+        return asyncio.get_running_loop().time() - self._held.arrived_s
+
+    async def receive(self) -> bool:
+        """Hold the next chunk; false at the end of the stream (and on every later call)."""
+        assert self._held is None
+        self._held = await self.source.next()
+        self._end = self.source.ended if self._held is None else None
+        return self._held is not None
+
+    async def send(self, size_bytes: int | None = None) -> None:
+        """Pass on the first bytes of the held chunk (all of it by default)."""
+        self._hand_over(self.held_bytes if size_bytes is None else size_bytes)
+        await self.output.room()
+
+    def _hand_over(self, size_bytes: int) -> None:
+        held = self._held
+        assert held is not None
+        assert 0 <= size_bytes <= len(held.data)
+        if size_bytes > 0:
+            self.output.take(_Chunk(held.data[:size_bytes], held.arrived_s))
+            self.passed_bytes += size_bytes
+        rest = held.data[size_bytes:]
+        self._held = _Chunk(rest, held.arrived_s) if rest else None
+
+    def swallow(self) -> None:
+        """Drop the held chunk."""
+        self.swallowed_bytes += self.held_bytes
+        self._chain.counters.swallowed_bytes += self.held_bytes
+        self._held = None
+
+    def delayed(self, delay_s: float) -> None:
+        """Note that the held chunk was delayed on purpose."""
+        assert self._held is not None
+        self._held.arrived_s += delay_s
+
+    def reset(self) -> None:
+        """Reset the whole connection, both ways."""
+        self._chain.reset_connection()
+
+    def start(self) -> None:
+        """Run the toxic, after passing on what an interrupted one still held."""
+        self.task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        if self._held is not None:
+            await self.send()
+        await self._toxic.pipe(self)
+        self.finish()
+
+    def finish(self) -> None:
+        """End the stream for the receiver and throw away everything that still comes."""
+        self.swallow()
+        self._toxic = Noop()
+        if isinstance(self.source, Channel):
+            for chunk in self.source.chunks:
+                self._chain.counters.swallowed_bytes += len(chunk.data)
+            self.source.chunks.clear()
+        self.output.end(self._end or End.CLOSED)
+
+    async def interrupt(self) -> bool:
+        """Stop the toxic where it is; false if it had ended the stream already."""
+        if self.task is None:
+            return False
+        finished = self.task.done()
+        self.task.cancel()
+        await asyncio.wait([self.task])
+        if not finished and not self.task.cancelled():
+            finished = True  # it came to its end before the cancellation did
+        self.task = None
+        return not finished
+
+    def drain(self) -> None:
+        """Hand everything held and queued to the next stage, even beyond its capacity."""
+        assert isinstance(self.source, Channel)
+        if self._held is not None:
+            self._hand_over(self.held_bytes)
+        while self.source.chunks:
+            self.output.take(self.source.chunks.popleft())
+        if self.source.ended is not None:
+            self.output.end(self.source.ended)
+
+    def cleanup(self) -> bool:
+        """Let the toxic react to its removal; true where that ended the stream."""
+        return self._toxic.cleanup(self)

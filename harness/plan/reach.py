@@ -1,0 +1,177 @@
+"""Capabilities: whether a nemesis can do in an environment what it needs, and to which nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from harness.cluster import (
+    CLIENT,
+    CLOCKS,
+    ENV_NODES_ONLY,
+    FAULTY_DISK,
+    Capability,
+    Fidelity,
+    NodeSpec,
+    client_end,
+    env_nodes_only,
+    unsupported,
+)
+from harness.errors import UsageError
+from harness.plugins import Environment, Nemesis, Target
+from harness.registry import load_all
+from harness.support.interrupts import blaming
+
+
+def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:
+    """Whether an environment that is able to do this can do that."""
+    return able.get(capability, Fidelity.NONE) is not Fidelity.NONE
+
+
+def needs_faulty_disk(nemesis: Nemesis) -> bool:
+    """Whether it does something to disks."""
+    return not nemesis.requires.isdisjoint(FAULTY_DISK)
+
+
+def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
+    """The foreign programs that it may do any of `what` to; one that cannot tell may hit all."""
+    if nemesis.requires.isdisjoint(what):
+        return []
+    foreign = {node.name: node for node in nodes if node.entry is None}
+    return list(nemesis.may_hit(foreign, what))
+
+
+def out_of_reach(
+    nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
+) -> list[str]:
+    """The foreign programs that it may hit and that lack what it does something to.
+
+    `reach`: what of `ENV_NODES_ONLY` can be done to all of them; a disk they may declare.
+    """
+    nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
+    bare = [node for node in nodes if not node.faulty_disk]
+    hit = {*may_hit(nemesis, bare, lacks), *may_hit(nemesis, nodes, lacks - FAULTY_DISK)}
+    return [node.name for node in nodes if node.name in hit]
+
+
+def why_no_faulty_disks(environment: Environment | None) -> str | None:
+    """What a disk of ours for foreign programs lacks; `None` where they can have one."""
+    return None if environment is None else environment.why_no_faulty_disks()
+
+
+def can_hit_all(
+    nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
+) -> bool:
+    """Whether the nemesis can hit all of these nodes, as far as anything says."""
+    able = None if environment is None else environment.capabilities
+    if able is not None and not all(can(able, needed) for needed in nemesis.requires):
+        return False
+    if out_of_reach(nemesis, nodes):
+        return False
+    on_disks = may_hit(nemesis, nodes, FAULTY_DISK)
+    return not (on_disks and why_no_faulty_disks(environment) is not None)
+
+
+def refuse_unable(
+    nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
+) -> None:
+    """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
+    for name, nemesis in nemeses.items():
+        for capability in sorted(nemesis.requires, key=lambda item: item.value):
+            if not can(capabilities, capability):
+                others = [name for name in _able(capability) if name != environment]
+                error = unsupported(environment, capability, others)
+                raise UsageError(f"the nemesis {name!r} cannot run here: {error}")
+
+
+def _able(capability: Capability) -> list[str]:
+    """The installed environments that can do it."""
+    return [
+        name
+        for name, other in load_all("environments")
+        # One that does not load can do nothing; `harness doctor` says why.
+        if not isinstance(other, UsageError) and can(other.capabilities, capability)
+    ]
+
+
+def refuse_nodes(
+    nemesis: Nemesis,
+    specs: Mapping[str, NodeSpec],
+    target: Target,
+    environment: Environment | None,
+) -> None:
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
+
+    Or where foreign programs cannot have the disks that they declare.
+    """
+    reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
+    beyond = out_of_reach(nemesis, specs.values(), reach)
+    if beyond:
+        raise env_nodes_only(f"the nemesis {nemesis.name!r}", beyond)
+    with blaming(f"the nemesis {nemesis.name!r}: check_target()"):
+        nemesis.check_target(specs, target)
+    hit = may_hit(nemesis, specs.values(), FAULTY_DISK)
+    why = why_no_faulty_disks(environment) if hit else None
+    if why is not None:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} cannot reach {', '.join(hit)}: a disk of ours "
+            f"for a foreign program is a FUSE file system, and {why}"
+        )
+
+
+def refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
+    """Raise `UsageError` for a client that there is not."""
+    needed = nemesis.clients_min
+    if needed > concurrency:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} aims at {client_end(needed - 1)!r}, and --concurrency "
+            f"{concurrency} makes {client_end(0)} to {client_end(concurrency - 1)}; name one of "
+            f"these, or raise --concurrency to {needed}"
+        )
+
+
+def refuse_by_hand(
+    nemesis: Nemesis,
+    specs: Mapping[str, NodeSpec],
+    target: Target,
+    environment: Environment,
+    *,
+    clocks: Collection[str],
+    fix: str,
+) -> None:
+    """Raise `UsageError` for what a system that is there already does not feel.
+
+    `clocks` are the foreign programs whose clocks it was started to have made wrong; `fix` says how
+    it would have been.
+    """
+    refuse_nodes(nemesis, specs, target, environment)
+    bare = [node for node in may_hit(nemesis, specs.values(), CLOCKS) if node not in clocks]
+    if bare:
+        raise UsageError(
+            f"the nemesis {nemesis.name!r} may change the clock of {', '.join(bare)}: a foreign "
+            f"program, which is started with libfaketime only where this is known before; {fix}"
+        )
+
+
+def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
+    """The foreign programs whose clocks these nemeses may make wrong."""
+    hit = (may_hit(nemesis, nodes, CLOCKS) for nemesis in nemeses.values())
+    return frozenset(itertools.chain.from_iterable(hit))
+
+
+def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
+    """The nodes to deploy: where no nemesis does something to disks, all have the machine's own."""
+    if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
+        return tuple(nodes)
+    return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
+
+
+def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
+    """The harness's own ends of links; one a client only where one of these tells them apart.
+
+    As many as there are at once: they are ports to listen on, and containers wait for them.
+    """
+    told_apart = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
+    return (CLIENT, *(map(client_end, range(concurrency)) if told_apart else ()))

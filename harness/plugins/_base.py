@@ -1,0 +1,43 @@
+"""The base class of all plug-ins, and how optional members are declared.
+
+The class body holds the required data of a plug-in. Optional behaviour is a method with a default,
+which a plug-in replaces under `@override`. Optional data is set in the class header, as in
+`class MyTarget(Target, groups=("masters",))`. mypy finds a misspelt name of either kind, and Python
+refuses one of the header.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from harness.errors import choices_near
+
+if TYPE_CHECKING:
+    from typing_extensions import override as override  # noqa: PLC0414 - re-exported for mypy
+else:
+
+    def override(method):  # noqa: ANN001, ANN202 - typing has the types; it is only here since 3.12
+        """Mark a method that replaces one of a base class, for type checkers."""
+        return method
+
+
+class Plugin(ABC):
+    """An object that the harness finds by an entry point."""
+
+    api_version: int
+    name: str
+    doc: str  # one line
+
+
+def set_traits(plugin: type, allowed: type, traits: Mapping[str, object]) -> None:
+    """Set the optional data of a class, given in its header; `allowed` is a `TypedDict`."""
+    names = sorted(allowed.__annotations__)
+    for name in names:
+        if name in vars(plugin):
+            raise TypeError(f"write {name} in the header: class {plugin.__name__}(..., {name}=...)")
+    for name, value in traits.items():
+        if name not in names:
+            raise TypeError(f"{plugin.__name__} has no trait {name!r}; {choices_near(name, names)}")
+        setattr(plugin, name, value)
