@@ -84,7 +84,6 @@ LARGE = {
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
-    "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
     "harness/environments/docker/engine/engine.py": (
         650,
         "the only place that speaks to Docker's SDK",
