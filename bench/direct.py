@@ -30,7 +30,7 @@ from checkers.linearizability import (
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.register import Read, Register, Write
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
-from tests.checkers.direct_histories import STYLES, compared, history
+from tests.linearizability.direct_histories import STYLES, compared, history
 
 LIMIT_S: Final = 2.0
 CLIENTS: Final = 10

@@ -8,7 +8,7 @@ with answers that were lost and answers that are false.
 Each is judged by the native searches and by the pure Python ones, and both by a recursion over all
 orders that remembers nothing. What all three agree on is certified, and the certificate
 verified. Anything else is printed with the seed that repeats it, and ends the command with 1.
-`tests/checkers/test_fuzz.py` runs a few hundred.
+`tests/linearizability/test_fuzz.py` runs a few hundred.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 from checkers.linearizability import Limits, Operation, Result, certify, check_operations
 from checkers.linearizability.native import SWITCH, is_native, native_status
-from tests.checkers.random_histories import KINDS, simulate
-from tests.checkers.test_engine import wing_and_gong
+from tests.linearizability.random_histories import KINDS, simulate
+from tests.linearizability.test_engine import wing_and_gong
 
 NAMES = tuple(KINDS)
 LIMITS = Limits(shrink_steps=5_000)

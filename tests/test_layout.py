@@ -58,7 +58,24 @@ ALLOWED = {
     "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.up", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
+    "checkers.elle": ("harness.ops", "harness.errors", "harness.exact", "checkers.elle"),
+    "checkers.linearizability": (
+        *("harness.ops", "harness.errors", "harness.exact", "checkers.linearizability"),
+    ),
     "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
+    "checkers.verdict": (
+        *FLOOR,
+        "harness.plugins",
+        "checkers.verdict",
+        "checkers.linearizability",
+    ),
+    "checkers.catalog.models": (*FLOOR, "checkers.linearizability", "checkers.catalog.models"),
+    "checkers.catalog.passes": (
+        *FLOOR,
+        "checkers.linearizability",
+        "checkers.catalog.models",
+        "checkers.catalog.passes",
+    ),
 }
 THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},
@@ -78,9 +95,8 @@ FUNCTION_LINES = 70
 # twenty) and why it is one piece. Review reads this: split where responsibility changes, never
 # because of a number.
 LARGE = {
-    "checkers/conduct/bounds.py": (480, "one measure after another, each against its limit"),
+    "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
     "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
-    "checkers/elle/infer/append.py": (440, "inference for one data type"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
@@ -186,7 +202,7 @@ def test_imports_point_downwards():
             assert [name for name in ours if not below(name, allowed)] == [], path
 
 
-CIRCLES = 31  # modules in circles that are still to be opened; this only shrinks
+CIRCLES = 18  # modules in circles that are still to be opened; this only shrinks
 
 
 def reached_from(start, needs):

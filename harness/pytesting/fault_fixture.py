@@ -120,7 +120,7 @@ class Strike:
         if self.bite is not None and self.bite.undone:
             raise AssertionError(
                 f"the nemesis {self._fault.nemesis!r} aimed at {', '.join(self.targets)}, and "
-                "somebody else ended its fault inside the block (may_miss=True lets this pass)"
+                "its fault was ended from outside of the block (may_miss=True lets this pass)"
             )
         if self.bite is not None and self.bite.count == 0:
             raise AssertionError(

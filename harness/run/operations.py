@@ -1,7 +1,7 @@
-"""What administrators do to a system, scheduled like faults: its own operations, and restarts.
+"""Operations of administrators, scheduled like faults: those of the system, and restarts.
 
-They are no faults, but they meet faults, and that is when they go wrong. Each has a bound: under a
-partition there may be nobody who could carry it out.
+They are no faults, but go wrong when they meet faults. Each has a bound: under a partition no node
+may be able to carry it out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READY_POLL_S: Final = 0.2
 async def do_operation(
     what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
 ) -> str | None:
-    """Carry it out and say what it did, in words; `None` where it was refused, or took too long."""
+    """Carry it out and describe its effect; `None` if it was refused or took too long."""
     if asyncio.current_task() is None:
         # In simulation an event of a node springs its trap outside any task: what waits goes on as
         # one, and only there may a bound be set.
@@ -43,7 +43,7 @@ async def do_operation(
 
 
 async def restore(cluster: Cluster, system: System) -> None:
-    """Have the system put back what its operations changed; what it cannot is left to converge."""
+    """Have the system undo the changes of its operations, as far as it can."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(OPERATION_BOUND_S):
             await system.restore(partial(_restart, cluster))
@@ -59,8 +59,7 @@ async def _rolling_restart(
     """One node after the other is stopped in order and started again, perhaps as a variant.
 
     The next one has its turn when the system is ready again, or after a bound: a fault that keeps
-    it from being ready does not keep an impatient administrator. A node that somebody else took
-    down is left alone.
+    it from being ready does not stop an impatient administrator. A node that is down is left alone.
     """
     done = []
     for node in nodes:

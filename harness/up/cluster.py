@@ -1,7 +1,7 @@
-"""What can be done to a cluster that stays: look at it, break it and heal it by hand.
+"""Manual control of a long-lived cluster: look at it, break it and heal it.
 
-Faults are those of a run (`harness.faults`): the same words, ledger and damage budget. When one
-strikes is said by whoever asks for it, so words about time mean nothing here.
+Faults are the same as in a run (`harness.faults`), with the same words, ledger and damage budget.
+The user decides when a fault strikes, so words about time have no meaning here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from harness.nodes.faults import Reset
 from harness.ops import NS_PER_S
 from harness.plan.planning import TargetPlan, check_fault_args, drawn_by_hand
 from harness.plan.reach import refuse_by_hand, refuse_unable
-from harness.plugins import Environment, Nemesis, Said, Session
+from harness.plugins import Environment, KeepsData, Nemesis, Said, Session
 from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
 from harness.run.live_target import OpenedTarget
@@ -70,7 +70,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node does, and its role in each group that it is a member of."""
+    """The state of a node, and its role in each of its groups."""
 
     name: str
     state: str
@@ -148,7 +148,7 @@ class StandingCluster(OpenedTarget):
         if injection.refused:
             raise UsageError(f"{text!r} is refused: {injection.note}; see docs/faults.md")
         if not injection.targets:
-            raise TargetError(f"{text!r} hit nobody: {injection.note}")
+            raise TargetError(f"{text!r} hit no node: {injection.note}")
         broken = Broken(
             id=fault.id,
             fault=text,
@@ -179,7 +179,7 @@ class StandingCluster(OpenedTarget):
         )
         if Capability.SINGLE_CLIENTS in nemesis.requires:
             raise UsageError(
-                f"{text!r} tells clients apart, and whoever calls a cluster that stays comes in by "
+                f"{text!r} distinguishes clients, but all callers of a long-lived cluster share "
                 "the same links; aim at 'client'"
             )
         if isinstance(nemesis, AimedNemesis) and " " in text:
@@ -222,24 +222,24 @@ class StandingCluster(OpenedTarget):
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
         """Undo this fault, or the only one; raises `UsageError` where that is not clear."""
         self._refuse_while_saving()
-        known = ", ".join(self._active) or "none"
+        active = ", ".join(self._active) or "none"
         if fault_id is None:
             if len(self._active) != 1:
                 raise UsageError(
-                    f"name one of the faults that are on ({known}), or give --all to heal all"
+                    f"name one of the faults that are on ({active}), or give --all to heal all"
                 )
             fault_id = next(iter(self._active))
         if fault_id not in self._active:
             over = next((each for each in self._healed if each.id == fault_id), None)
             if over is not None:
                 return [over]
-            raise UsageError(f"there is no fault {fault_id!r}; those that are on: {known}")
+            raise UsageError(f"there is no fault {fault_id!r}; active faults: {active}")
         return [await self._heal_one(self._active[fault_id])]
 
     async def heal_everything(self) -> list[Healed]:
-        """Undo all faults, and start what is down, whatever ended it.
+        """Undo all faults, and start every node that is down.
 
-        Raises what the first raised that could not be undone, once all else was.
+        Raises the first error, after all other faults are undone.
         """
         self._refuse_while_saving()
         return await self._heal_all()
@@ -265,14 +265,13 @@ class StandingCluster(OpenedTarget):
         cannot be copied or recorded, the nodes are started again, nothing stays in the folder, and
         `InfrastructureError` says why.
         """
-        save = getattr(self.cluster, "save_data", None)
-        if save is None:
+        if not isinstance(self.cluster, KeepsData):
             raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
         self._refuse_while_saving()
         self._saving = True
         try:
             await self._heal_all()
-            await self._copy_data(save, folder, record)
+            await self._copy_data(self.cluster.save_data, folder, record)
         except BaseException:
             self._saving = False
             raise
@@ -306,13 +305,13 @@ class StandingCluster(OpenedTarget):
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """What the target's own tool says; raises `UsageError` where it has none."""
+        """The output of the target's own tool; raises `UsageError` if it has none."""
         return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------
 
     async def status(self) -> StatusReport:
-        """What every node does, who leads, what is broken and for how long yet."""
+        """The state of every node, the leaders, and active faults with their remaining time."""
         name = self.plan.case.target
         groups, state = await asyncio.gather(
             look(self.system.groups, name), look(self.system.ready, name)

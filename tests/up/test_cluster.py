@@ -162,7 +162,7 @@ async def test_a_time_must_be_one(for_s):
 async def test_what_hits_nobody_is_no_success():
     here = standing()
     await here.break_by_hand("kill leader", None)
-    with pytest.raises(TargetError, match="hit nobody"):
+    with pytest.raises(TargetError, match="hit no node"):
         await here.break_by_hand("kill node:m2", None)
     assert [each.id for each in (await here.status()).faults] == ["f1"]
 

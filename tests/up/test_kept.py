@@ -163,6 +163,7 @@ class Saving(Cluster):
     """One whose disk is full the first time, in the middle of the copies."""
 
     full = True
+    data_place = str
 
     async def save_data(self, node, folder):
         assert self.down == set(self.nodes)

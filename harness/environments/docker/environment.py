@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.controller import this_controller
@@ -36,7 +36,7 @@ from harness.environments.host.session import (
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
-from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
+from harness.plugins import API_VERSION, DeploymentPlan, Diagnosis, Environment, Session, override
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -125,12 +125,12 @@ def _missing_image(engine: Engine) -> str | None:
     return f"the node image {tag} is missing; run `harness image build`"
 
 
-class LinkEmulator:
+class LinkEmulator(Diagnosis):
     """A line of `harness doctor`: whether the engine's kernel degrades links itself."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "docker-links"
-    doc: ClassVar[str] = "links of containers that the kernel degrades (tc netem)"
+    api_version = 1
+    name = "docker-links"
+    doc = "links of containers that the kernel degrades (tc netem)"
 
     def look(self) -> tuple[bool, str]:
         try:
