@@ -1,8 +1,8 @@
-"""What shaped links in Docker do to packets, as a probe of its own measures it.
+"""Effects of shaped links in Docker on packets, measured by a probe of our own.
 
 `python -m bench.docker_links` deploys two nodes, worsens the link from b to a, and sends numbered
-datagrams both ways. It prints a row for each quality: what was asked, what the direction that was
-shaped showed, and what the other one did; at last, how fast a TCP connection is. The probe runs in
+datagrams both ways. It prints a row for each quality: the requested one, and the measured ones
+of the shaped direction and of the other; at last the rate of a TCP connection. The probe runs in
 the containers, knows nothing of rules or queues, and compares the containers' clocks, which are
 one.
 """
@@ -30,7 +30,7 @@ from harness.plugins import DeploymentPlan, Session
 NODES: Final = ("a", "b")
 PORT: Final = 7000
 _LEASE_S: Final = 600.0
-_QUIET_S: Final = 2.0  # so long after the last datagram it is over
+_QUIET_S: Final = 2.0  # of silence after the last datagram end it
 
 # Receives from the peer and sends to it at once. Words: own name, peer, datagrams, bytes of each
 # (with IP's and UDP's 28), pause between two in s, how long to wait for more than the last.
@@ -84,7 +84,7 @@ print(json.dumps({"sent": int(count), "got": got, "late": late,
 """
 
 
-# One connection that carries so many bytes: the receiver's words are none, the sender's are the
+# One connection that carries a number of bytes: the receiver's words are none, the sender's are the
 # peer and the bytes.
 _TCP_PROBE: Final = """
 import socket, sys, time
@@ -115,7 +115,7 @@ class Sending(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What arrived of one direction's datagrams."""
+    """The datagrams that arrived in one direction."""
 
     sent: int
     got: int
@@ -180,7 +180,7 @@ def probe_plan(link_proxy: str | None = None) -> DeploymentPlan:
 
 
 async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
-    """What arrives from b at a, and from a at b, of datagrams sent both ways."""
+    """Send datagrams both ways; the arrivals from b at a, and from a at b."""
 
     def ask(me: str, peer: str) -> Flow:
         words = [me, peer, *map(str, (*sending, _QUIET_S))]
@@ -192,16 +192,16 @@ async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tupl
 
 
 async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float:
-    """How fast one TCP connection carries `TCP_BYTES`."""
+    """The rate at which one TCP connection carries `TCP_BYTES`."""
     sending = asyncio.to_thread(run_probe, engine, run_id, source, _TCP_PROBE, sink, str(TCP_BYTES))
-    said, _ = await asyncio.gather(
+    output, _ = await asyncio.gather(
         asyncio.to_thread(run_probe, engine, run_id, sink, _TCP_PROBE), sending
     )
-    return float(said)
+    return float(output)
 
 
 def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
-    """What the program says that runs at the node with these words."""
+    """Run the probe at a node; its output."""
     command = ["python3", "-c", probe, *words]
     result = engine.exec(container_name(run_id, node), command, user="65532")
     if result.code != 0:
