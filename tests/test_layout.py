@@ -44,7 +44,14 @@ ALLOWED = {
     "harness.verdict.signature": FLOOR,
     "harness.store": (*FLOOR, "harness.case", "harness.verdict.signature", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
-    "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
+    "targets": (
+        *FLOOR,
+        "harness.support.exposition",
+        "harness.env",
+        "harness.cluster",
+        "harness.plugins",
+        "targets",
+    ),
     "targets.kudu.pages.metrics": (*FLOOR, "harness.support.exposition", "targets"),
     "targets.apache_hive": (
         *FLOOR,
