@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
@@ -12,18 +11,15 @@ from checkers.linearizability.judged import AnyOperation, Told, judged
 from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, Op, Pair
-
-
-def _fields(op: Op) -> Mapping[str, Any]:
-    return op.value if isinstance(op.value, Mapping) else {}
+from harness.ops import CheckResult, History, Pair
+from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
     """The short name of the broken rule; reports group failures by it."""
     if pair.invoke.f == "read":
         return "stale-read"
-    result = "ok" if pair.completion is None else _fields(pair.completion).get("result", "ok")
+    result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
@@ -49,7 +45,6 @@ class RegisterLinearizable(SearchChecker):
     doc = "reads, writes and compare-and-sets of one register are linearizable"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
         del case
         pairs = {pair.invoke.index: pair for pair in history.pairs}
         prepared = _Register(None, ours=True).understand(history)

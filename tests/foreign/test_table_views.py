@@ -33,7 +33,7 @@ from checkers.linearizability.core import relaxed
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import Status
-from tests.checkers.test_catalog_linearizable import small_history
+from tests.checkers.catalog.test_linearizable import small_history
 from tests.linearizability.random_histories import KINDS, catalog, simulate
 from tests.linearizability.test_engine import wing_and_gong
 

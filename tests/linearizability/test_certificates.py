@@ -26,7 +26,7 @@ from checkers.linearizability.verify import verify_core
 from checkers.registers.linearizable import RegisterLinearizable
 from harness.errors import InternalError
 from harness.ops import OpType, Verdict
-from tests.checkers.test_catalog_linearizable import small_history
+from tests.checkers.catalog.test_linearizable import small_history
 from tests.linearizability.test_engine import random_register
 from tests.support.histories import Writer
 

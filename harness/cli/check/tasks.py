@@ -30,7 +30,7 @@ from harness.formats import Source, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import PreparedCheck
 from harness.store import StoredRun, load_run
-from harness.verdict.counterexample import counterexample_of
+from harness.verdict.explain import counterexample_of
 from harness.verdict.judge import checkers_of, judge, load_model, result_of_check
 
 PAGE_NAME: Final = "counterexample.html"
