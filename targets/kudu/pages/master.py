@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from harness.support.exposition import Family
 from targets.kudu.context import NodeContext
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.master_service import MasterService
 from targets.kudu.messages import GetMasterRegistrationRequest, PeerConfig
 from targets.kudu.pages import MASTER_PAGES_PORT, Dump, master_data, master_views
 from targets.kudu.pages.master_data import MasterAnswer
-from targets.kudu.pages.metrics import Family, master_metrics
+from targets.kudu.pages.metrics import master_metrics
 from targets.kudu.pages.shared import NodePages
 from targets.kudu.pages.site import Page, Plain, Query, Route, missing
 from targets.kudu.rpc import RpcError

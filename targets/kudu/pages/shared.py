@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from harness.env import Address
+from harness.support.exposition import Family
 from targets.kudu.context import NodeContext
 from targets.kudu.flags import RANGES, Flags
 from targets.kudu.pages import Dump
 from targets.kudu.pages.html import DASH, Html, join, tag
-from targets.kudu.pages.metrics import Family, metrics_page
+from targets.kudu.pages.metrics import metrics_page
 from targets.kudu.pages.parts import badge, code, table
 from targets.kudu.pages.site import Identity, Page, Plain, Query, Route, Site
 

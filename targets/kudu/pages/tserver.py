@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from harness.support.exposition import Family
 from targets.kudu.context import NodeContext
 from targets.kudu.pages import TSERVER_PAGES_PORT, Dump, tserver_data, tserver_views
-from targets.kudu.pages.metrics import Family, tserver_metrics
+from targets.kudu.pages.metrics import tserver_metrics
 from targets.kudu.pages.shared import NodePages
 from targets.kudu.pages.site import Page, Query, Route, missing
 from targets.kudu.rpc import RpcServer
