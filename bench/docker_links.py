@@ -22,6 +22,9 @@ from harness.cluster import Link, LinkQuality, NodeSpec, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine.engine import Engine
 from harness.environments.docker.engine.labels import container_name
+from harness.faults.door import Door
+from harness.faults.ledger import Ledger
+from harness.nodes.faults import Shape
 from harness.plugins import DeploymentPlan, Session
 
 NODES: Final = ("a", "b")
@@ -211,19 +214,22 @@ def main() -> int:
     plan, engine = probe_plan(), Engine()
 
     async def run(session: Session) -> None:
+        door = Door(session.cluster, Ledger(session.cluster, session.env))
         form = "{:<10} {:>10} {:>12} {:>12} {:>12} {:>10}"
         print(form.format("quality", "asked", "measured", "healed", "other way", "packets"))
         for name, asked in CASES.items():
-            fault = await session.cluster.shape([Link("b", "a")], asked.quality, lease_s=_LEASE_S)
+            fault = await door.inject(
+                Shape(quality=asked.quality), [Link("b", "a")], lease_s=_LEASE_S
+            )
             shaped, other = await measure(engine, plan.run_id, asked.sending)
-            bite = await session.cluster.heal(fault)
+            bite = await door.heal(fault)
             healed, _ = await measure(engine, plan.run_id, asked.sending)
             values = (asked.shows(flow) for flow in (shaped, healed, other))
             cells = ["-" if value is None else f"{value:.1f}" for value in values]
             print(form.format(name, f"{asked.wanted:g} {asked.unit}", *cells, bite.count or 0))
-        fault = await session.cluster.shape([Link("b", "a")], TCP_RATE, lease_s=_LEASE_S)
+        fault = await door.inject(Shape(quality=TCP_RATE), [Link("b", "a")], lease_s=_LEASE_S)
         speeds = [await tcp_kb_s(engine, plan.run_id, *ends) for ends in (("b", "a"), ("a", "b"))]
-        bite = await session.cluster.heal(fault)
+        bite = await door.heal(fault)
         speeds.insert(1, await tcp_kb_s(engine, plan.run_id, "b", "a"))
         cells = [f"{speed:.1f}" for speed in speeds]
         print(form.format("TCP", f"{TCP_RATE.rate_kb_s} kB/s", *cells, bite.count or 0))

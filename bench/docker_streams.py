@@ -22,6 +22,9 @@ from bench.docker_links import NODES, PORT, Asked, probe_plan, run_probe
 from harness.cluster import Link, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine.engine import Engine
+from harness.faults.door import Door
+from harness.faults.ledger import Ledger
+from harness.nodes.faults import Stream
 from harness.plugins import Session
 
 LINK: Final = Link("b", "a")
@@ -142,14 +145,15 @@ def main(words: list[str]) -> int:
     plan, engine = probe_plan(words[0] if words else None), Engine()
 
     async def run(session: Session) -> None:
+        door = Door(session.cluster, Ledger(session.cluster, session.env))
         form = "{:<12} {:>8} {:>17} {:>17} {:>17} {:>12}"
         print(form.format("quality", "asked", "measured", "healed", "other way", "connections"))
         print(form.format("opened by", "", *(3 * ("a        b",)), ""))
         for name, asked in CASES.items():
-            fault = await session.cluster.shape([LINK], asked.quality, lease_s=_LEASE_S)
+            fault = await door.inject(Stream(quality=asked.quality), [LINK], lease_s=_LEASE_S)
             worse = await ways(engine, plan.run_id, LINK.source)
             other = await ways(engine, plan.run_id, LINK.destination)
-            bite = await session.cluster.heal(fault)
+            bite = await door.heal(fault)
             healed = await ways(engine, plan.run_id, LINK.source)
             cells = [
                 " ".join(f"{value:8.1f}" if value else "       -" for value in map(asked.shows, w))

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import msgspec
 
-from harness.cluster import CLIENT, Capability, Cluster, Fidelity, NodeSpec
+from harness.cluster import CLIENT, Capability, Controls, Fidelity, NodeSpec
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.plugins._base import Plugin, set_traits
@@ -50,7 +50,7 @@ class KeepsData(Protocol):
 class Session:
     """A deployment while it lasts, on its running event loop."""
 
-    cluster: Cluster  # faults go through it
+    cluster: Controls  # faults go through it
     env: ClientEnv  # for clients; also the clock and randomness of the run
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 

@@ -29,7 +29,7 @@ POLL_S: Final = 0.1
 class LiveCluster(OpenedTarget):
     """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`.
 
-    `cluster` is the nemesis's door: nodes, links, kill, pause, cut, heal (see `harness.cluster`);
+    `cluster` is the nemesis's door: nodes, and faults as data (see `harness.cluster.Cluster`);
     `env` the clients' door: clock, network, randomness (see `harness.env`).
     """
 
@@ -151,7 +151,7 @@ class LiveCluster(OpenedTarget):
 
     async def close(self) -> None:
         """Heal all faults and close all clients; called at the end of the run."""
-        await self.conductor.heal_active()
+        await self.ledger.heal_active()
         for _, client in self._clients.values():
             await close_quietly(client)
         self._clients.clear()

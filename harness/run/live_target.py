@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from harness.case import stream
+from harness.cluster import Cluster
 from harness.errors import TargetError, shown
+from harness.faults.door import Door
 from harness.generator import GeneratorLike
 from harness.permits import fact_of
 from harness.plan.planning import TargetPlan, permits_of_target
@@ -44,7 +46,6 @@ class OpenedTarget:
         """`nemeses` are all that faults may name, now or later."""
         self.plan = plan
         self.session = session
-        self.cluster = session.cluster
         self.env = session.env
         self.recorder = recorder
         nodes = session.cluster.nodes
@@ -69,6 +70,8 @@ class OpenedTarget:
             damage=plan.case.damage,
             groups=self._groups,
         )
+        self.ledger = self.conductor.ledger
+        self.cluster: Cluster = Door(session.cluster, self.ledger)
 
     def client(self, process: int) -> Client:
         """A client of the target for this process."""

@@ -20,10 +20,9 @@ import msgspec
 from harness.case import stream
 from harness.cluster import Capability, Link, Usage
 from harness.errors import InfrastructureError, TargetError, listed, shown
-from harness.faults.ledger import Injection
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.nodes.deployment import start_bound_s, start_down
-from harness.nodes.faults import Aim, Cut
+from harness.nodes.faults import Cut
 from harness.ops import NS_PER_S, History, Op
 from harness.plan.planning import Plan
 from harness.plan.reach import client_ends, foreign_clocks, nodes_for, refuse_unable
@@ -140,7 +139,7 @@ class _Run(OpenedTarget):
             recorder, self._own_client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
         self._heartbeat = Heartbeat(recorder)
-        self._core_cut: Injection | None = None
+        self._core_cut: str | None = None
         self._cut_short = False
 
     async def phases(self) -> bool:
@@ -229,15 +228,9 @@ class _Run(OpenedTarget):
         rest = [name for name in self.cluster.nodes if name not in core]
         if core and rest and Capability.PARTITION in self.cluster.capabilities:
             links = tuple(Link.between(core, rest))
-            self._core_cut = await self.conductor.ledger.inject(
-                Aim(what=Cut(), targets=tuple(rest), links=links),
-                lease_s=start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S,
-                groups={},
-            )
-        for name in core:
-            await self.cluster.resume(name)
-        await self.conductor.ledger.relieve(core)
-        await self.cluster.heal_among(core)
+            lease_s = start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S
+            self._core_cut = await self.cluster.inject(Cut(), links, lease_s=lease_s)
+        await self.ledger.relieve(core)
         await start_down(self.cluster, core)
         begin_ns = self.recorder.now_ns()
         probed = await probe(
@@ -288,9 +281,8 @@ class _Run(OpenedTarget):
 
     async def _heal_all(self) -> None:
         if self._core_cut is not None:
-            await self.conductor.ledger.heal(self._core_cut.id)
-        await self.conductor.heal_active()
-        await self.cluster.heal_all()
+            await self.ledger.heal(self._core_cut)
+        await self.ledger.heal_all()
         await start_down(self.cluster, self.cluster.nodes)
         await restore(self.cluster, self.system)
 

@@ -1,1 +1,1 @@
-"""What the history of a run tells about its target, as small tables that add up over many runs."""
+"""Facts about the target in a run's history, as small tables that add up over many runs."""

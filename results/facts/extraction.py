@@ -7,14 +7,14 @@ The rules that all tables share:
 
 * An operation belongs to the moment of its **invocation**: its phase, the faults it ran
   under. (Its whole span would make slow operations look hit by every fault near them.)
-* A fault is active in `[inject, heal)`; one never healed until the end of the run; one without
-  targets hit nobody and lasts no time. A heal closes the oldest open fault of its id.
+* A fault is active in `[inject, heal)`. A fault that is never healed lasts until the end of the
+  run, and a fault without targets no time. A heal closes the oldest open fault of its id.
 * Faults may overlap. Each gets the whole time and every operation in it, so sums over faults or
   nemeses may exceed the total; `active` in `ops` names the exact set and does add up.
 * The run ends with the last line of its history. An operation without completion is `info`, and
   under way until then.
 * Reads are the kinds in `harness.vocabularies.kinds`; every other kind counts as a mutation.
-  Transactions that only read are the kind `txn r`, whatever column `f` says of kinds holds of it.
+  Transactions that only read are the kind `txn r`, in every column `f`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Run(Protocol):
 
     @property
     def case(self) -> Case:
-        """What was asked for."""
+        """The case of the run."""
         ...
 
 
@@ -110,7 +110,7 @@ def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
 
 
 class _Facts:
-    """One run while its tables are made; a method a table, rows without the run's key."""
+    """One run while its tables are made: one method per table, rows without the run's key."""
 
     def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
         self.key = f"{run.name}/{run.run}"
@@ -187,7 +187,7 @@ class _Facts:
         return rows
 
     def _outage_ns(self, kind: str, fault: Fault) -> int | None:
-        """How long after its heal the outage went on in which it was healed; 0 if in none."""
+        """The rest of the outage after the fault's heal; 0 if it was healed outside of one."""
         if fault.end is None:
             return None
         at = bisect.bisect_right(self.down[kind], (fault.end, float("inf"))) - 1
@@ -197,9 +197,9 @@ class _Facts:
         return outage.end - fault.end if outage.ended == "answered" else None
 
     def recovery_rows(self) -> list[Row]:
-        """For each heal and kind of operation: when it was tried again, and when it succeeded.
+        """Per heal and kind of operation, the first attempt afterwards and the first success.
 
-        What comes after the heal is told by index: in virtual time many things share a moment.
+        Order is by index: in virtual time many events share a moment.
         """
         rows: list[Row] = []
         kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
@@ -309,7 +309,7 @@ class _Ends:
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:
-        """The earliest invocation of those that ended, or never did, after line `index`."""
+        """The earliest invocation among operations that ended after line `index`, or never."""
         at = self._ends.searchsorted(index, side="right")
         return int(self._invokes[at]) if at < len(self._invokes) else None
 

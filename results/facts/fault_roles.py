@@ -1,7 +1,7 @@
-"""Operations by what they ran under: which nemesis, in which phase, and the role of what it hit.
+"""Operations by the fault they ran under: its nemesis, the phase, and the role of its targets.
 
-Cutting off the leader is another fault than cutting off somebody else, whatever its name. The role
-of a fault is that of its targets when it was injected:
+A cut around the leader is a different fault from a cut around a follower, even under one name. The
+role of a fault is the role of its targets at the injection:
 
 | role    | the fault hit                                                       |
 |---------|---------------------------------------------------------------------|
@@ -9,9 +9,9 @@ of a fault is that of its targets when it was injected:
 | other   | other nodes only                                                    |
 | unknown | some nodes, before any leader was seen                              |
 
-Rows without a role are the operations of the same phase while no fault of the nemesis was active:
-what the others are compared with. Phases are those in which a fault may be active: from `chaos` on,
-until all are healed.
+Rows without a role are the operations of the same phase without an active fault of the nemesis; the
+other rows are compared with them. Only phases in which a fault may be active have rows: from
+`chaos` on, until all are healed.
 """
 
 from __future__ import annotations

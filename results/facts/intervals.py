@@ -1,16 +1,16 @@
-"""Half-open intervals `[start, end)` of ns, and what is unavailable when.
+"""Half-open intervals `[start, end)` of ns, and outages.
 
 **Unavailability.** Operations come in two kinds, mutations and reads. An operation is *answered* if
 it ended with `ok`, or with `fail` and an answer of the target itself ("the table exists": the
 target served, it just said no). The moments of answered completions cut the run's time into gaps.
 In each gap, an operation of the kind is *under way* from its invocation to its completion (or the
-end of the run). Stretches in which any is under way are joined where at most `BRIDGE_NS` lie
-between them, since a client that fails at once waits for its next turn. What is then at least
-`OUTAGE_NS_MIN` long is an outage: a maximal time in which nothing was answered although it was
-tried. It ends `answered`, or `idle` when nobody tried on, or with the `end` of the run.
+end of the run). Stretches with an operation under way are joined if at most `BRIDGE_NS` lie between
+them, since a client that fails at once waits for its next turn. A joined stretch of at least
+`OUTAGE_NS_MIN` is an outage: a maximal time in which clients tried but nothing was answered. It
+ends `answered`, or `idle` when no client tried any longer, or with the `end` of the run.
 
-An operation that takes long but succeeds is no failure, yet leaves an outage if nothing else is
-answered meanwhile: that is what its caller saw.
+A slow operation that succeeds is no failure, yet causes an outage if nothing else is answered in
+the meantime, as its caller saw it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
     outages: list[Outage] = []
-    held = np.zeros(0, np.int64)  # those that began before, and may still be under way
+    held = np.zeros(0, np.int64)  # operations that began before, and may still be under way
     position = 0
     for gap in np.flatnonzero(cuts - begins >= OUTAGE_NS_MIN).tolist():
         begin, cut = int(begins[gap]), int(cuts[gap])

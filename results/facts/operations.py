@@ -1,8 +1,8 @@
-"""The client operations of a run as columns: some fifty bytes an operation, whatever its values.
+"""The client operations of a run as columns: about fifty bytes per operation, whatever its values.
 
-Facts count operations and ask when they began and ended; none needs them as objects, which are two
-thousand bytes each. `of_history` takes them from a history, `of_rows` from the rows that a lake
-has of it, in a sixth of the memory that the history would need; `of_table` from columns of lines.
+Facts count operations and use their times; none needs them as objects of two thousand bytes each.
+`of_history` reads a history, `of_rows` its rows in a lake, in a sixth of the memory of the history,
+and `of_table` columns of lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """One row an operation; names are numbers of lists, -1 where there is none."""
+    """One row per operation; names are indexes into lists, -1 for none."""
 
     f: Codes
     start: Ints
@@ -60,7 +60,7 @@ class Operations:
 
 @dataclasses.dataclass(frozen=True)
 class Notes:
-    """What nemesis and harness noted, and what is to be known of the lines besides."""
+    """The notes of nemesis and harness, and properties of all lines."""
 
     history: History
     lines: int
@@ -133,7 +133,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
     size = 1
     for column in columns:
         width = int(column.max()) + 2
-        if size * width >= 1 << 62:  # too many for one number: number those that there are
+        if size * width >= 1 << 62:  # too many for one number: number only existing combinations
             there, cells = np.unique(cells, return_inverse=True)
             size = len(there)
         cells = cells * width + (column.astype(np.int64) + 1)
@@ -144,7 +144,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
-    """Which times lie in any of some half-open intervals."""
+    """Flags of the times that lie in any of some half-open intervals."""
     inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
         inside |= (start <= times) & (times < end)

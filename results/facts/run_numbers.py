@@ -5,8 +5,8 @@ a page of trends needs hundreds of runs at once. A test holds the numbers equal 
 `History.pairs`.
 
 Quantiles are nearest-rank: the smallest latency that at least that share of operations did not
-exceed. Rates are of the chaos phase, where there is one: before it nothing is broken, and after it
-the harness asks what it wants to know.
+exceed. Rates cover the chaos phase, if there is one: earlier nothing is broken, and later the
+harness sends its own operations.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _COLUMNS: Final = ("index", "time", "process", "type", "f")
 
 
 class KindNumbers(msgspec.Struct, frozen=True):
-    """One kind of operation: how many ended how, and quantiles of latency of those that were ok.
+    """One kind of operation: counts by outcome, and quantiles of the latency of ok ones.
 
-    `latency_ns` is in the order of `results.statistics.estimates.QUANTILES`, and empty where none
-    was ok.
+    `latency_ns` is in the order of `results.statistics.estimates.QUANTILES`, and empty if none was
+    ok.
     """
 
     f: str
@@ -63,7 +63,7 @@ class KindNumbers(msgspec.Struct, frozen=True):
 
 
 class FaultBand(msgspec.Struct, frozen=True):
-    """When a fault was active; until the end of the run where nobody healed it."""
+    """The interval of a fault; it lasts until the end of the run if it was never healed."""
 
     nemesis: str
     targets: str
@@ -72,7 +72,7 @@ class FaultBand(msgspec.Struct, frozen=True):
 
 
 class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a history amounts to."""
+    """Counts, latencies and availability of one run."""
 
     lines: int
     end_ns: int

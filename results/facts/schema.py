@@ -1,4 +1,4 @@
-"""The tables of a report: their columns, types and meaning, said once.
+"""The tables of a report: their columns, types and meaning, in one place.
 
 Every table has `run`, the run's key `NAME/RUN`, as its first column, so that tables of many runs
 are simply concatenated. Times are int64 ns since the start of the run; intervals are half-open,

@@ -1,4 +1,4 @@
-"""Which runs are alike: the case without what differs from seed to seed."""
+"""The setting of a run: its case without the parts that differ from seed to seed."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def asked_nemeses(case: Case) -> str:
 
 
 def setting_of(case: Case, environment: str | None) -> str:
-    """What stays equal over the seeds of one soak: the case without what is planned from the seed.
+    """The part of a case that the seeds of one soak share: all but the values planned from a seed.
 
-    Operations are not: where a case lists them, somebody gave them.
+    Operations belong to it: a case only lists them if its author did.
     """
     bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None)
     return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

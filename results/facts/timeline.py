@@ -1,8 +1,8 @@
-"""What was the case when: phases, faults and the nemeses that were active at any moment.
+"""Phases, faults and active nemeses over the time of a run.
 
-Faults are those of `harness.timeline`. One is active in `[inject, heal)`, one never healed until
-the end of the run, one without targets never. What a history holds in other shapes than the harness
-writes (it may come from anywhere) is left out, never guessed at.
+Faults come from `harness.timeline`. A fault is active in `[inject, heal)`; a fault that is never
+healed lasts until the end of the run, and one without targets no time. Notes in shapes that the
+harness does not write (a history may come from anywhere) are left out, never guessed at.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Timeline:
-    """What was the case at a moment: phase and active faults."""
+    """Phase and active faults at any moment."""
 
     def __init__(self, history: History, end_ns: int | None = None) -> None:
         """Of a whole history, or of its notes alone: then `end_ns` is the time of its last line."""
@@ -56,18 +56,18 @@ class Timeline:
 
     @property
     def phases(self) -> int:
-        """How many phases there were."""
+        """The number of phases."""
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
-        """Which phase began last, for many moments; -1 before the first."""
+        """The latest phase at each of many moments; -1 before the first."""
         phases: Ints = (
             np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
         )
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """Which of `members` and `sets` were active, for many moments."""
+        """The index into `members` and `sets` at each of many moments."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
@@ -75,15 +75,15 @@ class Timeline:
         return self.sets[bisect.bisect_right(self._edges, time_ns) - 1]
 
     def interval(self, fault: Fault) -> Interval:
-        """When a fault was active; nothing where it hit nobody."""
+        """The interval of a fault; empty if it had no targets."""
         end = self.end_ns if fault.end is None else fault.end
         return fault.start, end if fault.targets else fault.start
 
 
 def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[frozenset[T]]]:
-    """The moments at which the set of what is active may change, and the set from then on.
+    """The moments at which the set of active faults may change, and the set from then on.
 
-    The first moment is the begin of time.
+    The first moment is the beginning of time.
     """
     changes: dict[float, Counter[T]] = {}
     for name, (start, end) in active:
@@ -100,7 +100,7 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """Which of the sets of `sweep` is active, for many moments."""
+    """The index of the active set of `sweep` at each of many moments."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 
@@ -111,7 +111,7 @@ def field_of(op: Op, name: str) -> Any:
 
 
 def whole_of(value: Any) -> int | None:
-    """A number of the history as int64; `None` for what is none."""
+    """A number of the history as int64; `None` for any other value."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
         return None
     return value

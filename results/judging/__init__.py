@@ -1,1 +1,1 @@
-"""Which results are wanted, which exist, and the work in between: judge runs, extract facts."""
+"""From required results to stored ones: judge runs, extract facts."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def notes_of(rows: Mapping[str, pa.Table]) -> History:
-    """What nemesis and harness noted in a run."""
+    """The notes of nemesis and harness in a run."""
     none = {name: rows[name].slice(0, 0) for name in ("operations", "attempts")}
     return history_of({**rows, **none})
 

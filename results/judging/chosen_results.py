@@ -1,4 +1,4 @@
-"""Which of several results of a run counts: the largest budget, then settled, then the newest.
+"""The result of a run that counts: that of the largest budget, settled before not, then the newest.
 
 A result lake may list a result of a run several times: of other versions of a checker or other
 budgets, of two reports at once, or again because it was unsettled.

@@ -1,13 +1,12 @@
-"""How a report gets on, in one line: what is done of what, how fast, and how long it will take.
+"""Progress of a report as one line: work done, pace, and estimated end.
 
-The pace is that of the whole stage since its first word: costly work comes first and parts of it
-end together, so that the last seconds say little. Until `SAID_FROM` of the work is done since then,
-no end is foretold.
+The pace is measured since the start of the stage: costly work comes first and its parts end
+together, so the last seconds say little. No end is estimated until `SAID_FROM` of the work is done.
 
-Work that is only seen when a task ends hides what is under way, most of all a giant's; and where
-few long tasks are left, slots are idle. A `Schedule` knows both: it does the tasks as they are
-planned, on as many slots, and says how much of its time has passed when so much of the work is
-done. The pace is then that of this time (`Progress.time_part`).
+Work that is only counted when a task ends hides the progress of running tasks, most of all of a
+giant; and when few long tasks are left, slots are idle. A `Schedule` models both: it simulates the
+planned tasks on the same number of slots, and maps finished work to elapsed time. The pace then
+refers to this time (`Progress.time_part`).
 """
 
 from __future__ import annotations
@@ -47,13 +46,13 @@ class Schedule:
             self._done.append(total)
 
     def part(self, done: int) -> float:
-        """Which part of the time has passed when tasks of this cost have ended."""
+        """The part of the time that has passed when tasks of this cost have ended."""
         if not self._ends or not self._ends[-1]:
             return 1.0
         place = bisect.bisect_right(self._done, done)
         if place == len(self._done):
             return 1.0
-        # Between two ends the time goes on with what is put away of the task that ends next.
+        # Between two ends, time advances with the stored results of the task that ends next.
         before, done_before = (self._ends[place - 1], self._done[place - 1]) if place else (0, 0)
         share = (done - done_before) / (self._done[place] - done_before)
         return (before + (self._ends[place] - before) * share) / self._ends[-1]

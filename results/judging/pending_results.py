@@ -1,21 +1,21 @@
-"""Which results the runs of a lake are to have, which there are, and what is left: all in SQL.
+"""Required, stored and pending results of the runs of a lake, all in SQL.
 
 A DuckDB in memory, in which runs and ids of results are numbers:
 
-| table   | a row                                                                        |
+| table   | one row per                                                                  |
 |---------|------------------------------------------------------------------------------|
-| these   | a run `n` of the report, its `part` (runs that want the same) and cost       |
-| wants   | a result that the runs of a part are to have: ids by level of budget         |
-| gone    | a checker that the runs of a part want and that cannot be had                |
-| ids     | an id of results and its number `c`                                          |
-| listed  | how many results the lake has under which id, wanted or not                  |
-| known   | a result `c` of a run `n` that the lake has, in a batch                      |
-| todo    | one that it lacks, at the level of budget whose turn it is                   |
-| tried   | one that had its chance in this report                                       |
-| chosen  | the result of each want that counts                                          |
-| missing | a want for which there is none                                               |
+| these   | run `n` of the report, with its `part` (runs that require the same) and cost |
+| wants   | result that the runs of a part require: ids by level of budget               |
+| gone    | checker that the runs of a part require and that is not installed            |
+| ids     | id of results, with its number `c`                                           |
+| listed  | id of results in the lake, with their count, required or not                 |
+| known   | result `c` of a run `n` in the lake, with its batch                          |
+| todo    | result that the lake lacks, at the current level of budget                   |
+| tried   | result that was attempted in this report                                     |
+| chosen  | required result, with the stored one that counts                             |
+| missing | required result without a stored one                                         |
 
-What runs are to have is said by `results.judging.required_results`.
+`results.judging.required_results` says what a run requires.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
 
 FACTS: Final = -1
-"""The place of facts among the results that a run is to have; those of checkers count from 0."""
+"""The place of facts among the required results of a run; checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
 """What does not fit goes to the disk."""
 NS_A_LINE: Final = 16_000  # of CPU, for each result: of runs of 1,500 operations and 13 checkers
 AGAIN_FACTOR: Final = 4  # how much more a result costs that a budget cut short before
 Place = tuple[str, int]
-"""A run, and a range of its keys; -1: what is of the whole run, which comes first."""
+"""A run, and a range of its keys; -1 is the whole run, which comes first."""
 OF_RUNS: Final = (
     *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
     *("case", "key_ranges"),
@@ -96,7 +96,7 @@ class PendingResults:
         self.rows(f'CREATE OR REPLACE TABLE "{name}" AS SELECT * FROM given')  # noqa: S608
         self.connection.unregister("given")
 
-    # What there is -------------------------------------------------------------------------------
+    # Stored results ------------------------------------------------------------------------------
 
     def read_runs(self) -> None:
         """The table `these`: all runs."""
@@ -220,7 +220,7 @@ class PendingResults:
             [before],
         )
 
-    # What is left --------------------------------------------------------------------------------
+    # Pending results -----------------------------------------------------------------------------
 
     def read_todo(self) -> tuple[int, int]:
         """The table `todo`; how many results are wanted, and how many of them need no work."""
@@ -267,11 +267,11 @@ class PendingResults:
         )
 
     def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """What is to do in ranges of about the size that its cost asks for, in the order of places.
+        """Pending work in ranges of about `size_of(cost)`, in order.
 
-        A range is the run and the keys of its first place; runs; results; of these, those with a
-        larger budget than before; and cost, CPU ns. What costs more, or was cut short before, is a
-        range of its own.
+        A range has the run and keys of its first place, and the numbers of runs, of results, of
+        results with a larger budget than before, and the cost in CPU ns. Work that costs more, or
+        was cut short before, is a range of its own.
         """
         self.rows(
             f"""
@@ -309,15 +309,15 @@ class PendingResults:
         )
 
     def cost_left(self) -> int:
-        """The estimated cost of what is to do, ns."""
+        """The estimated cost of pending work, ns."""
         return self.number(
             "SELECT CAST(sum(cost) AS BIGINT) FROM these WHERE n IN (SELECT n FROM todo)"
         )
 
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
-        """What is to do in pieces of at most so much, as far as a run allows.
+        """Pending work in pieces of at most this cost, unless a single run exceeds it.
 
-        A piece is target, label and day; level of budget; numbers of ids; runs; their batches;
+        A piece has target, label and day; level of budget; numbers of ids; runs; their batches;
         lines and cost. Its runs are neighbours in the same files that lack the same results.
         """
         return self.rows(
@@ -381,7 +381,7 @@ class PendingResults:
         return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
-        """Let go of what was only to find out what counts; it is read again where it is needed."""
+        """Drop the tables that only served to choose results; they are read again on demand."""
         for name in ("listed", "known", "todo", "chosen", "missing"):
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 

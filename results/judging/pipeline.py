@@ -1,9 +1,8 @@
-"""From runs to tables: plan, judge what is new, try again what a budget cut short, gather.
+"""From runs to tables: plan, judge new runs, retry results that a budget cut short, gather.
 
-Verdicts are made from the histories, by the checkers as they are now; the verdict of `run.json` is
-only compared. Every result is stored under the hash of what it depends on
-(`results.judging.result_ids`), so that a second report only does what is new, and one that was
-interrupted continues where it was.
+The installed checkers judge the histories; the verdict of `run.json` is only compared. Every result
+is stored under the hash of its dependencies (`results.judging.result_ids`), so a second report only
+does new work, and an interrupted one continues.
 """
 
 from __future__ import annotations
@@ -33,18 +32,18 @@ SMALL_COST_NS: Final = 2_000_000_000
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a report is; costs are estimates, and only their proportion means anything."""
+    """Progress of a report; costs are estimates, of which only proportions mean anything."""
 
     stage: str  # "check", "again" with a larger budget, "gather", "answer" questions, "write"
     done: int
     units: int
     cost_done: int
     cost: int
-    noun: str = "units"  # what is counted
+    noun: str = "units"  # the unit of the count
     time_part: float | None = (
         None  # of the time, by `results.judging.pace.Schedule`; else that of the cost
     )
-    left: tuple[str, ...] = ()  # what is not done, in words, once it is little
+    left: tuple[str, ...] = ()  # remaining work in words, once it is little
     kept: int = 0  # results that an interrupt leaves
 
 
@@ -76,11 +75,11 @@ def check(
     again: bool = False,
     progress: Callable[[Progress], None] | None = None,
 ) -> Checked:
-    """Judge what is new, and gather the tables of all runs.
+    """Judge new runs, and gather the tables of all runs.
 
     With `again`, results that an earlier call left unsettled (see `results.judging.markers`) are
-    made again. Raises `UsageError` for an executor that does not exist, and `InfrastructureError`
-    where the disk fails.
+    made again. Raises `UsageError` for an unknown executor, and `InfrastructureError` if the disk
+    fails.
     """
     if executor not in EXECUTORS:
         raise UsageError(f"the executor is {executor!r}; it is one of {', '.join(EXECUTORS)}")
@@ -153,7 +152,7 @@ class _Job:
         )
 
     def _round(self, units: Sequence[Unit]) -> None:
-        """Do units; those that do not come to an end are named."""
+        """Do units; units that do not finish are named."""
         if self.executor == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
             self.executor = "inline" if small else "pool"
@@ -198,7 +197,7 @@ class _Job:
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
-        """Say how far a round is, and what is left where that is little."""
+        """Report the progress of a round, and the remaining work once it is little."""
         named = list(left.values()) if len(left) <= LEFT_NAMED_MAX else []
         self.progress(
             Progress(
@@ -214,7 +213,7 @@ class _Job:
 
 
 def _step(stage: str, kept: int) -> Progress:
-    """The beginning of a stage that nobody can count."""
+    """The beginning of a stage without a count."""
     return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
 
 

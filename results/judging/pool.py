@@ -47,6 +47,6 @@ def _deaths_max(unit: Unit) -> int:
 
 
 def _silence_max_s(unit: Unit) -> float:
-    """How long one run of a unit may take."""
+    """The longest time that one run of a unit may take."""
     stages = len(unit.checks) + STAGES_BESIDE_CHECKS
     return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

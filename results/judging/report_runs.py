@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 LOST: Final = "the executor lost it: its results are missing, try again"
 UNITS_A_SLOT: Final = 4
-"""So many units for each worker end at about the same time."""
+"""Units per worker: with this many, all workers end at about the same time."""
 UNIT_RUNS_MAX: Final = 1_000
 UNIT_LINES_MAX: Final = 1 << 20
 UNIT_COST_MAX: Final = 30_000_000_000
@@ -57,7 +57,7 @@ class Plan(NamedTuple):
 class Gathered(NamedTuple):
     """The tables of a report."""
 
-    tables: dict[str, tuple[Path, ...]]  # columns besides those of the schema do no harm
+    tables: dict[str, tuple[Path, ...]]  # additional columns do no harm
     counting: dict[str, str]  # in SQL, which rows `here` of a table count; default: all
     unsettled: int  # results that are unknown for want of time, memory or a worker
     unjudged: int  # runs without any result, of which no table has a row
@@ -78,10 +78,10 @@ class ReportRuns:
         wanted: Callable[[Kind], Wants] | None = None,
         results: Snapshot | None = None,
     ) -> None:
-        """`budgets` are tried level after level; `checkers` replaces those of the cases.
+        """`budgets` are levels, tried in turn; `checkers` replaces the checkers of the cases.
 
-        `wanted` replaces both. `slots` is how many units are done at once, so that there are enough
-        of them. `results` are the known ones; by default those of the lake, whenever they are read.
+        `wanted` replaces both. `slots` is the number of units done at once, which determines their
+        size. `results` are the stored results, by default the lake's at the time of reading.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -112,7 +112,7 @@ class ReportRuns:
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """The number of runs."""
         return self._pending.number("SELECT count(*) FROM these")
 
     def read_known(self) -> None:
@@ -125,12 +125,12 @@ class ReportRuns:
         self._pending.read_known(self._found)
 
     def left(self) -> int:
-        """How many results are to be made."""
+        """The number of pending results."""
         self._pending.read_todo()
         return self._pending.number("SELECT count(*) FROM todo")
 
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """What is left to do over a level of budget, see `PendingResults.ranges`."""
+        """Pending work above a level of budget, see `PendingResults.ranges`."""
         self._pending.read_todo()
         self._pending.skip(above, ("", -1), None)
         return self._pending.ranges(size_of)
@@ -154,7 +154,7 @@ class ReportRuns:
         return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, known)
 
     def _cut(self, cost: int) -> tuple[Unit, ...]:
-        """What is to do in units of at most this cost."""
+        """Pending work in units of at most this cost."""
         pieces = self._pending.cut(cost=cost, runs=UNIT_RUNS_MAX, lines=UNIT_LINES_MAX)
         checkers = self._pending.checkers_of_ids()
         return tuple(self._unit(checkers, *piece) for piece in pieces)
@@ -258,7 +258,7 @@ class ReportRuns:
         name_lacking(self.problems, *self.lacking)
 
     def _stand_ins(self) -> pa.Table:
-        """The row that says of a checker that it gave no verdict, for those of `missing`."""
+        """The row of a checker without a verdict, for each of `missing`."""
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )
@@ -276,13 +276,13 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """What is said of a run that lacks a verdict, or its facts."""
+    """The problem of a run that lacks a verdict, or its facts."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
     return Problem(run, "lost", f"{what} could not be had; try again")
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:
-    """Add runs that lack something to the problems, but for those that are named already."""
+    """Add runs that lack results to the problems, unless they are named already."""
     named = {item.run for item in problems.kept if item.kind not in NO_LOSS}
     for problem in lost:
         if problem.run not in named:

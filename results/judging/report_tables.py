@@ -1,7 +1,7 @@
-"""The tables of a report out of a lake: those of `results.facts.schema`, a Parquet file each.
+"""The tables of a report from a lake: those of `results.facts.schema`, one Parquet file each.
 
-Which results count stands in the table `chosen` (run, result, batch); what could not be had in
-`missing`. Rows of `runs` and `traits` follow from the lake's own `runs`.
+The table `chosen` (run, result, batch) has the results that count, and `missing` the absent ones.
+Rows of `runs` and `traits` follow from the lake's own `runs`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _copy(ledger: PendingResults, text: str, path: Path) -> None:
 
 
 def _stand_ins() -> str:
-    """Rows that stand in for the verdicts that were not found, of runs that have some result."""
+    """Rows in place of absent verdicts, for runs that have some result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     selected = ", ".join(
         f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns

@@ -19,7 +19,7 @@ from results.judging.result_ids import Registry, facts_id, range_id, verdict_id
 
 
 class Kind(NamedTuple):
-    """What decides which results a run is to have."""
+    """The properties of a run that determine its required results."""
 
     workload: str
     others: str  # checkers of the case, a JSON list
@@ -43,7 +43,7 @@ def wants_of(
     *,
     facts: bool = True,
 ) -> Wants:
-    """What runs of this kind are to have; `checkers` replaces those of their cases."""
+    """The required results of runs of this kind; `checkers` replaces those of their cases."""
     names, trouble = checkers, ""
     if names is None:
         try:

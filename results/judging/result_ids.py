@@ -1,9 +1,8 @@
 """Ids of results: hashes of everything that a result depends on, except its run.
 
-That is the code that reads and judges, the checker with its `version` (or else the
-hash of the package that it comes from, and of the bundled checkers that it may be built on) and the
-budget. A run is named by its key and by the batch that appended it, which stand for its history and
-its case.
+It depends on the code that reads and judges, on the budget, and on the checker with its `version`
+(or else the hash of its package, and of the bundled checkers that it may use). A run is named by
+its key and by the batch that appended it, which stand for its history and its case.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ VERDICT_MODULES: Final = (
     "results.judging.by_key",
     "results.judging.verdict_rows",
 )
-"""The code of verdicts besides checkers: after a change of it all runs are judged again."""
+"""The code of verdicts outside of checkers: after a change all runs are judged again."""
 FACTS_MODULES: Final = (
     *READING_MODULES,
     "harness.store.buckets",
@@ -81,7 +80,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """What plug-ins say about themselves, asked once a plan."""
+    """Properties of plug-ins, read once per plan."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
@@ -98,7 +97,7 @@ class Registry:
         return self._names[key]
 
     def _trouble(self, name: str) -> str:
-        """Why the checker cannot be had; empty if it can."""
+        """The reason why a checker cannot be loaded; empty if it can."""
         try:
             self.version(name)
         except HarnessError as error:

@@ -1,17 +1,17 @@
-"""What reports found about the runs of a lake: tables of their own, in the lake's folder `results`.
+"""The result lake: verdicts and facts of the runs of a lake, in the lake's folder `results`.
 
-Runs are facts: they are appended once and stay. What is found about them depends on checkers, on
-budgets and on the harness's version, and is found again; so it lies beside them, in a lake of its
-own with the same protocol (batches, one commit that makes a batch visible, compaction, vacuum).
-Its main table `runs` has a row a run and append, which lists the *results* that the append has of
-the run: a result is the verdict of one checker, or all facts of the run. Its id says everything
-that it depends on besides the run itself, for which its key and its batch stand. So what is known
-is an anti-join of ids, and nothing is hashed.
+Runs are appended once and stay. Verdicts and facts depend on checkers, on budgets and on the
+version of the harness, and are made again when these change; so they have a lake of their own with
+the same protocol (batches, one commit that makes a batch visible, compaction, vacuum). Its main
+table `runs` has one row per run and append, which lists the *results* that the append has of the
+run: a result is the verdict of one checker, or all facts of the run. A result's id covers all its
+dependencies except the run, which its key and batch identify. So an anti-join of ids finds pending
+results, and nothing is hashed.
 
-**Which rows count.** Two reports at once may find the same. A row of another table counts where
-`runs` here has its `run` and `batch`, and where the lake's `runs` has the run in `run_batch`; of
-several batches with the same result of a run one is to be chosen, a settled one (`marks`) before
-others, and then the newest (`judged_at`). The rows of the others say the same, or were unsettled.
+**Rows that count.** Two concurrent reports may store the same result. A row of another table counts
+if `runs` here has its `run` and `batch`, and the lake's `runs` has the run in `run_batch`. Of
+several batches with the same result of a run, readers choose a settled one (`marks`) before others,
+then the newest (`judged_at`). The rows of the others are equal, or were unsettled.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16
-"""Of a table's partition, after a report; each costs those that follow a request and a copy."""
+"""Small files per partition of a table after a report; each costs later readers a request."""
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "id of the result")
@@ -94,9 +94,9 @@ class ResultLake(Lake):
     def beside(
         cls, lake_uri: str, options: Mapping[str, str], *, create: bool = False
     ) -> ResultLake | None:
-        """The results of the lake at `lake_uri`; `None` where there are none, unless created.
+        """The results of the lake at `lake_uri`; `None` if there are none and `create` is false.
 
-        `options` are those of the lake's place. Raises as `Lake.open`.
+        `options` are the storage options of the lake. Raises as `Lake.open`.
         """
         lake = cls(
             Place(f"{lake_uri}/{RESULTS}", options),
@@ -132,7 +132,7 @@ class ResultLake(Lake):
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """None: whatever is known of a run, more may be."""
+        """Always empty: a run with results may get more."""
         del partitions
         return {}
 
@@ -150,7 +150,7 @@ class ResultLake(Lake):
 
 
 def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
-    """What reports found about the runs of `lake`, which lies at `place`; `None`: nothing does."""
+    """Check the results of `lake`, which is at `place`; `None` if it has none."""
     tables = place.tables()
     if MAIN not in tables:
         return None, [*_without_runs(place, tables)]
@@ -168,7 +168,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """A creation that was killed leaves empty tables; without `runs` nobody can read full ones."""
+    """Whether a killed creation left empty tables; full ones without `runs` are unreadable."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)

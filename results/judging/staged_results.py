@@ -1,4 +1,4 @@
-"""A run of a lake as its workers have it, and what was found of runs until it is appended."""
+"""A run of a lake in a worker's memory, and results that wait for their append."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """Columns with those that every table begins with; a part of so many rows a run."""
+        """Columns preceded by the leading ones of every table; `sizes` are rows per run."""
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):

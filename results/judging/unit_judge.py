@@ -60,7 +60,7 @@ TRIES_MAX: Final = 3
 COLLECTIONS: Final = (50_000, 20, 50)
 """When Python looks for cycles: its own (700, 10, 10) take an eighth of the time of checks."""
 CLOCKS_APART_S: Final = 3_600.0
-"""At most, those of machines: a file made so long before the round has none of its rows."""
+"""The largest difference between clocks of machines: an older file has no rows of the round."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
@@ -108,7 +108,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
 
 
 class _Tools(NamedTuple):
-    """What a worker opens once a round."""
+    """The objects that a worker opens once per round."""
 
     place: Place
     results: ResultLake
@@ -140,7 +140,7 @@ class _UnitJudge:
         self.problems = problems
         self.found = Found()
         self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
-        self.limited = False  # whether some result is, or may be of those that were there
+        self.limited = False  # whether some result is, or some stored one may be
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
@@ -173,7 +173,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _putting(self) -> Iterator[None]:
-        """In the end what was found is put away, also where a file could not be read on."""
+        """Store the results at the end, also if a file could not be read any further."""
         try:
             yield
         except (HarnessError, AgainError):
@@ -182,7 +182,7 @@ class _UnitJudge:
         self._put()
 
     def _put(self) -> None:
-        """Put away what was found."""
+        """Store the results."""
         marker = self._marker(self.unit.unit_id, "append")
         if self.found.results and marker.spent:
             text = f"appending results of {len(self.found.results)} runs killed the worker twice"
@@ -194,7 +194,7 @@ class _UnitJudge:
         self.put_s = time.monotonic()
 
     def _put_away(self) -> set[tuple[str, str]]:
-        """What the results of this lake have of these runs since the round began."""
+        """The results of these runs that the result lake has since the round began."""
         runs = self.unit.runs
         oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
         lake = self.results
@@ -211,7 +211,7 @@ class _UnitJudge:
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
-        """Those whose checker this process has: its lack is no result, and not kept."""
+        """The checks whose checker is installed here: a missing checker is no result."""
         results = []
         for check in self.unit.checks:
             try:
@@ -271,7 +271,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _stage(self, marker: Marker) -> Iterator[None]:
-        """A stage that may kill: what was found before one that did is put away."""
+        """A stage that may kill the worker: results of earlier stages are stored first."""
         if marker.begun:
             self._put()
         with marker, self._memory():
@@ -331,7 +331,7 @@ class _UnitJudge:
             self._found(run, facts_id, "", tables)
 
     def _facts_of_rows(self, run: RunOfLake, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
-        """Those of a run over independent keys, whose history is never held as a whole."""
+        """The verdicts of a run over independent keys, whose history never is in memory whole."""
         (row,) = rows[MAIN].to_pylist()
         operations = rows["operations"]
         if len(operations) != row["ops"]:

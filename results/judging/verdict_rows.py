@@ -75,7 +75,7 @@ def crashed(checker: str, n_ops: int) -> Row:
 
 
 def no_verdict(checker: str) -> Row:
-    """Stands in for a result that could not be made; why is among the problems of the run."""
+    """The row in place of a result that could not be made; the run's problems have the reason."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
@@ -88,7 +88,7 @@ def judge_history(
     *,
     key: str | None = None,
 ) -> Row:
-    """One checker over one history, within `budget`; whatever goes wrong becomes `unknown`."""
+    """Judge one history by one checker, within `budget`; any error becomes `unknown`."""
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     result = judge_one(checkers.load(name), history, case, budget, whole=key is None)
     row = _row_of(name, result, history, key)

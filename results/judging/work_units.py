@@ -36,7 +36,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The first run: it stands for the unit in messages."""
+        """The first run, which names the unit in messages."""
         return self.runs[0]
 
     @property
@@ -48,7 +48,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """What all units of a round share. Credentials come from the environment."""
+    """Settings of all units of a round. Credentials come from the environment."""
 
     uri: str
     scratch: str  # a folder of this machine: counts attempts, see `Marker`

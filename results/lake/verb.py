@@ -77,7 +77,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
                 type=int,
                 default=GRACE_HOURS,
                 metavar="N",
-                help="keep what is younger; readers of older versions need it "
+                help="keep files younger than this; readers of older versions need them "
                 "(default: %(default)s)",
             )
             action.add_argument("--dry-run", action="store_true", help="only say what would go")
@@ -115,7 +115,7 @@ def _check(lake: Lake, beside: Place) -> int:
 
 
 def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
-    """Say what was found of a lake, or of results without a table of runs; is it damaged?"""
+    """Print the findings about a lake or its results; returns whether there is damage."""
     for finding in found[:SHOWN_MAX]:
         say(f"{'damaged ' if finding.damaged else 'left over'}  {finding.table}: {finding.text}")
     if len(found) > SHOWN_MAX:

@@ -26,7 +26,7 @@ _DAYS: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?")
 
 
 class Filters(TypedDict, total=False):
-    """What `only` takes. Several values of one filter are alternatives."""
+    """The arguments of `only`. Several values of one filter are alternatives."""
 
     runs: str | Iterable[str]  # keys, as in the column `run`
     target: str | Iterable[str]
@@ -36,7 +36,7 @@ class Filters(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run must be; `None` is anything. `first_day` and `last_day` are in it."""
+    """Conditions on runs; `None` is any value. `first_day` and `last_day` are inclusive."""
 
     runs: frozenset[str] | None = None
     targets: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class Choice:
     last_day: dt.date | None = None
 
     def narrowed(self, other: Choice) -> Choice:
-        """What both want."""
+        """The conjunction of both."""
         first = [day for day in (self.first_day, other.first_day) if day is not None]
         last = [day for day in (self.last_day, other.last_day) if day is not None]
         return Choice(
@@ -87,7 +87,7 @@ class Choice:
         return place < len(self._sorted) and self._sorted[place] <= last
 
     def rows(self) -> ds.Expression | None:
-        """What rows of a file that it takes must be; `None`: all are wanted."""
+        """The condition on rows of a chosen file; `None` if all pass."""
         if self.runs is None:
             return None
         return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # also where it is empty
@@ -122,7 +122,7 @@ def require(what: str, wanted: Collection[str | None], there: Iterable[str | Non
     if missing:
         names = [name or "none" for name in sorted(existing, key=lambda name: name or "")]
         hint = (
-            "keys are those of the column `run`, such as NAME/ID@0123456789ab"
+            "give keys from the column `run`, such as NAME/ID@0123456789ab"
             if what == "run"
             else f"there are {listed(names, limit=10)}"
         )

@@ -4,14 +4,14 @@
     runs.table("operations").pandas(["f", "latency_ns"])
     runs.duckdb().sql("SELECT f, count(*) FROM operations GROUP BY f")
 
-What is opened is one state of a lake, the same runs in every table, whatever others append and
-merge meanwhile. The runs of a store go into its lake first (`results.lake.transfer.store_lake`).
-Nothing is read before it is asked for, and files of other targets, labels, days and runs are not
-read at all. A table that would not fit into memory is refused rather than cut: a mean over half of
-the rows looks like any other.
+`open` returns one state of a lake, with the same runs in every table, even if other processes
+append and merge in the meantime. The runs of a store go into its lake first
+(`results.lake.transfer.store_lake`). Files are read on demand, and files of other targets, labels,
+days and runs never. A table that would not fit into memory is refused rather than cut: a mean over
+half of the rows looks like any other.
 
-`results.lake.tables.schema` (docs/lake-tables.md) says what the columns are. Rows here have no
-`batch`: what a lake does not count is left out already.
+`results.lake.tables.schema` (docs/lake-tables.md) describes the columns. Rows here have no `batch`:
+rows that a lake does not count are left out already.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROWS_MAX: Final = 5_000_000
 """Rows in one pandas table: a few GB of memory."""
 
 
-def open(  # noqa: A001 - `results.open` reads as what it is
+def open(  # noqa: A001 - `results.open` reads naturally
     uri: str | Path, *, storage_options: Mapping[str, str] | None = None
 ) -> Runs:
     """The runs of a lake (a folder, or `s3://BUCKET/PREFIX`) as it is now, or of a store.
@@ -102,10 +102,10 @@ class Runs:
         return self._source.problems
 
     def only(self, **filters: Unpack[Filters]) -> Runs:
-        """Those of these runs that pass all filters: `runs`, `target`, `label` and `day`.
+        """The runs that pass all filters: `runs`, `target`, `label` and `day`.
 
-        `label=None` are the runs without one; several values are alternatives. Raises `UsageError`
-        for a key, target or label that is not there.
+        `label=None` selects runs without a label; several values are alternatives. Raises
+        `UsageError` for a key, target or label that does not exist.
         """
         choice = chosen(filters)
         self._source.check(choice)
@@ -147,7 +147,7 @@ class Runs:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """The rows of some runs in one table, read when somebody asks for them."""
+    """The rows of some runs in one table, read on demand."""
 
     name: str
     _source: LakeTables
@@ -162,7 +162,7 @@ class Table:
         return self.arrow().schema
 
     def arrow(self) -> ds.Dataset:
-        """As an Arrow dataset: `.to_table(columns=, filter=)`, `.scanner()`, `.count_rows()`."""
+        """The rows as an Arrow dataset: `.to_table(columns=, filter=)`, `.count_rows()`."""
         return self._source.dataset(self.name, self._choice)
 
     def pandas(
@@ -172,7 +172,7 @@ class Table:
         where: ds.Expression | None = None,
         rows_max: int = ROWS_MAX,
     ) -> pd.DataFrame:
-        """As a data frame, in types that know missing values: numbers stay whole.
+        """The rows as a data frame, in types with missing values: integers stay integers.
 
         `where` is an Arrow expression, such as `pyarrow.compute.field("f") == "create"`. Raises
         `UsageError` for columns that are not there, and for more than `rows_max` rows.
@@ -181,8 +181,8 @@ class Table:
         dataset = self.arrow()
         missing = [name for name in columns or () if name not in dataset.schema.names]
         if missing:
-            known = ", ".join(dataset.schema.names)
-            raise UsageError(f"{self.name} has no column {missing[0]!r}; it has {known}")
+            existing = ", ".join(dataset.schema.names)
+            raise UsageError(f"{self.name} has no column {missing[0]!r}; it has {existing}")
         rows = dataset.count_rows(filter=where)
         if rows > rows_max:
             raise UsageError(
@@ -194,20 +194,20 @@ class Table:
             pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(),
             pa.float64(): pandas.Float64Dtype(),
         }  # fmt: skip
-        found = dataset.to_table(columns=None if columns is None else list(columns), filter=where)
-        frame: pd.DataFrame = found.to_pandas(types_mapper=types.get)
+        kept = dataset.to_table(columns=None if columns is None else list(columns), filter=where)
+        frame: pd.DataFrame = kept.to_pandas(types_mapper=types.get)
         return frame
 
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """As a relation of a connection (default: DuckDB's own), which reads what it needs."""
+        """The rows as a relation of a connection (default: DuckDB's own), read on demand."""
         module = _module("duckdb")
         relation: duckdb.DuckDBPyRelation = (connection or module).from_arrow(self.arrow())
         return relation
 
     def spark(self, session: SparkSession) -> DataFrame:
-        """As a Spark data frame over the files, which all executors must reach, without a jar."""
+        """The rows as a Spark data frame over the files, which all executors must reach."""
         return self._source.spark(session, self.name, self._choice)
 
 

@@ -1,19 +1,20 @@
 """From tables to the numbers of a report: every query answered, and the statistics on top.
 
-The engine gathers cells in a pass over each large table: counts and sums of which there are few,
-however many runs there are. Most questions are about cells, and are asked of a DuckDB here,
-whichever engine gathered them; so nothing a run comes here but the first few rows of what lists
+The engine gathers cells in one pass over each large table: few counts and sums for any number of
+runs. Most questions are about cells, and a DuckDB in this process answers them, whichever engine
+gathered the cells. So the only rows per run that arrive here are the first few of each list of
 runs.
 
-Queries are in `results/questions/sql`; what they cannot say portably (intervals, ratios, tests) is
-added here as further answers, so that whatever stands on the page stands in a Parquet file as well:
+Queries are in `results/questions/sql`. Intervals, ratios and tests, which SQL cannot compute
+portably, are added here as further answers, so that every number of the page is in a Parquet file
+as well:
 
-| answer            | what                                                                     |
+| answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
 | detection_rates   | `detection` with a 95 % interval of the rate (Wilson)                     |
-| clean_rates       | `clean_runs` with an interval, and what the rate is below if none failed  |
+| clean_rates       | `clean_runs` with an interval, and an upper bound if none failed          |
 | regressions       | two labels compared, see `results.questions.baseline`                     |
-| ...               | those of the modules `failures`, `trends` and `uplift` beside this one    |
+| ...               | the answers of the modules `failures`, `trends` and `uplift`              |
 
 Nothing is measured over runs of different populations (see `results/questions/sql/judged.sql`).
 """
@@ -44,7 +45,7 @@ Rows = list[Row]
 class Answers(msgspec.Struct, frozen=True):
     """All answers by name, as Arrow tables; `comparison` only with a baseline.
 
-    With `most`, those that list runs are cut after so many rows.
+    With `most`, lists of runs are cut after this many rows.
     """
 
     tables: dict[str, Any]
@@ -57,7 +58,7 @@ class Answers(msgspec.Struct, frozen=True):
         return rows
 
     def total(self, name: str) -> int:
-        """How many rows an answer has, as far as that is known where it is cut."""
+        """The number of rows of an answer, before a cut if that is known."""
         if self.most is None or name not in {"judged", "failing_runs"}:
             return int(self.tables[name].num_rows)
         rows = self.rows("totals" if name == "judged" else "signature_cells")
@@ -73,12 +74,11 @@ def aggregate(
     stored: Stored | None = None,
     asking: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Answers:
-    """Answer everything; `engine` has what it answers from already.
+    """Answer everything from the tables of `engine`.
 
-    Answers with a row a run, or more, are cut after `most` rows, but for what two labels are
-    compared by. `stored` are the bytes that runs take, where that is known. `asking` hears before
-    each question how many of how many are answered. Raises `UsageError` for
-    a baseline or label that no run has.
+    Answers with one row per run, or more, are cut after `most` rows, except those that compare two
+    labels. `stored` are the bytes of runs, if known. `asking` gets the number of answered questions
+    and the total before each question. Raises `UsageError` for a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
     extent = Extent(most, baseline is not None)
@@ -109,7 +109,7 @@ def aggregate(
     tables["costs"] = costs(rows["cost_cells"], stored)
     comparison = None
     if baseline is not None:
-        # A row a run, or more: no column that is not compared.
+        # One row per run, or more: leave out columns that are not compared.
         compared = {name: rows_of(tables[name], names) for name, names in _COMPARED.items()}
         comparison = compare(
             compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label

@@ -79,7 +79,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All lines, the telling ones first, and what was left out."""
+    """All lines, those with evidence first, and the settings that were left out."""
 
     baseline: str
     label: str
@@ -90,7 +90,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worse(self) -> int:
-        """How many lines are worse."""
+        """The number of lines that are worse."""
         return sum(line.verdict == WORSE for line in self.lines)
 
 
@@ -126,8 +126,8 @@ def compare(
 ) -> Comparison:
     """Compare the runs of `label` (the only other one where `None`) with those of `baseline`.
 
-    Rows are looked at once and not kept: of a run 40 bytes are, 16 a kind of operation, and its id.
-    A row of `runs` may also be one of `run_cells`, which counts runs alike.
+    Rows are read once and not kept: a run takes 40 bytes, its id, and 16 bytes per kind of
+    operation. A row of `runs` may also be one of `run_cells`, which counts equal runs.
     """
     of_runs: dict[str, _Side] = {}
     all_sides: dict[str, dict[str, _Side]] = {}
@@ -283,13 +283,13 @@ def _ranked(
         label_high=middles[1][2],
         p_value=p_value,
         p_adjusted=1.0,
-        # The test is about ranks: its direction is theirs, whatever means and medians say.
+        # The test compares ranks, so ranks decide its direction, not means or medians.
         verdict=_direction(metric, *_wins(first, second)),
     )
 
 
 def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """How often a value of each group is the larger one, of all pairs."""
+    """For each group, the number of pairs in which its value is the larger one."""
     ordered = sorted(first)
     second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
     not_first = sum(bisect.bisect_right(ordered, value) for value in second)
@@ -310,7 +310,7 @@ def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, fl
 
 
 def _direction(metric: str, baseline: float, label: float) -> str:
-    """What a difference would mean if there is one."""
+    """The meaning of a difference: better, worse or other."""
     if baseline == label:
         return NO_EVIDENCE
     more_is_better = metric == "detected"

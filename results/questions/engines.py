@@ -1,19 +1,17 @@
 """The questions of a report as SQL files, and DuckDB, which answers them.
 
-An engine answers queries by name, with what it has registered and kept before: bases first, in the
-order of `query_names`. On Spark, tasks ask a DuckDB of their own
-(`results.spark.range_answers`), and sums of their answers have to be exact: so
-`results/questions/sql/*.sql` calculate with integers or exact decimals, and every question is
-ordered to the last row. Whole numbers leave as int64.
+An engine answers queries by name from registered tables and earlier answers: bases first, in the
+order of `query_names`. On Spark, each task has a DuckDB of its own (`results.spark.range_answers`),
+and sums of their answers must be exact: so `results/questions/sql/*.sql` calculate with integers or
+exact decimals, and every question is ordered to the last row. Whole numbers are returned as int64.
 
-| `kind_of`   | what                                                                      |
+| `kind_of`   | meaning                                                                   |
 |-------------|---------------------------------------------------------------------------|
 | base        | a table of `BASES`, kept in the engine, which other files read            |
-| cells       | `..._cells`: counts and sums, few rows however many runs there are: what   |
-|             | one pass over a large table gathers for several questions                 |
-| question    | asked of the engine: its tables, bases                                    |
-| of cells    | a question about cells and answers: asked on the driver, whatever engine  |
-|             | gathered them                                                             |
+| cells       | `..._cells`: counts and sums, few rows for any number of runs, gathered   |
+|             | in one pass over a large table for several questions                      |
+| question    | answered by the engine from its tables and bases                          |
+| of cells    | a question about cells and answers, answered on the driver                |
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
 class Extent(NamedTuple):
-    """How much a report asks for."""
+    """The extent of a report."""
 
     most: int | None = None  # rows of what lists runs; `None`: all
     compared: bool = False  # whether two labels are, by rows of all runs
@@ -58,7 +56,7 @@ class Extent(NamedTuple):
         return [name for name in query_names() if self.compared or name not in COMPARED_ONLY]
 
     def limit(self, name: str) -> str:
-        """How many rows of an answer are wanted, in SQL."""
+        """The limit of an answer's rows, in SQL."""
         whole = self.most is None or (self.compared and name in COMPARED)
         return "" if whole or name not in OF_RUNS else f"\nLIMIT {self.most}"
 
@@ -86,7 +84,7 @@ def query_names() -> list[str]:
 
 @functools.cache
 def kind_of(name: str) -> Kind:
-    """Where a query is asked, and what it reads: see above."""
+    """The kind of a query, see above."""
     if name in BASES:
         return "base"
     if name.endswith("_cells"):
@@ -137,10 +135,9 @@ class DuckEngine:
     """DuckDB, in memory, in this process."""
 
     def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
-        """With `scratch`, memory is bounded, and what does not fit goes there.
+        """With `scratch`, memory is bounded, and DuckDB spills to this folder.
 
-        `threads` are as many as there are cores, unless that is said. Raises `UsageError` where
-        DuckDB is not installed.
+        `threads` defaults to the number of cores. Raises `UsageError` without DuckDB.
         """
         try:
             import duckdb

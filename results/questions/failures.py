@@ -1,18 +1,18 @@
-"""Failures of many runs by signature: which there are, since when, what came and went, how rare.
+"""Failures of many runs by signature: first and last seen, new and gone, and how rare.
 
-Everything follows from `signature_cells` (a row a signature and population) and `populations`:
-sums over runs, however many there are.
+Everything follows from `signature_cells` (one row per signature and population) and `populations`:
+sums over any number of runs.
 
-| answer            | what                                                                     |
+| answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
-| signatures        | a row a failure: where, when first and last, how many runs there were since |
-| signature_changes | with a baseline: which are new, known or gone, and if that may be chance    |
-| detectability     | how many seeds it takes to see a failure, by population                   |
-| detection_curves  | the probability that 1, 2, 5, ... seeds see it                            |
+| signatures        | one row per failure: where, first and last seen, runs since then         |
+| signature_changes | with a baseline: new, known and gone failures, and if that may be chance |
+| detectability     | number of seeds to see a failure, by population                          |
+| detection_curves  | the probability that 1, 2, 5, ... seeds see it                           |
 
-A listing names the populations of a failure and measures nothing over them. What is *gone* may be
-rare: so two labels are compared by Fisher's exact test, over the settings that both have and in
-which it was ever seen, adjusted over all signatures by Holm's procedure.
+A listing names the populations of a failure and measures nothing over them. A failure that is
+*gone* may be rare. So two labels are compared by Fisher's exact test, over the settings that both
+have and in which it was ever seen, adjusted over all signatures by Holm's procedure.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ _CURVE_COLUMNS: Final = {
 
 
 def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
-    """A row a failure, those nobody asked for first; `days` are all on which runs started."""
+    """One row per failure, unrequested ones first; `days` are all days on which runs started."""
     newest = max((day for day in days if day is not None), default=None)
     rows = [_signature(key, members, newest) for key, members in _grouped(cells).items()]
-    # Of as many runs, those that come first where every failing run is listed.
+    # Among equal numbers of runs, the order of the list of failing runs decides.
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",
@@ -171,7 +171,7 @@ def _runs_since(cells: Iterable[Row]) -> int:
 
 
 def _days(since: str | None, until: str | None) -> int | None:
-    """How many lie between two days; `None` where one is no date."""
+    """The number of days from one to another; `None` if either is not a date."""
     try:
         return (dt.date.fromisoformat(until or "") - dt.date.fromisoformat(since or "")).days
     except ValueError:
@@ -181,7 +181,7 @@ def _days(since: str | None, until: str | None) -> int | None:
 def changes(
     cells: Sequence[Row], populations: Sequence[Row], *, baseline: str, label: str
 ) -> pa.Table:
-    """Which failures are new, known or gone in the runs of `label`; those with evidence first.
+    """The failures that are new, known or gone in the runs of `label`, those with evidence first.
 
     One defect has many signatures: faults and operations vary. So rules that have several are
     compared as well, all their failures together; each level is adjusted by itself.
@@ -205,7 +205,7 @@ def changes(
             runs[at] = runs.get(at, 0) + row["runs"]
     rows: list[Row] = []
     for level, groups in ((RULE, several), (SIGNATURE, _grouped(compared))):
-        found: list[Row] = [
+        changed: list[Row] = [
             {
                 **dict(zip(_KEY, key, strict=True)),
                 "level": level,
@@ -217,11 +217,11 @@ def changes(
             }
             for key, group in groups.items()
         ]
-        for row, p in zip(found, holm([row["p_value"] for row in found]), strict=True):
+        for row, p in zip(changed, holm([row["p_value"] for row in changed]), strict=True):
             row["p_adjusted"] = p
             row["says"] = row["says"] or _says(row, p)
         rows += sorted(
-            found, key=lambda row: (_CHANGES[row["change"]], row["bugs"] != "", row["p_value"])
+            changed, key=lambda row: (_CHANGES[row["change"]], row["bugs"] != "", row["p_value"])
         )
     return answer_table(rows, _CHANGE_COLUMNS)
 
@@ -248,7 +248,7 @@ def _change(
     runs: Mapping[tuple[str, str], int],
     labels: tuple[str, str],
 ) -> Row:
-    """What of one failure; only settings that both labels have are compared."""
+    """The change of one failure; only settings of both labels are compared."""
     both = [*hits[0], *hits[1]]
     seen = {cell["setting"] for cell in both}
     shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
@@ -279,21 +279,27 @@ def _change(
 
 
 def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
-    """How many seeds it takes to see a failure: `detectability` and `detection_curves`.
+    """The number of seeds to see a failure: `detectability` and `detection_curves`.
 
-    A run shows the one failure that its verdict is about. Where a population has several, a row
-    more counts all of them: the runs until the first failure, whatever it is.
+    A run counts for the one failure of its verdict. If a population has several failures, one more
+    row counts all of them: the runs until the first failure of any kind.
     """
     runs = {row["population"]: row["runs"] for row in populations}
     runs_by: dict[int, dict[str, int]] = {}
     for cell in cells:
         if cell["verdict"] == "invalid":
-            own = runs_by.setdefault(cell["population"], {})
-            own[cell["signature"]] = own.get(cell["signature"], 0) + cell["runs"]
+            of_population = runs_by.setdefault(cell["population"], {})
+            of_population[cell["signature"]] = (
+                of_population.get(cell["signature"], 0) + cell["runs"]
+            )
     table: list[Row] = []
     curves: list[Row] = []
-    for population, own in sorted(runs_by.items()):
-        every = {ANY: sum(own.values()), **own} if len(own) > 1 else own
+    for population, of_population in sorted(runs_by.items()):
+        every = (
+            {ANY: sum(of_population.values()), **of_population}
+            if len(of_population) > 1
+            else of_population
+        )
         for text, hits in sorted(
             every.items(), key=lambda item: (-item[1], item[0] != ANY, item[0])
         ):

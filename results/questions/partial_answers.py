@@ -1,16 +1,16 @@
-"""A report of some of the runs, and what the reports of all parts add up to: for many machines.
+"""Answers for a part of the runs, and their combination for the whole: for many machines.
 
-Each part answers what reads facts, of its own runs alone, with the SQL of every other report. What
-has a row a run (a verdict, a setting, a digest) is looked at as a whole afterwards, again with the
-same SQL; what was counted and added up (`ADDED`) is added up once more. Populations are numbered in
-each part for itself, and get the numbers of the whole then.
+Each part answers the queries that read facts, for its own runs alone, with the SQL of every other
+report. Answers with one row per run (verdict, setting, digest) are combined and queried again with
+the same SQL; counts and sums (`ADDED`) are added up. Each part numbers populations on its own, and
+the combination gives them their final numbers.
 
-| query                              | in a part    | of the whole                             |
+| query                              | in a part    | for the whole                            |
 |------------------------------------|--------------|------------------------------------------|
-| judged, failing_runs               | its runs     | those of all parts, with their numbers   |
-| those of `ADDED`                   | answered     | added up                                 |
+| judged, failing_runs               | its runs     | rows of all parts, with final numbers    |
+| the queries in `ADDED`             | answered     | added up                                 |
 | slowest                            | the first    | the first of these                       |
-| latency_by_run, baseline_runs      | its runs     | those of all parts, or of the slowest    |
+| latency_by_run, baseline_runs      | its runs     | rows of all parts, or of the slowest     |
 | all others                         |              | answered                                 |
 """
 
@@ -36,9 +36,9 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """How the rows of an answer add up: those that agree in their first columns are one.
+    """The way to add up rows of an answer: rows with equal first columns are one.
 
-    All other columns are sums, but for those named. A run counts in one part only, and so do
+    All other columns are sums, except the named ones. A run counts in one part only, and so do
     counts of different runs.
     """
 
@@ -68,7 +68,7 @@ LISTED: Final = ("latency_by_run", "baseline_runs")
 
 
 def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]]:
-    """What a part has to tell, by name, of an engine with its tables."""
+    """The answers of a part, by name, from an engine with its tables."""
     for name in BASES:
         engine.keep_base(name, extent)
     yield "judged", engine.sql("SELECT * FROM judged")
@@ -89,7 +89,7 @@ class Whole:
         self._names: set[str] = set()
 
     def add(self, part: int, name: str, rows: pa.Table) -> None:
-        """Rows that a part has told, all or some of those of this name."""
+        """Take some or all rows of a part's answer of this name."""
         self._engine.take("told", rows)
         begin = (
             f'INSERT INTO "part_{name}"'

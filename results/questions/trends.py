@@ -1,14 +1,14 @@
-"""What runs came to over days and code versions, and what they cost: from sums over runs.
+"""Outcomes of runs over days and code versions, and their costs: from sums over runs.
 
-| answer         | what                                                                        |
+| answer         | content                                                                     |
 |----------------|-----------------------------------------------------------------------------|
 | trend_by_day   | a population on one day: failing share with interval, operations, latencies  |
 | trend_by_code  | the same for each version of the code, in the order of their first run        |
-| survival       | the share of runs without a failure after so many operations (Kaplan-Meier)  |
+| survival       | the share of runs without a failure after n operations (Kaplan-Meier)        |
 | costs          | real time, CPU time, bytes, by label, profile and nemesis                    |
 
-Trials of the failing share are the runs whose verdict is known. `costs` are sums of what was spent,
-over runs that may be of many populations; they say nothing of the target.
+Trials of the failing share are the runs whose verdict is known. `costs` are sums over runs that may
+be of many populations; they say nothing about the target.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Stored = Mapping[tuple[Any, ...], int]
 """Bytes by target, label and day (as text): the partitions of a lake."""
 
 NO: Final = {name: f"no {name}" for name in ("label", "profile", "nemesis")}
-"""What stands for runs that have none."""
+"""The value for runs without one."""
 _SUMS: Final = (
     *("runs", "valid", "permitted", "unknown", "invalid", "ops", "ok", "length_ns"),
     *("mutation_down_ns", "read_down_ns"),
@@ -60,9 +60,9 @@ _COST_COLUMNS: Final = {
 
 
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
-    """The table of one dimension, `day` or `code`; runs that do not tell theirs are left out.
+    """The table of one dimension, `day` or `code`; runs without a value are left out.
 
-    `latencies` are the rows of `latency_trends`, of which those of all operations count.
+    `latencies` are the rows of `latency_trends`, of which only those of all operations are used.
     """
     took = {
         (row["population"], row["value"]): row
@@ -86,8 +86,8 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
         row["ok_per_s"] = row["ok"] * 1e9 / length_ns if length_ns else None
         for kind in ("mutation", "read"):
             row[f"{kind}_down"] = row[f"{kind}_down_ns"] / length_ns if length_ns else None
-        found = took.get((population, value), {})
-        row |= {name: found.get(name) for name in _LATENCIES}
+        took_ns = took.get((population, value), {})
+        row |= {name: took_ns.get(name) for name in _LATENCIES}
         rows.append(row)
     order = ("population", "first_started") if dimension == "code" else ("population", "day")
     rows.sort(key=lambda row: tuple(row[name] for name in (*order, dimension)))
@@ -123,9 +123,9 @@ def survival(cells: Sequence[Row]) -> pa.Table:
 
 
 def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
-    """What was spent, by label, profile and nemesis; a run of several nemeses counts for each.
+    """Costs by label, profile and nemesis; a run of several nemeses counts for each.
 
-    Bytes are those of a lake's partitions, shared among their runs by the lines of their histories.
+    Bytes of a lake's partitions are shared among their runs by the lines of the histories.
     """
     lines: dict[tuple[Any, ...], int] = {}
     for cell in cells:

@@ -1,4 +1,4 @@
-"""Which fault makes what likelier: in each population, over strata, and by role and phase.
+"""Effects of faults on failures: in each population, over strata, and by role and phase.
 
 | answer            | what                                                                    |
 |-------------------|-------------------------------------------------------------------------|
@@ -79,7 +79,7 @@ _ROLE_COLUMNS: Final = {
 def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
     """`uplift_ratios` and `uplift_stratified`; overall outcomes first, then by kind."""
     cells = _cells(rows)
-    found = [
+    overall = [
         {
             "population": population,
             "nemesis": nemesis,
@@ -88,7 +88,7 @@ def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Tab
         }
         for (population, nemesis, _, outcome), sums in sorted(cells.items())
     ]
-    return answer_table(found, _UPLIFT_COLUMNS), _pooled(cells, populations)
+    return answer_table(overall, _UPLIFT_COLUMNS), _pooled(cells, populations)
 
 
 def _cells(rows: Mapping[str, Rows]) -> Cells:
@@ -104,7 +104,7 @@ def _cells(rows: Mapping[str, Rows]) -> Cells:
 
 
 def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
-    """Where several populations differ in label, profile or options only."""
+    """Pooled ratios of populations that differ only in label, profile or options."""
     of = {row["population"]: tuple(row[name] for name in _GROUP) for row in populations}
     groups: dict[tuple[Any, ...], list[tuple[int, Sums]]] = {}
     for (population, nemesis, rank, outcome), sums in sorted(cells.items()):

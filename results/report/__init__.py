@@ -1,6 +1,6 @@
-"""The report of a store: what its page and its text say, and how they are drawn.
+"""The report of a store, as a page and as text.
 
-`content` decides what is said, from the answers of `results.questions.aggregate`; `plots` turns
+`content` composes the sections from the answers of `results.questions.aggregate`; `plots` turns
 numbers into the geometry of drawings; `page` renders both with Jinja2, which escapes everything;
 `summary` is the text for a terminal.
 """

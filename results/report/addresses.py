@@ -41,14 +41,14 @@ def folder_in(store: Path, run: str) -> Path:
 
 
 class Addresses:
-    """Where the runs of a store or a lake are: in the store, or in the folders of the lake."""
+    """Paths of the runs of a store or a lake: in the store, or in the folders of the lake."""
 
     def __init__(
         self, place: str, snapshot: Snapshot, output: Path, *, store: Path | None = None
     ) -> None:
         """`place` is the store or lake, as the user named it.
 
-        Runs of a store are called `NAME/ID`, those of a lake by their keys.
+        Runs of a store are named `NAME/ID`, runs of a lake by their keys.
         """
         self._place = place.rstrip("/")
         self._snapshot = snapshot
@@ -90,7 +90,7 @@ class Addresses:
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """The runs with a folder in the lake: those that are not valid, which are few."""
+        """The runs with a folder in the lake: the few that are not valid."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )
@@ -101,5 +101,5 @@ class Addresses:
 
 
 def served_runs(fields: Mapping[str, str | None]) -> str:
-    """The runs that have these fields, as `harness serve` lists them beside the page."""
+    """The runs that have these fields, as a link into `harness serve`."""
     return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"

@@ -1,4 +1,4 @@
-"""What a report says: sections of words, drawings and tables, made from the answers."""
+"""The content of a report: sections of words, drawings and tables, made from the answers."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def _uplift(report: _Report) -> Section:
 
 
 def _pooled(report: _Report) -> Rows:
-    """Pooled ratios, those that stand out first."""
+    """Pooled ratios, significant ones first."""
     rows = [
         {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
         for row in ranged(report.answers.rows("uplift_stratified"), "ratio")
@@ -319,9 +319,9 @@ def _latency(report: _Report) -> Section:
         for words, members in report.by_population(rows)
     ]
     by_run, most = report.answers.tables["latency_by_run"], report.answers.most
-    first = "" if most is None else f" Single runs are those of the {most:,} longest operations."
+    first = "" if most is None else f" Single runs are those with the {most:,} longest operations."
     slowest = by_run.sort_by([("p99_ns", "descending"), ("run", "ascending")])
-    nodes = [{**row, "node": row["node"] or "not said"} for row in report.rows("latency_by_node")]
+    nodes = [{**row, "node": row["node"] or "no node"} for row in report.rows("latency_by_node")]
     names = ("f", "active", "phase", "node")
     return Section(
         id="latency",

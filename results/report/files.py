@@ -1,8 +1,8 @@
-"""The files of a report: each written at once, and nobody else's touched.
+"""The files of a report: each written atomically, and foreign files left alone.
 
-`LISTED` names what was written into a folder. A later report removes from that list what it does
-not write itself (the answers of a baseline, say), so that old and new are never mixed; and a
-folder that holds files but no such list is somebody's own, and refused before any work is done.
+`LISTED` names the files of a folder's report. A later report removes the listed files that it does
+not write itself (the answers of a baseline, say), so that old and new are never mixed. A folder
+with files but without such a list belongs to the user, and is refused before any work is done.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGE: Final = "report.html"
 
 
 def accept_output(output: Path) -> None:
-    """Raises `UsageError` if a report there would mix with, or replace, what is not a report's."""
+    """Raise `UsageError` if a report there would mix with, or replace, other files."""
     try:
         if output.exists() and not output.is_dir():
             raise UsageError(f"--output {str(output)!r} is a file; give a folder")
@@ -77,7 +77,7 @@ def write_report(
 
 
 def _listed(output: Path) -> set[str]:
-    """What earlier reports wrote here; only names that a report would write are believed."""
+    """The files of earlier reports here, restricted to names that a report writes."""
     try:
         names = msgspec.json.decode((output / LISTED).read_bytes(), type=list[str])
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):

@@ -1,7 +1,7 @@
-"""How each answer is shown as a table: captions, columns and limits, and nothing else.
+"""Layouts of answers as tables: captions, columns and limits, and nothing else.
 
-A column is a field of the answer. What stands above it and how its cells are written are said once
-for all tables, and in a layout only where they differ there.
+A column is a field of the answer. Its heading and the format of its cells are defined once for all
+tables, and a layout only has exceptions.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _HEADINGS: Final = {
     "total_ns": "in all",
     "type": "ended",
     "unended": "not ended by an answer",
-    "untried": "nobody tried",
+    "untried": "not tried",
     "waited_max_ns": "longest",
     "waited_p50_ns": "waited p50",
     "waited_p95_ns": "p95",
@@ -101,7 +101,7 @@ _HEADINGS: Final = {
     "with_rate": "with fault",
     "without_rate": "without",
 }
-"""What stands above a column; above all others, the field's name in words."""
+"""Headings of columns; the others have the field's name in words."""
 _UPLIFT: Final = "of nemesis outcome with_rate without_rate ratio range runs why"
 _QUANTILES: Final = "ok p50_ns p95_ns p99_ns p999_ns max_ns"
 _DOWN: Final = "mutation_down_ns read_down_ns"
@@ -117,7 +117,7 @@ def _layout(
     ways: Mapping[str, str] = {},
     behind: str = "",
 ) -> Layout:
-    """Columns by field; other headings and ways of writing for those that differ here."""
+    """Columns by field, with this layout's own headings and formats."""
     headings, ways = {**_HEADINGS, **headings}, {**_WAY_OF, **ways}
     columns = (
         (field, headings.get(field, field.replace("_", " ")), ways.get(field, "text"))
@@ -145,7 +145,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         behind="verdict signature target bugs",
     ),
     "signature_changes": _layout(
-        "Failures that are new, gone or known, those that chance does not explain first",
+        "Failures that are new, gone or known, first the ones that chance does not explain",
         "change verdict signature bugs baseline_hits baseline_runs label_hits label_runs says "
         "p_adjusted first_run",
         headings={"baseline_runs": "of", "label_runs": "of", "says": "", "p_adjusted": "p"},
@@ -182,7 +182,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         behind="setting label signature",
     ),
     "survival": _layout(
-        "The share of runs that got through so many operations without a failure",
+        "The share of runs without a failure after a number of operations",
         "of ops at_risk failed survival range",
         ways={"survival": "share", "at_risk": "count", "failed": "count"},
         headings={"ops": "operations", "at_risk": "runs that far"},
@@ -210,7 +210,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         headings={"runs_without": "runs without"},
     ),
     "costs": _layout(
-        "What was spent",
+        "Costs",
         "by value runs share wall_ns run_wall_ns cpu_ns run_cpu_ns bytes run_bytes length_ns",
         headings={"value": "which"},
     ),
@@ -226,7 +226,7 @@ LAYOUTS: Final[dict[str, Layout]] = {
         behind="setting label",
     ),
     "checkers": _layout(
-        "What each checker said; a crashed one is counted under unknown, too",
+        "Verdicts by checker; a crashed checker also counts as unknown",
         "of checker results valid permitted unknown invalid crashed",
     ),
     "permitted": _layout(

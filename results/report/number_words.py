@@ -10,7 +10,7 @@ _UNITS: Final = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "n
 
 
 def count(value: float | None) -> str:
-    """A number with separators; below 1000 three digits of what is not whole."""
+    """A number with separators; fractions below 1000 have three digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{value:.3g}"
@@ -75,7 +75,7 @@ def share(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """How many times as much."""
+    """A ratio, as in "1.5 times"."""
     if value is None:
         return NOTHING
     if value == 0:

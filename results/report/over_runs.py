@@ -35,7 +35,7 @@ AGAINST: Final = {
 
 
 def seen(row: Mapping[str, Any]) -> str:
-    """When a failure was seen, and what the runs since then say."""
+    """The days on which a failure was seen, and the evidence of runs since then."""
     if row["first_day"] is None:
         return ""
     days = row["first_day"]
@@ -67,9 +67,9 @@ def flakes(report: Telling) -> Section:
     return Section(
         id="flakes",
         title="The same case and code, another outcome" if rows else "Cases that ran again",
-        words="Runs of one case (setting and seed) by the same code. Another verdict is a flake. "
-        "Where time is real that may be the target's; in the simulation there must be none, nor "
-        "another history: something besides the seed decided.",
+        words="Runs of one case (setting and seed) by the same code. A different verdict is a "
+        "flake. In real time the target may cause flakes. In the simulation neither verdicts nor "
+        "histories may differ: if they do, more than the seed decides.",
         tables=report.tables("flakes", "repeated_cases", flakes=rows, repeated_cases=repeated),
     )
 
@@ -169,7 +169,7 @@ def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]
 
 
 def seeds(report: Telling) -> Section:
-    """How many seeds, and how many operations, until a failure is seen."""
+    """The number of seeds, and of operations, until a failure is seen."""
     curve = report.rows("detectability")
     rows = [
         {
@@ -183,11 +183,11 @@ def seeds(report: Telling) -> Section:
     return Section(
         id="seeds",
         title="How many seeds and operations until a failure is seen?",
-        words="Of a failure in a share p of runs, n seeds see it with probability 1 - (1 - p)^n; "
-        "bands and intervals are those of p (Wilson, 95 %). A run counts for the one failure that "
-        "its verdict is about. Below, the share of runs without a failure after so many operations "
-        "(Kaplan-Meier, with Greenwood's intervals): a run fails where the operations began that "
-        "its checker names first; one that ends without a failure is censored there.",
+        words="If a share p of runs has a failure, n seeds see it with probability 1 - (1 - p)^n; "
+        "bands and intervals come from p (Wilson, 95 %). A run counts for the one failure of its "
+        "verdict. Below: the share of runs without a failure after a number of operations "
+        "(Kaplan-Meier, with Greenwood's intervals). A run fails where the first operation that "
+        "its checker names began; a run without a failure is censored at its end.",
         charts=tuple(_charts(report)),
         tables=report.tables("detectability", "survival", detectability=rows, survival=survived),
     )
@@ -219,12 +219,12 @@ def _charts(report: Telling) -> list[Chart]:
             Curve(of, [(row["seeds"], row["probability"], row["low"], row["high"]) for row in rows])
             for of, rows in report.by_population(points)[:CURVES]
         ]
-        title = "Probability that so many seeds see a failure"
+        title = "Probability that n seeds see a failure"
         drawn.append(curves(title, lines, "seeds", logarithmic=True))
     steps = report.rows("survival")
     if steps:
         lines = [Curve(of, _steps(rows)) for of, rows in report.by_population(steps)[:CURVES]]
-        title = "Runs without a failure after so many operations"
+        title = "Runs without a failure after n operations"
         drawn.append(curves(title, lines, "operations", steps=True))
     return drawn
 
@@ -242,7 +242,7 @@ def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
 
 
 def costs(report: Telling) -> Section:
-    """What was spent, each sum with a link to its runs."""
+    """Costs, each sum with a link to its runs."""
     rows = []
     for row in report.answers.rows("costs"):
         named = None if row["value"] == NO.get(row["by"]) else row["value"]

@@ -1,4 +1,4 @@
-"""The page of a store: one HTML file without scripts, network or anything beside it.
+"""The page of a store: one HTML file without scripts, network or other files.
 
 The content security policy allows nothing but the page's own style, so even text that slipped
 through escaping (`results.report.templates`) could do nothing.

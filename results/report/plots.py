@@ -1,10 +1,9 @@
-"""Drawings as geometry: where bars, dots and ticks are. The template only writes them as SVG.
+"""Drawings as geometry: positions of bars, dots and ticks. The template writes them as SVG.
 
 Most drawings are rows with a label at the left and an axis below; `curves` are lines over an axis,
-with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide.
-Those over time are in `results.report.time_plots`.
-Text is never composed here beyond labels: what stands in a drawing goes through the template's
-escaping like everything else.
+with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide. Drawings
+over time are in `results.report.time_plots`. Only labels are composed here, and the template
+escapes them like all other text.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ class Plot(msgspec.Struct, frozen=True):
 
     @property
     def axis_y(self) -> int:
-        """Where the axis is."""
+        """The height of the axis."""
         return len(self.rows) * ROW + 2
 
 
@@ -225,7 +224,7 @@ def _row(number: int, label: str, **parts: object) -> PlotRow:
 def stacked(
     title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
 ) -> Plot:
-    """Counts side by side, each row as long as its sum; one count a kind of the legend."""
+    """Stacked counts, each row as long as its sum, one count per kind of the legend."""
     longest = max((sum(counts) for _, counts in rows), default=0) or 1
     drawn = []
     for number, (label, counts) in enumerate(rows[:ROWS_MAX]):
@@ -323,7 +322,7 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
 
 
 def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
-    """Quantiles of durations in ns on a logarithmic axis, one dot a quantile."""
+    """Quantiles of durations in ns on a logarithmic axis, one dot per quantile."""
     values = [value for _, quantiles in rows for value in quantiles if value > 0]
     low = math.floor(math.log10(min(values))) if values else 0
     high = max(low + 1, math.ceil(math.log10(max(values)))) if values else 1

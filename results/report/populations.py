@@ -1,7 +1,7 @@
-"""Populations of runs, in words: which runs a number is about.
+"""Populations of runs, in words: the runs behind a number.
 
-A population is the runs of one label whose cases differ in nothing but the seed. What all
-populations of a store share is said once; the words of each are what it does not share.
+A population is the runs of one label whose cases differ only in the seed. The words of a population
+are the properties that it does not share with all others; shared ones are shown once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Populations:
         self._settings = _distinct(rows, [part for part in varying if part != "label"])
 
     def words(self, population: int) -> str:
-        """What tells it from the others of this store."""
+        """The words that distinguish it from the others of this store."""
         return self._words[population] or _ALL
 
     def setting(self, population: int) -> str:
@@ -47,7 +47,7 @@ class Populations:
         return not self._rows[population]["bugs"]
 
     def drawn_first(self, numbers: Iterable[int]) -> list[int]:
-        """Without bugs first, then those of many runs."""
+        """The order of populations: without bugs first, then by number of runs."""
         return sorted(set(numbers), key=lambda n: (not self.is_clean(n), -self._rows[n]["runs"], n))
 
 
@@ -57,13 +57,13 @@ def _said(row: Row, part: str) -> str:
 
 
 def _distinct(rows: Sequence[Row], parts: Sequence[str]) -> dict[int, str]:
-    """Words by population; where those of two settings are equal, with a part of their hashes."""
+    """Words by population; settings with equal words get a part of their hashes."""
     words = {row["population"]: [_said(row, part) for part in parts] for row in rows}
     settings: dict[tuple[str, ...], set[str]] = {}
     for row in rows:
         settings.setdefault(tuple(words[row["population"]]), set()).add(row["setting"])
     for row in rows:
-        said = words[row["population"]]
-        if len(settings[tuple(said)]) > 1:
-            words[row["population"]] = [*said, f"options {row['setting'][:6]}"]
-    return {number: _SEPARATOR.join(said) for number, said in words.items()}
+        phrases = words[row["population"]]
+        if len(settings[tuple(phrases)]) > 1:
+            words[row["population"]] = [*phrases, f"options {row['setting'][:6]}"]
+    return {number: _SEPARATOR.join(phrases) for number, phrases in words.items()}

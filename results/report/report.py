@@ -1,8 +1,8 @@
-"""The report of a lake: judge what is new, answer the questions, write the page.
+"""The report of a lake: judge new runs, answer the questions, write the page.
 
 A store is read through its lake (`results.lake.transfer.store_lake`). DuckDB answers in this
-process, unless Spark is asked for: below `SPARK_PAYS_RUNS` Spark costs more, and above it takes a
-cluster to gain by it. Checks and questions may each be on either; their results are in the lake.
+process, unless the user asks for Spark: below `SPARK_PAYS_RUNS` Spark costs more, and above it only
+a cluster gains time. Checks and questions may each run on either; their results are in the lake.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from results.report.summary import Summary
 
 SPARK_PAYS_RUNS: Final = 1_000_000
-"""Below so many runs DuckDB answers in two minutes of CPU. Spark takes as much per run and some ten
-seconds to start, so it breaks even where other machines are idle, not in CPU (docs/spark.md)."""
+"""DuckDB answers for this many runs in two minutes of CPU. Spark takes as much per run and about
+ten seconds to start, so it breaks even with idle machines, not in CPU (docs/spark.md)."""
 ROWS_OF_RUNS_MAX: Final = 1_000
 """Of the answers that list runs, for a lake: its tables have all of them."""
 RUN_COLUMNS: Final = ("run", "first_run", "last_run")
@@ -62,7 +62,7 @@ class Judged(NamedTuple):
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller of `report` asked for."""
+    """The request of the caller of `report`."""
 
     engine: str
     executor: str
@@ -202,7 +202,7 @@ def stored_bytes(snapshot: Snapshot) -> dict[tuple[Any, ...], int]:
 
 
 def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.ExitStack) -> Judged:
-    """Judge what is new, here or on Spark; the engine and its tables go with `stack`."""
+    """Judge new runs, here or on Spark; `stack` closes the engine and its tables."""
     from harness.support.workers import default_jobs
     from results.judging.pipeline import check
     from results.judging.report_runs import ReportRuns
@@ -259,7 +259,7 @@ def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
 
 
 def _after(here: Checked, before: Checked) -> Checked:
-    """What was gathered here, with the account of the work that Spark did before."""
+    """The tables gathered here, with the account of Spark's earlier work."""
     return msgspec.structs.replace(
         here,
         results_known=before.results_known,
@@ -282,7 +282,7 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
 
 
 def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked) -> Answers:
-    """All answers; those of a store call its runs by their names."""
+    """All answers; for a store they have the names of its runs."""
     from results.questions.aggregate import aggregate
 
     answers = aggregate(

@@ -17,7 +17,7 @@ from results.report.tables import Table
 
 VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
 PLOTS_MAX: Final = 6
-"""Drawings of a kind: runs without bugs first, then those of many runs. Tables have all."""
+"""Drawings per kind: populations without bugs first, then the largest. Tables have all."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
 def linked(
     report: Telling, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
-    """Rows whose number of runs leads to these: those of their population with equal `fields`."""
+    """Rows with a link at their number of runs: to runs of the population with equal `fields`."""
     cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}
@@ -68,5 +68,5 @@ def linked(
 
 
 def counts_of(row: Mapping[str, Any]) -> list[int]:
-    """How many runs have each verdict, in the order of `VERDICTS`."""
+    """The number of runs by verdict, in the order of `VERDICTS`."""
     return [row[name] for name, _ in VERDICTS]

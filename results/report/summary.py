@@ -22,7 +22,7 @@ _VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the whole store adds up to."""
+    """Totals of the whole store."""
 
     store: str
     label: str | None
@@ -33,7 +33,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # of them, runs whose history is that of another: no trials of their own
     verdicts: dict[str, int]
     crashed: int  # folders in which a run left its case and nothing else
-    not_judged: int = 0  # runs besides, of which nothing could be found out; see the problems
+    not_judged: int = 0  # further runs without any result; see the problems
     ops: int
     ok: int
     fail: int
@@ -104,7 +104,7 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     if summary.results_unsettled:
         lines.append(
             f"{count(summary.results_unsettled)} of them unknown for want of time, memory or a "
-            "worker: --again judges them anew"
+            "worker: --again judges them again"
         )
     if summary.repeats:
         lines.append(f"{repeats_in_words(summary.repeats)}")
@@ -128,7 +128,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def repeats_in_words(repeats: int) -> str:
-    """What it means for the intervals that some runs are others once more."""
+    """The effect of repeated runs on intervals, in words."""
     runs = f"{_counted(repeats, 'run')} {'repeats' if repeats == 1 else 'repeat'}"
     return (
         f"{runs} the history of another, operation for operation: rates count them, but their "
@@ -145,7 +145,7 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
 
 
 def _failing(answers: Answers) -> list[str]:
-    """A line a signature, with the first run of it and its reason."""
+    """One line per signature, with its first run and reason."""
     lines = []
     for row in answers.rows("signatures"):
         runs = _counted(row["runs"], "run")
@@ -182,7 +182,7 @@ def _clean(answers: Answers, of: Populations) -> list[str]:
     for row in answers.rows("clean_rates"):
         text = f"{row['invalid']} of {count(row['runs'] - row['unknown'])} invalid"
         if row["unknown"]:
-            text += f" (besides {count(row['unknown'])} unknown)"
+            text += f" (and {count(row['unknown'])} unknown)"
         if row["below"] is not None:
             text += f": the rate is below {share(row['below'])} at 95 %"
         else:
@@ -238,7 +238,7 @@ def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
         if row["change"] != KNOWN
     ]
     old = sum(row["change"] == KNOWN and row["level"] != RULE for row in rows)
-    title = f"failures of {label!r} that {baseline!r} has not, or had; known: {old}"
+    title = f"failures only in {label!r}, or only in {baseline!r}; in both: {old}"
     return _bounded(title, lines, "see the page")
 
 

@@ -1,8 +1,8 @@
-"""Tables of the page: how cells are written, and how long a table may be.
+"""Tables of the page: formats of cells, and limits of rows.
 
-Every number goes through `format` and carries its raw value besides (`data-v` on the page), for
-readers and for tests. Rows beyond a table's limit are counted and said; the answer of the same name
-as a Parquet file holds all of them.
+Every number is formatted and also carries its raw value (`data-v` on the page), for readers and for
+tests. The page says how many rows exceed a table's limit; the Parquet file of the same name has all
+of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Column = tuple[str, str, str]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What is written, and the raw value where it is a number."""
+    """The text of a cell, and the raw value of a number."""
 
     text: str
     value: float | int | None = None
@@ -43,7 +43,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How an answer is shown: caption, columns (field, header, way of writing), rows at most.
+    """The layout of an answer: caption, columns (field, heading, format), limit of rows.
 
     `source` names the answer where the table shows a part of it under another name. `behind` are
     the columns that choose the runs of a row in the table `runs` (`results.open`).
@@ -79,7 +79,7 @@ def _run(value: Any) -> Cell:
 
 
 def _names(value: Any) -> Cell:
-    """A list of names; the empty one is said."""
+    """A list of names, or "none"."""
     return _text(value or "none")
 
 
@@ -138,6 +138,6 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """How to ask for the runs of a row."""
+    """The fields that select the runs of a row."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

@@ -111,7 +111,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Where a value is: a height, and those of the ends of its interval."""
+    """The position of a value: its height, and the heights of its interval."""
 
     x: float
     y: float
@@ -131,7 +131,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:
-    """Values side by side; with `joined`, a line joins those of one kind."""
+    """Values next to each other; with `joined`, a line joins the values of one kind."""
     numbers = [
         number for point in values for number in (point.value, point.high) if number is not None
     ]

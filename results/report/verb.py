@@ -139,7 +139,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--again",
         action="store_true",
-        help="judge anew what stayed unknown for want of time, memory or a worker",
+        help="judge runs again that stayed unknown for want of time, memory or a worker",
     )
     parser.add_argument(
         "--output",
@@ -218,7 +218,7 @@ def _json(summary: Summary, answers: Answers, page: Path) -> str:
 
 
 class _Progress:
-    """A bar and what is left on a terminal, a line on stderr now and then elsewhere."""
+    """A bar and the remaining work on a terminal; elsewhere a line on stderr now and then."""
 
     def __init__(self) -> None:
         self._status = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S, draw=self._drawn)
@@ -240,7 +240,7 @@ class _Progress:
 
         planned = self._found
         done, cost = (0, 1) if planned is None else (planned.cost_done, planned.cost)
-        # What is left is named in lines of its own, so that its name is not cut.
+        # Remaining work is named in lines of its own, so that names are not cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)
         return Group(
@@ -249,7 +249,7 @@ class _Progress:
 
     @property
     def kept(self) -> str:
-        """What an interrupt leaves, in words."""
+        """The state after an interrupt, in words."""
         count = 0 if self._found is None else self._found.kept
         return f"{counted(count, 'result')} {'is' if count == 1 else 'are'} kept"
 

@@ -5,17 +5,17 @@ trap is that slices which overlap on one track break the picture. So:
 
 | group   | tracks                       | events                                              |
 |---------|------------------------------|-----------------------------------------------------|
-| phases  | one                          | a slice a phase; instants for what the harness saw  |
-| faults  | one a fault                  | asynchronous begin and end, as faults overlap       |
-| clients | one a process                | a slice an operation                                |
-| nodes   | leader; as many as it takes  | a slice a term; a slice an RPC attempt; exits       |
+| phases  | one                          | one slice per phase; instants for notes             |
+| faults  | one per fault                | asynchronous begin and end, as faults overlap       |
+| clients | one per process              | one slice per operation                             |
+| nodes   | leader; as many as needed    | one slice per term and RPC attempt; exits           |
 
 Operations of a process never overlap, as long as the clock behind the history never ran backwards;
-attempts at one node do. Both go through the same allocation of lanes, so that no history whatever
-can make two slices of one track cross. An operation that ended in info may take effect until the
-end of the run: its slice lasts that long and is named so. Times are µs with ns behind the point.
+attempts at one node do. Both go through the same allocation of lanes, so that in no history two
+slices of one track cross. An operation that ended in info may take effect until the end of the run:
+its slice lasts that long and is named so. Times are µs with ns as decimals.
 
-What is written is sorted by time and bounded by `EVENTS_MAX`; the trace itself says what was cut.
+Events are sorted by time and bounded by `EVENTS_MAX`; the trace itself says how many were cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from harness.timeline import faults_of
 
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000
-"""The viewer takes seconds to open so many, and the file has some 100 MB."""
+"""The viewer takes seconds to open this many, in a file of about 100 MB."""
 VALUE_CHARS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 300
 ATTEMPTS_TOLD_MAX: Final = 20
@@ -63,7 +63,7 @@ _Timed = tuple[int, int, Event]
 
 
 class TraceReporter(Reporter, default=False):
-    """The reporter `trace`: `trace.json` beside the history. Only made where it is asked for."""
+    """The reporter `trace`: `trace.json` next to the history. Only made on request."""
 
     api_version = API_VERSION
     name = "trace"
@@ -77,7 +77,7 @@ class TraceReporter(Reporter, default=False):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """What is written: facts about the run, and the events in the order of their times."""
+    """The content of a trace: facts about the run, and the events ordered by time."""
 
     metadata: dict[str, Any]
     events: Iterator[Event]
@@ -102,7 +102,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
-    """Event by event: the text of a long trace never stands in memory as a whole."""
+    """The text of a trace, event by event, so that a long one is never in memory as a whole."""
     encoder = msgspec.json.Encoder()
     file.write(b'{"displayTimeUnit":"ms","otherData":')
     file.write(encoder.encode(trace.metadata))
@@ -181,7 +181,7 @@ class _Lanes:
         return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
 
     def names(self) -> Iterator[Event]:
-        """What the viewer calls the tracks, and their order."""
+        """The viewer's names of the tracks, and their order."""
         yield _meta("process_name", self._pid, 0, name=_GROUPS[self._pid])
         yield _meta("process_sort_index", self._pid, 0, sort_index=self._pid)
         for tid, label, order in self._names:
@@ -352,7 +352,7 @@ class _Maker:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
             yield [_edge("b", fault.begin, identity, name, fault.start), end]
-        # Nobody to hit, or a heal of nothing: foreign histories have them.
+        # A fault without targets, or a heal without a fault, as in foreign histories.
         for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": _bounded(op.value)}
@@ -402,10 +402,10 @@ def _when(timed: _Timed) -> tuple[int, int]:
 
 
 def _us(time_ns: int) -> float:
-    """µs that are the same ns again however a reader converts them.
+    """µs that convert back to the same ns in any reader.
 
-    The viewer multiplies by 1000 and cuts what is behind the point, so that 0.029 µs would become
-    28 ns: a slice that begins where another ends would then overlap it.
+    The viewer multiplies by 1000 and truncates, so that 0.029 µs would become 28 ns, and a slice
+    that begins where another ends would overlap it.
     """
     time_us = time_ns / 1000
     return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)

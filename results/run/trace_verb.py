@@ -39,6 +39,6 @@ def main(arguments: Sequence[str]) -> int:
     if run.note is not None:
         note(f"harness: {run.note}")
     write_trace(trace_of(run), path)
-    if descriptor_of(path) != STDOUT:  # else it would stand behind the trace, in the same file
+    if descriptor_of(path) != STDOUT:  # otherwise the line would follow the trace in its file
         say(str(path))
     return 0

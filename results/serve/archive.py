@@ -18,7 +18,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class _Pipe(io.RawIOBase):
-    """What `zipfile` writes to; it cannot seek, so sizes follow the data."""
+    """The output of `zipfile`; it cannot seek, so sizes follow the data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -28,13 +28,13 @@ class _Pipe(io.RawIOBase):
         return True
 
     def write(self, data: object) -> int:
-        """Keep `data` until somebody drains it."""
+        """Keep `data` until the next `drain`."""
         piece = bytes(memoryview(data))  # type: ignore[arg-type]
         self._pieces.append(piece)
         return len(piece)
 
     def drain(self) -> bytes:
-        """What was written since the last time."""
+        """The bytes written since the last call."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)
 

@@ -39,7 +39,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
-    """What `results.json` says, or why it says nothing."""
+    """The results in `results.json`, or the reason why there are none."""
     try:
         content = read_bounded(folder / "results.json", 32 << 20)
         return tuple(msgspec.json.decode(content, type=StoredChecks).checkers), None
@@ -82,7 +82,7 @@ class Differences(msgspec.Struct, frozen=True):
 
     @property
     def of_faults(self) -> tuple[Difference, ...]:
-        """Those of planned faults."""
+        """The differences of planned faults."""
         return tuple(item for item in self.shown if _is_of_faults(item.field))
 
     @property

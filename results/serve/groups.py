@@ -1,8 +1,8 @@
-"""Runs counted by what they have in common: outcomes, the verdict matrix, failures, trends.
+"""Counts of groups of runs: outcomes, the verdict matrix, failures, trends.
 
-Failures, trends and compared labels are the report's own queries and statistics
-(`results.questions`), asked of the runs that a page shows: a number here is that of a report of
-these runs. A cell of the matrix counts runs by outcome and links to them.
+Failures, trends and compared labels use the report's own queries and statistics
+(`results.questions`) over the runs that a page shows: every number equals that of a report of these
+runs. A cell of the matrix counts runs by outcome and links to them.
 """
 
 from __future__ import annotations
@@ -182,9 +182,9 @@ def _cells(reading: Reading, where: Where, name: str, dimension: str | None = No
 def totals_of(
     reading: Reading, where: Where, dimension: str, new: Counter[str]
 ) -> tuple[list[Row], list[str]]:
-    """All runs by one dimension, in the order of their first runs, and what was cut.
+    """All runs by one dimension, ordered by first runs, and the number of omitted rows.
 
-    `new` counts the failures whose first run is among them. The failing share is of runs whose
+    `new` counts the failures whose first run is among them. The failing share covers runs whose
     verdict is known.
     """
     sql = f"""
@@ -209,9 +209,9 @@ def _share(row: Row) -> Row:
 
 
 def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row], list[str]]:
-    """The rows of a report's answer `trend_by_...`, by any dimension, and what was cut.
+    """The rows of a report's answer `trend_by_...`, and the number of omitted rows.
 
-    Populations follow each other in the order of their first runs, and so do the points of each.
+    Populations, and the points of each, are ordered by their first runs.
     """
     sql = f"""
         {as_report(where.sql, dimension)}
@@ -258,7 +258,7 @@ class ComparedLabels(msgspec.Struct, frozen=True):
 
 
 def compare_labels(reading: Reading, where: Where, labels: Sequence[str]) -> ComparedLabels:
-    """Compare the runs of the second label with those of the first; both have finished ones."""
+    """Compare the runs of the second label with those of the first; both have finished runs."""
     both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"

@@ -1,8 +1,8 @@
-"""What pages ask of a store or a lake: all runs, and of one run its verdicts, numbers and files.
+"""The library behind the pages: all runs of a store or lake; verdicts, numbers and files of one.
 
-All runs are a table in DuckDB (`results.serve.runs`), the folder of one is that of a store or made
-again from a lake (`results.serve.run_folders`). What is made of a folder is here, and kept within
-bounds: numbers of a run hold as long as its history has the same time and size.
+All runs are a table in DuckDB (`results.serve.runs`). The folder of a run is in the store, or is
+rebuilt from a lake (`results.serve.run_folders`). This module caches what it derives from folders,
+within bounds: numbers of a run are valid as long as its history has the same time and size.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def _stamp(folder: Path) -> _Stamp:
 
 
 def _is_newer(folder: Path, file: str) -> bool:
-    """Whether the artefact is a plain file, no older than what it is made from."""
+    """Whether the artefact is a plain file, no older than its source."""
     try:
         made = (folder / file).lstat()
     except OSError:

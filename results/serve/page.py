@@ -1,4 +1,4 @@
-"""What a page is: a template, what it shows, and the same as plain data for the API."""
+"""A page: a template, its content, and the same as plain data for the API."""
 
 from __future__ import annotations
 

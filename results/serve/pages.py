@@ -1,4 +1,4 @@
-"""What each page shows, once for its template and once as plain data for the API."""
+"""The content of each page, for its template and as plain data for the API."""
 
 from __future__ import annotations
 

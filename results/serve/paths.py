@@ -1,7 +1,7 @@
 """Files below a store, opened one folder after the other, so that no link can lead outside.
 
-Checking a path and opening it later leaves a gap in which a folder may become a link. So every
-part is opened relative to the one before, with `O_NOFOLLOW`: whatever is opened is below the store.
+Checking a path and opening it later leaves a gap in which a folder may become a link. So every part
+is opened relative to its parent, with `O_NOFOLLOW`: every opened file is below the store.
 """
 
 from __future__ import annotations

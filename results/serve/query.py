@@ -1,13 +1,13 @@
-"""What a list of runs is filtered and sorted by; the same words for pages, links and the API.
+"""Filters and order of a list of runs; the same words for pages, links and the API.
 
 | parameter                        | a run is shown if                                             |
 |----------------------------------|---------------------------------------------------------------|
-| q                                | every word stands somewhere in it, in any case of letters     |
+| q                                | it contains every word, ignoring case                         |
 | name, label, workload, code, ... | the field is exactly this; `(none)` where it is empty         |
 | nemesis, bug                     | these, with commas between, are among its nemeses or bugs     |
 | verdict                          | valid, permitted, unknown, invalid, unfinished or broken      |
 | seed                             | 7, or 1..200                                                  |
-| ops, wall_s, simulated_s, faults | 10.., ..10 or 10..20; a run that does not say is left out     |
+| ops, wall_s, simulated_s, faults | 10.., ..10 or 10..20; a run without the value is left out     |
 | day                              | 2026-11-21, or 2026-11-01..2026-11-30 (UTC)                   |
 
 `sort` is a column, with a minus before it for descending; `page` counts from 1.

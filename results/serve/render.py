@@ -33,7 +33,7 @@ def ensure_templates() -> jinja2.Environment:
 
 
 def render(template: str, /, **context: Any) -> bytes:
-    """A page; what cannot be encoded (half a surrogate pair from somebody's file) is replaced."""
+    """A page; characters that cannot be encoded (half of a surrogate pair) are replaced."""
     text = ensure_templates().get_template(template).render(**context)
     return text.encode("utf-8", "backslashreplace")
 

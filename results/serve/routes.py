@@ -1,4 +1,4 @@
-"""Which address is which page.
+"""Routes from addresses to pages.
 
 | address                       | what                                                        |
 |-------------------------------|-------------------------------------------------------------|
@@ -222,7 +222,7 @@ class _Pieces(Iterator[bytes]):
 
 
 def _ascii(name: str) -> str:
-    """A name that can stand in a header between quotes."""
+    """A name that is valid between quotes in a header."""
     return "".join(
         character if (character.isascii() and character.isalnum()) or character in "._- " else "_"
         for character in name

@@ -1,8 +1,8 @@
-"""The folder of one run: where it is in a store, or made again from the rows of a lake.
+"""The folder of one run: in a store, or rebuilt from the rows of a lake.
 
-A run of a lake gets its folder as `harness lake export` makes it, with what the lake keeps of a run
-that is not valid; so its page, its numbers, its files and its trace are those of a store. Such
-folders are temporary: the last `FOLDERS_KEPT` that pages asked for.
+A run of a lake gets the folder that `harness lake export` makes, with the files that the lake keeps
+of a run that is not valid; so its page, numbers, files and trace are the same as from a store. Such
+folders are temporary: the last `FOLDERS_KEPT` requested ones are kept.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What to type to have a run again, and what it does in a word."""
+    """The command that repeats a run, and its label."""
 
     word: str
     text: str
@@ -71,11 +71,11 @@ class Folders(ABC):
 
     @abstractmethod
     def command(self, row: RunRow) -> Command | None:
-        """How to have the run again."""
+        """The command that repeats the run."""
 
 
 class StoreFolders(Folders):
-    """Those of a store: `STORE/NAME/RUN`."""
+    """Run folders of a store: `STORE/NAME/RUN`."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -119,9 +119,9 @@ class LakeRows:
     def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
         """The rows of a run in a table, read from the files that may have them.
 
-        DuckDB looks for them by the run alone: of other columns it decodes no other run's pages.
+        DuckDB searches by the run alone, and decodes other columns only for its rows.
 
-        With `batch`, only from those of that append and merged ones.
+        With `batch`, only files of that append and merged files are read.
         """
         day = dt.date.fromisoformat(row.started[:10]) if row.started else None
         files = [
@@ -142,7 +142,7 @@ class LakeRows:
 
 
 class LakeFolders(Folders):
-    """Those of a lake, made again in `scratch`."""
+    """Run folders of a lake, rebuilt in `scratch`."""
 
     def __init__(self, runs: Runs, rows: LakeRows, scratch: Path) -> None:
         self._rows = rows
@@ -211,7 +211,7 @@ class LakeFolders(Folders):
             raise
 
     def _fetch(self, row: RunRow, to: Path) -> None:
-        """Copy what the lake keeps of a run besides its rows; existing files stay.
+        """Copy the files that the lake keeps of a run; existing files stay.
 
         Links are not followed: a lake, too, may come from elsewhere.
         """
@@ -228,7 +228,7 @@ class LakeFolders(Folders):
                 f"the folder kept of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
                 "bytes: no release writes such"
             )
-        # What is made of a run comes last: it is as new as what it is made of.
+        # Derived artefacts come last, so that they are no older than their sources.
         for path, _ in sorted(sizes, key=lambda item: item[0] in ARTEFACTS):
             if not (to / path).exists():
                 (to / path).parent.mkdir(parents=True, exist_ok=True)

@@ -126,7 +126,7 @@ def selected(source: str, *, of_store: bool) -> str:
 
 
 def create_runs(rows: str) -> str:
-    """The statement that makes the table of these rows anew."""
+    """The statement that recreates the table of these rows."""
     return f"CREATE OR REPLACE TABLE runs AS {rows}"
 
 

@@ -1,14 +1,14 @@
 """All runs of a store or a lake as one table in DuckDB's memory, kept up to date.
 
-The table `runs` has the columns of `results.serve.run_rows`. When the version of the lake moves,
-rows of new files are added; where files went (a compaction, a run that changed) the table is made
-anew. That happens beside the pages: they show the table that exists, and wait for a newer one only
-a moment. A store is brought into its lake first, which is its only reader of folders; runs that
-it could not take are rows too, with the outcome `broken` and the reason. A lake that does not
-answer costs nothing but news, and a note says since when.
+The table `runs` has the columns of `results.serve.run_rows`. When the version of the lake changes,
+rows of new files are added; if files were removed (by a compaction, or for a changed run), the
+table is recreated. That happens in the background: pages show the existing table, and wait for a
+newer one only briefly. A store is ingested into its lake first, the only reader of folders; runs
+that it could not take are rows, too, with the outcome `broken` and the reason. While a lake does
+not answer, pages show its last state, and a note says since when.
 
-A page reads in one transaction (`Reading`), so its numbers are of one version. Answers are kept for
-the version that they are of: a list that is asked for again costs nothing.
+A page reads in one transaction (`Reading`), so its numbers are of one version. Answers are cached
+per version: a repeated list costs nothing.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class Runs:
             if self.store is not None:
                 self._ingest()
             self._read()
-        except Exception as error:  # noqa: BLE001 - whatever it is, a note says it
+        except Exception as error:  # noqa: BLE001 - a note reports any error
             text = error if isinstance(error, HarnessError) else f"{type(error).__name__}: {error}"
             now = dt.datetime.now(dt.UTC)
             place = "lake" if self.store is None else "store"
@@ -223,7 +223,7 @@ class Runs:
         return self.lake.main.refresh()
 
     def _write(self, state: State, broken: list[tuple[str, str, str]]) -> None:
-        """Add the rows of new files, or make the table anew, in one transaction."""
+        """Add the rows of new files, or recreate the table, in one transaction."""
         names = frozenset(state.files)
         anew = not self._files <= names or broken != self._broken or self.version < 0
         files = [file for name, file in state.files.items() if anew or name not in self._files]

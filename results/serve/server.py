@@ -1,12 +1,11 @@
-"""Sockets and HTTP, and everything that keeps strangers out.
+"""Sockets and HTTP, and the protection against strangers.
 
-The server shows what lies on a disk to whoever can reach its port, so:
+The server shows files of a disk to everyone who can reach its port, so:
 
-* it listens on the loopback device unless told otherwise, and then answers only to names of the
-  loopback device in `Host`: a page elsewhere whose name was made to point to 127.0.0.1 (DNS
-  rebinding) is refused;
-* what a foreign page makes the browser fetch in its background (`Sec-Fetch-Site`) is refused, so
-  that no foreign page can make it work or measure it;
+* by default it listens on the loopback device, and then only answers to names of the loopback
+  device in `Host`: a foreign page whose name was pointed to 127.0.0.1 (DNS rebinding) is refused;
+* background requests of foreign pages (`Sec-Fetch-Site`) are refused, so that no foreign page can
+  make the server work or measure it;
 * only GET and HEAD exist; nothing in a request names a file outside the store (`paths`);
 * every answer carries a content security policy that allows nothing from elsewhere;
 * connections, addresses and answers have bounds, and so has the time of a whole request or answer.
@@ -46,14 +45,14 @@ _BUSY: Final = (
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What was asked for: path and query as they came, percent signs and all."""
+    """A request: path and query as received, without percent decoding."""
 
     path: str
     query: str
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer. `body` is bytes, or pieces of which nobody knows the length before the end."""
+    """An answer. `body` is bytes, or pieces of unknown total length."""
 
     status: int = 200
     content_type: str = "text/html; charset=utf-8"
@@ -93,7 +92,7 @@ class StoreServer(ThreadingHTTPServer):
         self.loopback = is_loopback(str(self.server_address[0]))
 
     def server_bind(self) -> None:
-        """As the base class, but without asking a name server who we are."""
+        """Bind without asking a name server for the host's name."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -101,12 +100,12 @@ class StoreServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where to point a browser."""
+        """The address for a browser."""
         host = str(self.server_address[0])
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """A thread a connection, up to a bound."""
+        """Start one thread per connection, up to a bound."""
         if not self._free.acquire(blocking=False):
             with contextlib.suppress(OSError):
                 request.sendall(_BUSY)
@@ -115,14 +114,14 @@ class StoreServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """As the base class, and then there is room for one more."""
+        """Serve the connection, then make room for another."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away in the middle is nobody's error."""
+        """Ignore a client that disconnects during an answer."""
 
     def allows_host(self, host: str | None) -> bool:
         """Whether a `Host` header names us."""
@@ -130,7 +129,7 @@ class StoreServer(ThreadingHTTPServer):
 
 
 class _Incoming(io.RawIOBase):
-    """What a connection sends. A request has `REQUEST_S`, counted from its first byte."""
+    """The input of a connection. A request has `REQUEST_S`, counted from its first byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -167,14 +166,14 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_S
 
     def setup(self) -> None:
-        """As the base class, but what is read has a deadline as a whole."""
+        """Set up the connection, with one deadline for each whole request."""
         super().setup()
         self.rfile.close()
         self._incoming = _Incoming(self.connection)
         self.rfile = io.BufferedReader(self._incoming)
 
     def handle_one_request(self) -> None:
-        """As the base class, which gives up at a `TimeoutError`."""
+        """Handle one request; the base class gives up at a `TimeoutError`."""
         self._incoming.begin()
         super().handle_one_request()
 
@@ -187,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _refuse(self) -> None:
-        self.close_connection = True  # there may be a body that nobody reads
+        self.close_connection = True  # there may be an unread body
         failure = Response(
             status=405,
             content_type="text/plain; charset=utf-8",
@@ -274,7 +273,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True  # a file that shrank while it was read
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class says about requests that it cannot read, in our form."""
+        """Send the base class's errors about unreadable requests as a page."""
         del explain
         self.close_connection = True
         standard = code in http.HTTPStatus.__members__.values()
@@ -282,7 +281,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(_plain(code, text))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
-        """Say nothing: who looks at what is nobody's business, and stderr is for notes."""
+        """Log nothing: requests are private, and stderr is for notes."""
 
 
 _ALWAYS: Final = (

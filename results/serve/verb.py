@@ -1,4 +1,4 @@
-"""`harness serve [STORE|LAKE]`: browse a store or a lake until somebody presses Ctrl-C."""
+"""`harness serve [STORE|LAKE]`: browse a store or a lake until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _serve(place: str, bind: str, port: int) -> int:
 
 
 def _library(place: str) -> Library:
-    """The runs of a store or a lake; raises `UsageError` for what is neither."""
+    """The runs of a store or a lake; raises `UsageError` for any other folder."""
     from results.lake.transfer.ingest_verb import Status
     from results.serve.library import Library
 

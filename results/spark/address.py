@@ -46,20 +46,20 @@ def _address(place: str, url: str, port_default: int | None) -> tuple[str, int]:
 
 
 def check_reachable(url: str) -> None:
-    """Raise `InfrastructureError` where nobody listens at any of the places that `url` names."""
+    """Raise `InfrastructureError` if no address in `url` accepts connections."""
     addresses = addresses_of(url)
     if not addresses or (url.startswith("sc://") and _behind_proxy(addresses[0][0])):
         return
     reasons = _reasons_against(addresses)
     if len(reasons) == len(addresses):
         raise InfrastructureError(
-            f"--spark-master is {url!r}, and nobody listens there ({'; '.join(reasons)}); start "
-            "the master, or name another"
+            f"--spark-master is {url!r}, which accepts no connection ({'; '.join(reasons)}); "
+            "start the master, or name another"
         )
 
 
 def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """Why each of them cannot be reached, until one can."""
+    """The reasons why addresses are unreachable; empty once one is reachable."""
     reasons: list[str] = []
     for host, port in addresses:
         try:

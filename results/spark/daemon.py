@@ -1,11 +1,11 @@
-"""The parent of Spark's Python workers on this machine: what all of them need, it imports once.
+"""The parent of Spark's Python workers on this machine, which imports their modules once.
 
-Spark forks a worker a core from one process. Left to themselves, each imports Arrow, DuckDB, pandas
-and our packages, 1.1 s of CPU; a worker's share of a report of 10^5 runs is 9 s. A session of one
-machine has this module instead of `pyspark.daemon`.
+Spark forks one worker per core from one process. Without this module, each worker imports Arrow,
+DuckDB, pandas and our packages, 1.1 s of CPU; a worker's share of a report of 10^5 runs is 9 s. A
+session of one machine uses this module instead of `pyspark.daemon`.
 
-PySpark itself is imported from its folder, where compiled modules lie: Spark puts an archive of it
-first, of which every process would compile what it imports, 0.4 s.
+PySpark itself is imported from its folder with compiled modules: Spark puts an archive of it first,
+from which every process would have to compile modules, 0.4 s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final
 
 NAME: Final = "results.spark.daemon"
 INSTALLED: Final = ("pyspark", "py4j")
-"""What there are archives of."""
+"""The packages that Spark also has as archives."""
 SHARED: Final = (
     "pyspark.worker",
     "pyarrow.dataset",
@@ -30,8 +30,8 @@ SHARED: Final = (
     "pandas",
     "results.spark.range_answers",
 )
-"""All stand being forked: their threads (OpenBLAS, jemalloc) are made anew in the child. Whoever
-needs one that is missing says so. Arrow imports pandas, where there is any, for the first list."""
+"""All survive a fork: their threads (OpenBLAS, jemalloc) are recreated in the child. A task that
+needs a missing one reports it. Arrow imports pandas, if installed, for the first list."""
 
 
 def settings() -> dict[str, str]:
@@ -47,7 +47,7 @@ def settings() -> dict[str, str]:
 def without_archives(path: Sequence[str]) -> list[str]:
     """`sys.path` without the archives that an installed PySpark has of itself, and of Py4J.
 
-    Those of another Spark stay where they are: it is newer or older.
+    Archives of another Spark stay: its version differs.
     """
     rest = [entry for entry in path if not entry.endswith(".zip")]
     spark, py4j = (importlib.machinery.PathFinder.find_spec(name, rest) for name in INSTALLED)
@@ -58,7 +58,7 @@ def without_archives(path: Sequence[str]) -> list[str]:
 
 
 def main() -> None:
-    """What `python -m` does: as `pyspark.daemon`, which ends with the session."""
+    """Run `pyspark.daemon`, which ends with the session."""
     sys.path[:] = without_archives(sys.path)
     from pyspark.daemon import manager
 

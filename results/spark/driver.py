@@ -1,8 +1,8 @@
-"""A report's work on a lake, on Spark: ask what is left, have it done, ask again; then answer.
+"""A report's work on a lake, on Spark: find pending work, do it, repeat; then answer.
 
-Tasks have ranges of runs; the driver knows kinds of cases, ranges and sums. A job that is lost
-keeps what its tasks appended: what is missing is submitted again, as long as every submission gets
-somewhere. What could not be made by a job that came to its end is not tried again.
+Tasks have ranges of runs; the driver only has kinds of cases, ranges and sums. The appends of a
+lost job stay, and the driver submits the rest again as long as every submission makes progress.
+Results that a finished job could not make are not tried again.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class SparkLake:
         jobs: int | None = None,
         again: bool = False,
     ) -> None:
-        """`extent` is of what is asked in the end; `jobs` is how many tasks run at once, where
-        it is not as many as Spark has cores.
+        """`extent` limits the final answers; `jobs` is the number of concurrent tasks.
 
-        With `again`, results that were unsettled before now do not count.
+        `jobs` defaults to the number of Spark's cores. With `again`, results that were unsettled
+        before do not count.
         """
         self.problems = Problems()
         self._spark = spark
@@ -92,7 +92,7 @@ class SparkLake:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """A job that reads what there is, and that fails, leaves as `InfrastructureError`."""
+        """Turn the failure of a reading job into an `InfrastructureError`."""
         try:
             yield
         except HarnessError:
@@ -104,7 +104,7 @@ class SparkLake:
                 f"{self._lake.place.uri}?"
             ) from error
 
-    # What is wanted ------------------------------------------------------------------------------
+    # Required results ----------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
         """Runs whose cases name the same workload and checkers want the same results."""
@@ -141,10 +141,10 @@ class SparkLake:
             self.problems.add(problem)
         self.problems.total += total - len(first)
 
-    # What is done --------------------------------------------------------------------------------
+    # Work ----------------------------------------------------------------------------------------
 
     def check(self, progress: Callable[[Progress], None] | None = None) -> Checked:
-        """Judge what is new; raises `InfrastructureError` where Spark or the lake fails."""
+        """Judge new runs; raises `InfrastructureError` if Spark or the lake fails."""
         begin_s, cpu_s = time.perf_counter(), time.process_time()
         tasks = away_ns = before = above = 0
         answers = self._tell(self._asking(self._begin)._replace(settled=True))
@@ -172,7 +172,7 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # What is missing still could not be made; what was limited is tried once more.
+            # Results that are still missing could not be made; limited ones are tried once more.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:
@@ -197,13 +197,13 @@ class SparkLake:
             self.problems.add(problem)
 
     def _at_once(self) -> int:
-        """How many tasks run at once; workers start, and are given what they lack, at the first."""
+        """The number of concurrent tasks; the first call starts and equips the workers."""
         if self._slots is None:
             self._slots = prepare_workers(self._spark, "duckdb")
         return self._jobs or self._slots
 
     def _readers(self) -> int:
-        """How many tasks that only read run at once: they need nothing but our own packages."""
+        """The number of concurrent tasks that only read, and so need only our own packages."""
         return self._jobs or self._slots or cores_here() or self._at_once()
 
     def _found(self) -> Snapshot:
@@ -231,10 +231,10 @@ class SparkLake:
             rows = frame.toArrow()
         return [msgspec.json.decode(text, type=TaskDone) for text in rows["done"].to_pylist()]
 
-    # What was found ------------------------------------------------------------------------------
+    # Answers -------------------------------------------------------------------------------------
 
     def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
-        """An engine that answers questions, and what is still to be said of `checked`."""
+        """An engine that answers questions, and the completed account of `checked`."""
         engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
         checked_account = msgspec.structs.replace(
@@ -251,7 +251,7 @@ class SparkLake:
             return tell(self._spark, asking, slots=self._readers())
 
     def _asking(self, results: Files | None = None) -> Asking:
-        """The results are those of now, unless they are given."""
+        """The request of tasks; `results` default to the current state of the result lake."""
         return Asking(
             lake=Files.of(self._snapshot),
             results=results or Files.of(self._found()),

@@ -8,8 +8,8 @@
 Neither needs a jar: no Delta reader, since the file list is that of a snapshot, and no
 `hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings.
 
-Partition columns stand inside the files, so that all columns are there with their types; those
-that a file of an older schema lacks are null.
+Files contain the partition columns, so all columns have their types; columns that a file of an
+older schema lacks are null.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema:
 def read_files(
     batches: Iterable[pa.RecordBatch], *, uri: str, options: Mapping[str, str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """What a task does: the rows of the files that it is given."""
+    """The rows of a task's files."""
     place = Place(uri, options)
     for batch in batches:
         for path in batch.column("path").to_pylist():

@@ -1,8 +1,7 @@
-"""How far a job on Spark is, seen from the lake: executors append what they find, rows are runs.
+"""Progress of a job on Spark, seen from the lake: executors append their results, one row per run.
 
-So it is known on any kind of Spark, Connect as well, and costs one look at a log now and then.
-Which task an append is of, and so what its runs cost, is told by the first of its runs: a task has
-a range of keys.
+So it works on any kind of Spark, Connect as well, and costs one read of a log now and then. The
+first run of an append identifies its task, and so the cost of its runs: a task has a range of keys.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What of some runs is left to do, and what could not be had.
+    """Pending and unavailable results of some runs.
 
     Of the runs that lost something, the first few, and how many there are.
     """
@@ -92,14 +92,14 @@ class ToldEngine:
 
 
 def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
-    """What runs there are, by what their cases name."""
+    """The runs, grouped by the kinds of their cases."""
     frame, asking = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
     return kinds_in(frame.mapInArrow(work, "`said` STRING").toArrow()["said"].to_pylist())
 
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
-    """Those of all parts, in order."""
+    """The kinds of all parts, in order."""
     kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
         for part in msgspec.json.decode(text, type=list[RunsOfKind]):
@@ -136,7 +136,7 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
 
 
 def told_in(told: pa.Table) -> Told:
-    """What the task that added up said."""
+    """The answer of the task that added up."""
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -157,7 +157,7 @@ def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """What a task has to tell of the ranges that it is given."""
+    """The answers of a task for its ranges."""
     with readable(asking.lake.uri):
         yield from _told(batches, asking)
 

@@ -1,15 +1,15 @@
 """The only place that knows Spark: `get_spark(url)` gives a session, wherever it runs.
 
-| url                      | what it is                                                  |
+| url                      | meaning                                                     |
 |--------------------------|-------------------------------------------------------------|
-| local[N], local[N,3]     | this machine; the 3 are attempts a task, and the default here |
+| local[N], local[N,3]     | this machine; 3 attempts per task are the default here      |
 | local-cluster[W,C,M]     | W worker processes of C cores and M MB on this machine      |
 | spark://host:7077        | a standalone cluster                                        |
 | k8s://https://host:6443  | executors that Kubernetes starts (docs/kubernetes)          |
 | sc://host:15002          | Spark Connect                                               |
 
-Only DataFrames are used, so that Connect can do all of it. Workers run this very interpreter
-(`PYSPARK_PYTHON`), times are UTC, and Spark is told to be quiet.
+Only DataFrames are used, so that everything works on Connect. Workers run this very interpreter
+(`PYSPARK_PYTHON`), times are UTC, and Spark logs little.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _started_at: dict[str, str] = {}
 
 
 def get_spark(url: str) -> SparkSession:
-    """The session of this process at `url`; one at another URL is stopped first.
+    """The session of this process at `url`; a session at another URL is stopped first.
 
-    It ends with the process, or by `.stop()`. Raises `UsageError` for a URL that means nothing or a
-    missing package, and `InfrastructureError` where nobody listens there, Java is missing or too
+    It ends with the process, or by `.stop()`. Raises `UsageError` for an unknown URL or a missing
+    package, and `InfrastructureError` if the address accepts no connection, Java is missing or too
     old, or Spark does not start.
     """
     master = _checked(url)
@@ -109,7 +109,7 @@ def _cores(local: re.Match[str]) -> int:
 
 
 def cores_here() -> int:
-    """How many tasks run at once in a session of this machine alone; 0 where there is none.
+    """The number of concurrent tasks of a session on this machine alone; 0 without one.
 
     Its workers run this very interpreter, and have what we have.
     """
@@ -167,7 +167,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def check_java() -> str:
-    """Which Java Spark will use; raises `InfrastructureError` with the fix where there is none."""
+    """The Java that Spark will use; raises `InfrastructureError` with the fix without one."""
     return check_java_for("Spark")
 
 
@@ -195,11 +195,11 @@ def _quiet_launch() -> Iterator[None]:
 
 
 def prepare_workers(spark: SparkSession, *modules: str) -> int:
-    """See that workers can import us, all plug-ins and `modules`; how many tasks run at once.
+    """Make our package, plug-ins and `modules` importable for workers; returns concurrent tasks.
 
-    What they lack of ours is sent to them in a zip. Raises `InfrastructureError` where that does
-    not help: pyarrow, numpy, msgspec and the modules have to be there, and what a plug-in needs
-    besides.
+    Missing packages of ours are sent to them in a zip. Raises `InfrastructureError` if that does
+    not suffice: workers must have pyarrow, numpy, msgspec, the modules, and the requirements of
+    plug-ins.
     """
     distributions = plugin_distributions()
     missing = _ask_workers(spark, distributions, modules)
@@ -229,7 +229,7 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
 
 
 class _Found(NamedTuple):
-    """What workers said."""
+    """The answer of workers."""
 
     error: str  # why they cannot work; mostly empty
     lacking: tuple[str, ...]  # distributions with plug-ins
@@ -239,7 +239,7 @@ class _Found(NamedTuple):
 def _ask_workers(
     spark: SparkSession, distributions: Sequence[Distribution], modules: Sequence[str]
 ) -> _Found:
-    """What workers lack, if anything, and how many tasks run at once."""
+    """The packages that workers lack, and the number of concurrent tasks."""
     wanted = tuple(distribution.name for distribution in distributions)
 
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
@@ -270,7 +270,7 @@ def _ask_workers(
             if not names:
                 error = "our packages are there, but not their entry points"
             for name in names:
-                with contextlib.suppress(Exception):  # whoever needs it will hear of it
+                with contextlib.suppress(Exception):  # a task that needs it will report it
                     load_plugin("checkers", name)
         except ImportError as missing:
             error = str(missing)
@@ -298,7 +298,7 @@ def _ask_workers(
 def map_tasks(
     spark: SparkSession, rows: pa.Table, work: Callable[..., Any], ddl: str, tasks: int
 ) -> pa.Table:
-    """What `work` makes of rows, those with the same number in the column `task` in one task.
+    """The output of `work` over rows; rows with the same number in column `task` share a task.
 
     Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
     """
@@ -306,7 +306,7 @@ def map_tasks(
 
 
 def in_tasks(frame: Any, tasks: int) -> Any:
-    """The rows of a DataFrame with those of the same number in the column `task` in one task."""
+    """The rows of a DataFrame, partitioned by the number in the column `task`."""
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(tasks, "task")
     return frame.repartition(tasks, "task")
@@ -350,11 +350,10 @@ def raise_if_interrupted(error: BaseException) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of a long Spark error that says what happened in Python, or else in Java at first.
+    """The line of a long Spark error with its cause: in our code, in Python, or first in Java.
 
-    What our own code said in a worker comes before all else.
-    Where neither is told, its first line; of what came through Py4J that is the second, as the
-    first only names the method that was called.
+    Without any of these it is the first line, or the second of an error through Py4J, whose first
+    line only names the called method.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [match[1] for line in lines if (match := _OURS.match(line)) is not None]

@@ -1,15 +1,15 @@
 """The seeds of a soak on Spark: rows of a table are ranges of seeds, tasks run them.
 
 Each task feeds its ranges, one seed after the other, to an isolated worker process of its own, as
-a soak on one machine does: a seed that kills its process costs Spark nothing. Runs are written
-where they are made, into the store that all executors see, or from a folder of the task into the
-lake, which is all that executors share then. What returns are the results, as rows, and the driver
-journals them. Seeds go out in waves, since a wave is what a killed driver loses: short ones at
-first, then about `WAVE_S` long. A lake keeps what was done, and each task is an append to it, whose
-cost does not depend on the number of its runs: there waves are longer, however slow executors are.
+a soak on one machine does: a seed that kills its process does not affect Spark. A task writes runs
+into the store that all executors see, or from its own folder into the lake, which then is all that
+executors share. It returns results as rows, and the driver journals them. Seeds go out in waves,
+since a killed driver loses one wave: short waves at first, then about `WAVE_S` long. A lake keeps
+finished runs, and each task appends to it once, at a cost that does not depend on the number of
+runs: with a lake, waves are longer even on slow executors.
 
-A run that goes into a lake and is not valid has its page made by the task, while it has the folder:
-each task does so for as many as the soak still wants when its wave begins.
+The task makes the page of a run that is not valid and goes into a lake, while it has the folder:
+for as many runs as the soak still wants when its wave begins.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def _run_wave(
     except Exception as error:
         raise_if_interrupted(error)
         raise InfrastructureError(
-            f"the Spark job failed: {cause_of(error)}; what was journaled before stays, and the "
-            "same command goes on"
+            f"the Spark job failed: {cause_of(error)}; journaled seeds stay, and the same "
+            "command continues"
         ) from error
     return sorted(rows, key=lambda row: int(row["seed"]))
 
@@ -139,7 +139,7 @@ def _run_wave(
 def run_ranges(
     batches: Iterator[pa.RecordBatch], *, job: bytes, rights: Mapping[str, str] = _NONE
 ) -> Iterator[pa.RecordBatch]:
-    """What a task does: every seed of its ranges, each in an isolated worker.
+    """The work of a task: every seed of its ranges, each in an isolated worker.
 
     `rights` are what a lake's object store asks for (`AWS_*`), over the executor's own.
     """
@@ -168,7 +168,7 @@ def run_ranges(
 
 
 def _refusal(template: SeedJob) -> str | None:
-    """Why this executor must not run any seed: its code is not the driver's."""
+    """The reason why this executor must not run seeds: its code differs from the driver's."""
     digest = code_digest(template.case, "sim")
     if template.code is None or digest == template.code:
         return None
@@ -204,7 +204,7 @@ def _run_here(
 
 @contextlib.contextmanager
 def _packages_for_children() -> Iterator[None]:
-    """What was sent to this executor is on its path alone; the workers it starts need it, too."""
+    """Pass packages that were sent to this executor on to the workers that it starts."""
     sent = [entry for entry in sys.path if Path(entry).name == PACKAGES_ZIP]
     before = os.environ.get(PATH)
     if sent:

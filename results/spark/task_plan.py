@@ -1,10 +1,9 @@
-"""Which ranges of runs are a task each: those that lack results, with about equal costs.
+"""Ranges of runs as tasks: runs that lack results, at about equal costs.
 
-Each task that reads what is known (`results.spark.range_answers`) cuts what its runs lack into
-small ranges. The driver joins neighbours until tasks are as large as the whole work asks for: it
-sees a few numbers of each range, and nothing of a run. A run that costs more than a task should, or
-that a budget cut short before, is a task of its own. Tasks are in descending order of cost, so that
-the longest start first.
+Each reading task (`results.spark.range_answers`) cuts the pending work of its runs into small
+ranges. The driver joins neighbours until tasks have the size that suits the whole work: it sees a
+few numbers per range, and no run. A run that costs more than a task should, or that a budget cut
+short before, is a task of its own. The most expensive tasks start first.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
     """Neighbours that lack results: the first place, and how much there is to do."""
 
     run: str
-    keys: int  # of the run, a range of its keys; -1: what is of the whole run
+    keys: int  # a range of the run's keys; -1 is the whole run
     runs: int
     results: int
     again: int  # of these results, those with a larger budget than before
@@ -39,12 +38,12 @@ class Lacking(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def first(self) -> Place:
-        """Where it begins."""
+        """The first place."""
         return self.run, self.keys
 
 
 class Between(NamedTuple):
-    """What a task does: from one place to before another; `None`: to the end."""
+    """The work of a task: from one place to before another; `None` is the end."""
 
     first: Place
     end: Place | None
@@ -66,7 +65,7 @@ class Task(NamedTuple):
 
 
 class Todo(NamedTuple):
-    """What has to be done."""
+    """Pending work."""
 
     tasks: tuple[Task, ...]
     runs: int
@@ -105,12 +104,12 @@ def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
 
 
 def range_cost(total: int, slots: int) -> int:
-    """How much a range should cost, of those into which the runs of one task are cut."""
+    """The target cost of one of the ranges into which the runs of one task are cut."""
     return max(COST_MIN // 4, min(COST_MAX, total // (TASKS_A_SLOT * slots)))
 
 
 def task_cost(total: int, slots: int) -> int:
-    """How much a task should cost, so that all slots get equally many."""
+    """The target cost of a task, so that all slots get equally many."""
     waves = max(1, min(TASKS_A_SLOT, total // (slots * COST_MIN)))
     even = -(-total // (slots * waves))
     return max(COST_MIN // 4, 1, min(COST_MAX, even), -(-total // TASKS_MAX))

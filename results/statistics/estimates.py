@@ -1,9 +1,9 @@
-"""How sure is a number: intervals and tests that SQL cannot compute portably.
+"""Intervals and tests that SQL cannot compute portably.
 
 * Shares of runs (verdicts, detection): Wilson's score interval; of 0 in N the one-sided exact bound
   "rate < x at 95 %" (the "rule of three" without its approximation).
-* Operations of one run are no independent trials: one long outage fails hundreds of them. Whatever
-  counts operations or time therefore takes the **run** as its unit. `risk_ratio` is a ratio of
+* Operations of one run are no independent trials: one long outage fails hundreds of them. So counts
+  of operations or time take the **run** as their unit. `risk_ratio` is a ratio of
   two pooled rates whose variance is linearised over runs (Woodruff's method, as for cluster
   samples: Woodruff 1971; Cochran, *Sampling Techniques*, 6), with Student's t.
 * Two labels: Fisher's exact test for shares of runs; the rank-sum test (Wilcoxon, Mann-Whitney) for
@@ -45,7 +45,7 @@ class Interval(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A ratio of two rates; no interval where one cannot be told, and then `why`."""
+    """A ratio of two rates; without an interval, `why` has the reason."""
 
     with_rate: float | None
     without_rate: float | None
@@ -69,7 +69,7 @@ def wilson(hits: int, trials: int) -> Interval:
 
 
 def zero_bound(trials: int) -> float:
-    """What the rate is below, at 95 %, when it happened in none of `trials`."""
+    """The upper bound of a rate, at 95 %, of an event in none of `trials`."""
     return 1.0 if trials == 0 else -math.expm1(math.log(ALPHA) / trials)
 
 
@@ -121,7 +121,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
-        """Those of runs: hits with, trials with, hits without, trials without."""
+        """Sums over runs: hits with, trials with, hits without, trials without."""
         sums = [0] * len(cls._fields)
         for a, n, b, m in rows:
             terms = (
@@ -146,7 +146,7 @@ class Sums(NamedTuple):
 
 
 def risk_ratio(sums: Sums) -> Ratio:
-    """How much likelier something is with a fault; trials may be time."""
+    """The ratio of a rate with a fault to that without; trials may be time."""
     a, n, b, m, runs = sums.a, sums.n, sums.b, sums.m, sums.runs
     with_rate = a / n if n else None
     without_rate = b / m if m else None
@@ -254,7 +254,7 @@ def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: those at most `ALPHA` stand out even though so many were looked at."""
+    """Adjusted p-values: those at most `ALPHA` are significant despite the number of tests."""
     order = sorted(range(len(p_values)), key=lambda at: p_values[at])
     adjusted = [1.0] * len(p_values)
     running = 0.0

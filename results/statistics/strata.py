@@ -32,7 +32,7 @@ Gradient = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
 class Pooled(NamedTuple):
-    """A ratio over several strata; no interval where one cannot be told, and then `why`."""
+    """A ratio over several strata; without an interval, `why` has the reason."""
 
     ratio: float | None
     interval: Interval | None
@@ -89,7 +89,7 @@ def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
 
 
 def _agreement(strata: Sequence[Sums]) -> float | None:
-    """Cochran's Q of the log ratios of strata that have one with a spread."""
+    """Cochran's Q of the strata's log ratios, where they have a variance."""
     logs, weights = [], []
     for stratum in strata:
         ratio = risk_ratio(stratum)

@@ -1,10 +1,10 @@
-"""How long until something fails, and how many seeds it takes to see it: curves with intervals.
+"""Survival and detection curves with intervals.
 
-*Survival*: the share of runs that got through so many operations without a failure. Runs that end
-without one are censored there, not counted as survivors of more: the estimate is Kaplan's and
-Meier's (1958), its variance Greenwood's (1926), the interval that of log(-log S), which stays
-between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of Failure Time Data*, 1.4).
-Where several things happen at once, failures come before ends.
+*Survival*: the share of runs without a failure after a number of operations. Runs that end without
+one are censored there, not counted as survivors of more: the estimate is Kaplan and Meier's (1958),
+its variance Greenwood's (1926), the interval that of log(-log S), which stays between 0 and 1
+(Kalbfleisch and Prentice, *The Statistical Analysis of Failure Time Data*, 1.4). At equal times,
+failures come before ends.
 
 *Detection*: with a share p of seeds that fail, n of them find it with probability 1 - (1 - p)^n.
 That rises with p, so the ends of p's interval (Wilson's) are those of the curve.
@@ -78,7 +78,7 @@ def _within(seeds: int, share: float) -> float:
 
 
 def seeds_for(share: float, *, sure: float = SURE) -> int | None:
-    """How many seeds find it with probability `sure`; `None` where it never happens."""
+    """The number of seeds that find it with probability `sure`; `None` if it never happens."""
     if share <= 0:
         return None
     return 1 if share >= sure else math.ceil(math.log1p(-sure) / math.log1p(-share))

@@ -54,7 +54,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def unavailable(self) -> str | None:
-        """Why it cannot be used here, with the fix."""
         try:
             with Engine.connected() as engine:
                 return _missing_image(engine)
@@ -66,7 +65,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Build the node image where an engine answers and the image is missing."""
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
@@ -78,7 +76,7 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
         try:
             with Engine.connected() as engine:
                 return why_no_disks(engine)
@@ -86,7 +84,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
             return str(error)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         deploy.check_plan(plan)
         require_limits(plan)
 
@@ -103,7 +100,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def clean(self) -> list[str]:
-        """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():
             with Engine.connected() as engine:
                 return remove_dead_runs(engine)
@@ -225,8 +221,10 @@ class _Run(RealRun):
         if seen.ended is not None:
             self._failed(seen.ended)
         same = {each.node for each in before & self._cluster.idle()}
-        own = {node: each for node, each in seen.nodes.items() if node in same and each is not None}
-        return {**seen.helpers, **own}
+        certain = {
+            node: each for node, each in seen.nodes.items() if node in same and each is not None
+        }
+        return {**seen.helpers, **certain}
 
     async def teardown(self) -> None:
         """Take everything away; what resists is left to the warden."""

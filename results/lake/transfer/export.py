@@ -42,8 +42,8 @@ def chosen_runs(
     missing = [value for value in (*runs, *labels) if value not in there]
     if missing:
         raise UsageError(
-            f"the lake has no run or label {listed(missing, limit=3)}; keys of runs are those of "
-            "the column `run`, such as NAME/ID@0123456789ab"
+            f"the lake has no run or label {listed(missing, limit=3)}; give keys of runs from the "
+            "column `run`, such as NAME/ID@0123456789ab"
         )
     return sorted(rows, key=lambda row: str(row["run"]))
 

@@ -33,7 +33,7 @@ def add_export(actions: Any) -> None:
 
 
 def export_runs(parsed: argparse.Namespace) -> int:
-    """Write the runs, name those that could not be, and sum up."""
+    """Write the runs, name the ones that failed, and sum up."""
     lake = Lake.open(parsed.uri)
     snapshot = lake.snapshot()
     with troubles(lake.place.uri):

@@ -1,10 +1,10 @@
-"""Which folders of a store its lake has: a file beside the tables, so that none is read twice.
+"""The memo of a store's lake: the folders that it has read, so that none is read twice.
 
-The lake alone says which runs it has. The memo adds under which key each folder went in, and what
-the folder held then: the times and sizes of its files, and where these differ (a copied store), a
-hash of their bytes. Without the memo, the keys of runs tell which ones the lake has.
+Only the lake says which runs it has. The memo adds the key of each folder's run, and the folder's
+state at the time: times and sizes of its files, and for a change of these alone (a copied store) a
+hash of their bytes. Without the memo, the keys of runs show which ones the lake has.
 
-Before runs are removed, the memo names them, so that a removal that was cut short is completed.
+The memo names runs before they are removed, so that an interrupted removal is completed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Folders of runs that a lake keeps beside its tables: `folders/NAME/ID@DIGITS/`.
+"""Folders of runs that a lake keeps next to its tables: `folders/NAME/ID@DIGITS/`.
 
-Of a run that is not valid people want the page, the logs and the results; its history is in the
-tables. Files go first and the row that names them last, so a row never names what is not there;
-files of a run whose row never came are written again with it.
+People want the page, the logs and the results of a run that is not valid; its history is in the
+tables. Files are written before the row that names them, so a row never names an absent file; files
+of a run without a row are written again with it.
 
-On a disk they lie there as they were. In an object store each would be a request, ten a run, which
-cost more than all its rows; so all but what a browser opens are one archive there, `kept.zip`.
+On a disk the files are plain copies. In an object store each would be a request, ten per run, which
+would cost more than all its rows; so there everything except the files that a browser opens is one
+archive, `kept.zip`.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 
 
 def folder_of(key: str) -> str:
-    """Where the run `key` is kept, from the lake's root."""
+    """The folder of the run `key`, relative to the lake's root."""
     return f"{FOLDERS}/{key}"
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
-    """What a lake keeps of a run's folder, by name in it: its plain files but the history.
+    """The files of a run's folder that a lake keeps, by name: plain files without the history.
 
     Raises `HistoryError` for a folder beyond all measure, and `OSError`.
     """
@@ -66,7 +67,7 @@ def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
     if len(sizes) > FILES_MAX or sum(sizes) > BYTES_MAX:
         raise HistoryError(
             f"{folder!r} has {len(sizes)} files of {sum(sizes)} bytes; a lake keeps at most "
-            f"{FILES_MAX} and {BYTES_MAX} of a run: move what is not its own out of it"
+            f"{FILES_MAX} and {BYTES_MAX} per run: move foreign files out of it"
         )
 
 
@@ -106,9 +107,9 @@ def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def unpack(folder: Path) -> None:
-    """Put what the archive in a run's folder has beside it; what lies there already stays.
+    """Unpack the archive in a run's folder; existing files stay.
 
-    Raises `HistoryError` for one that no lake wrote.
+    Raises `HistoryError` for an archive that no lake wrote.
     """
     path = folder / ARCHIVE
     if not path.is_file():

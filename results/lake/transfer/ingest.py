@@ -54,12 +54,12 @@ class Sink(Protocol):
         ...
 
     def append(self, rows: AppendBuffer) -> list[str]:
-        """Append whole runs; those that it has by now are left out and returned."""
+        """Append whole runs; runs that the lake already has are left out and returned."""
         ...
 
 
 class Ingested(msgspec.Struct, kw_only=True):
-    """How far it is: runs by what became of them. `looked` of `total` folders were looked at."""
+    """Progress of an ingest: runs by outcome. `looked` of `total` folders were read."""
 
     total: int
     looked: int = 0
@@ -70,7 +70,7 @@ class Ingested(msgspec.Struct, kw_only=True):
 
 
 class _Group:
-    """What waits for the next append of one partition."""
+    """Runs that wait for the next append of one partition."""
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
@@ -93,11 +93,11 @@ def ingest(
     append_bytes: int = APPEND_BYTES,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> tuple[Ingested, Problems]:
-    """Append what `lake` does not have; `write` keeps folders of runs that are not valid.
+    """Append the runs that `lake` lacks; `write` keeps folders of runs that are not valid.
 
     Without `write`, the lake keeps no folders. With `unfinished`, runs whose state is not finished
-    are taken as well; those that a live process still writes never are. Raises `UsageError` where
-    there is no store, and what the lake raises.
+    are taken as well, except runs that a live process still writes. Raises `UsageError` without a
+    store, and the errors of the lake.
     """
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
@@ -233,7 +233,7 @@ class _Work:
         self._groups: dict[Partition, _Group] = {}
 
     def add(self, source: Source) -> None:
-        """Take a run, and append what is enough."""
+        """Take a run, and append groups that are large enough."""
         partition = _partition(source.about)
         group = self._groups.get(partition)
         if group is None:

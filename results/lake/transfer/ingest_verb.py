@@ -30,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     """Ingest, name what could not be, and sum up."""
     parser = Parser(
         prog="harness ingest",
-        description="Append the finished runs of a store to a lake, but for those that it has.\n"
-        "It may be stopped at any moment, and goes on when it is started again.",
+        description="Append the finished runs of a store to a lake, unless it already has them.\n"
+        "The command may be stopped at any moment, and continues when started again.",
         epilog=EPILOG,
     )
     parser.add_argument("store", type=Path, metavar="STORE", help="--store of run or soak")

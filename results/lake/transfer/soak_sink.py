@@ -1,17 +1,17 @@
 """`harness soak --lake URI`: the runs of a soak go into a lake while it runs.
 
-A finished run is a folder of the store first, as without a lake, and its seed is journaled. Folders
-wait until there are `RUNS_MAX`, or the first has waited `WAIT_S`; then all go into the lake as an
-ingest takes them, and are removed. So nothing is lost that was journaled, wherever a soak is
-killed: the next one finds each run in the lake or in the store. One that starts elsewhere, without
-the journal, takes over what the lake has of the same code (`versions` of a run has its digest).
+A finished run first is a folder of the store, as without a lake, and its seed is journaled. Folders
+wait until there are `RUNS_MAX`, or the first has waited `WAIT_S`; then all are ingested into the
+lake and removed. So no journaled run is lost, wherever a soak is killed: the next soak finds each
+run in the lake or in the store. A soak that starts elsewhere, without the journal, takes over the
+runs of the same code from the lake (`versions` of a run has its digest).
 
-Every append is a file a table, so a long soak, or many at once, would make thousands. Whose append
-is the 64th small one of a partition, or the 128th, merges those of this partition: so there are a
-hundred or so small files a table and partition at most, whoever appended them and whenever.
+Every append makes one file per table, so a long soak, or many at once, would make thousands. The
+writer of a partition's 64th small append, or the 128th and so on, merges the small files of the
+partition: each table has about a hundred small files per partition at most, whatever the writers.
 
-Runs of soaks are called after their seeds: one that is there under the same id, with the same
-history and verdict, is the same run, also where it ran on another day.
+Runs of soaks are named after their seeds: a run in the lake with the same id, history and verdict
+is the same run, even if it ran on another day.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class SoakedRuns:
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
-        """What the lake has of this soak's runs."""
+        """Rows of this soak's runs in the lake."""
         begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
         wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
 
@@ -113,7 +113,7 @@ class SoakedRuns:
         return self._lake.patience.call(f"read {self.uri}", read)
 
     def results(self, code: str) -> Iterator[bytes]:
-        """Those of finished runs, but for what the profile permits, whose rules no table has."""
+        """The results of finished runs without permitted findings, whose rules no table has."""
         results: dict[str, list[CheckerVerdict]] = {}
         rows = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
         for row in rows.to_pylist():
@@ -175,7 +175,7 @@ class SoakedRuns:
             ) from error
 
     def _append(self) -> None:
-        """Have the lake take what it lacks; what it has then is no longer waiting."""
+        """Append the runs that the lake lacks; runs that it has no longer wait."""
         records: dict[Path, RunRecord] = {}
         days: set[dt.date | None] = set()
         for folder in self._waiting:
@@ -202,7 +202,7 @@ class SoakedRuns:
             name = f"{self._name}/{folder.name}"
             if name in taken and name not in lost:
                 self._note(taken[name], folder.name, record.digest, record.verdict)
-        if watch.skipped:  # somebody else ran the same seeds: what was noted of them is theirs
+        if watch.skipped:  # another soak ran the same seeds: the notes about them are its own
             self.look()
         for folder, record in records.items():
             there = self._there.get((folder.name, record.digest))
@@ -221,9 +221,9 @@ class SoakedRuns:
                 self._merge(partition)
 
     def _merge(self, partition: Partition) -> None:
-        """Merge the small files of a partition if there are so many again.
+        """Merge the small files of a partition when their number is a multiple of the bound.
 
-        Appends to `runs` come one after another, so one of many writers as a rule is the one.
+        Appends to `runs` come one after another, so usually exactly one writer merges.
         """
         files = self._lake.main.refresh().files.values()
         small = sum(file.partition == partition and file.size_bytes < SMALL_BYTES for file in files)
@@ -231,7 +231,7 @@ class SoakedRuns:
             compact(self._lake, partitions=[partition])
 
     def place_of(self, run: str) -> str | None:
-        """Where the lake keeps the folder of a run that is not valid."""
+        """The folder of a run that is not valid, in the lake."""
         key = self._keys.get(run)
         return None if key is None else f"{self.uri}/{folder_of(key)}"
 
@@ -256,11 +256,11 @@ class _Watch:
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """None yet: what is known was left out before. The ingest adds what it takes up."""
+        """Empty: stored runs were left out before. The ingest adds the runs that it takes."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:
-        """As a lake's."""
+        """Append to the lake."""
         skipped = self._lake.append(rows)
         self.skipped += skipped
         self.partitions |= {*rows.partitions.values()}

@@ -1,12 +1,11 @@
 """The lake of a plain store: `STORE/.lake`, brought up to date whenever the store is read.
 
-It has the runs that the store has: new ones are appended, changed ones replaced, and those whose
-folders are gone are removed. Folders that did not change are not read again
-(`results.lake.transfer.folder_memo`). One process at a time brings a store's lake up to date;
-others wait for it.
+It has the runs of the store: new runs are appended, changed ones replaced, and runs without a
+folder removed. Unchanged folders are not read again (`results.lake.transfer.folder_memo`). One
+process at a time updates a store's lake; others wait for it.
 
-Such a lake can be made again from its store at any time. So one of an older schema is made anew,
-and it keeps no copies of run folders.
+Such a lake can be rebuilt from its store at any time. So a lake of an older schema is rebuilt, and
+it keeps no copies of run folders.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def lake_of_store(
 ) -> StoreLake:
     """Bring the lake of a store up to date, and return it.
 
-    Raises `UsageError` where there is no store, and `HarnessError` for what is wrong with its lake.
+    Raises `UsageError` without a store, and `HarnessError` for a damaged lake.
     """
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
@@ -131,7 +130,7 @@ def _alone(store: Path) -> Iterator[None]:
 
 
 def _folder_for(store: Path) -> Path:
-    """Where the lake of a store is; the folder is there."""
+    """The folder of a store's lake, which exists afterwards."""
     folder = store.resolve() / LAKE_FOLDER
     repair = "free some space, or choose another folder for the store"
     try:
@@ -192,7 +191,7 @@ class _Update:
         self._stamps: dict[str, str] = {}
 
     def run(self) -> None:
-        """Remove what changed, append what is new, remove what is gone."""
+        """Replace changed runs, append new ones, remove runs without a folder."""
         before = self._memo.runs
         if self._memo.removing:  # by a process that ended in between
             self._remove()
@@ -251,7 +250,7 @@ class _Update:
         return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
 
     def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
-        """Remove these runs, and those whose removal had begun."""
+        """Remove these runs, and complete an interrupted removal."""
         if runs:
             self._memo.removing = pairs_of(self._lake, runs)
             write_memo(self._folder, self._memo)

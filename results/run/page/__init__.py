@@ -1,8 +1,8 @@
-"""The page of one run: `report.html` in its folder, one file to look at, keep and send around.
+"""The page of one run: `report.html` in its folder, one file to read, keep and share.
 
-`build` makes the data (columns, lanes, logs, words), `render` puts it into the template; the
-page's code is plain JavaScript in `assets/`, one file a concern, put together as it stands. See
-docs/page.md for what the page shows and how it is steered.
+`build` makes the data (columns, lanes, logs, words), `render` puts it into the template; the page's
+code is plain JavaScript in `assets/`, one file per concern, concatenated unchanged. See
+docs/page.md for the page's content and controls.
 """
 
 from __future__ import annotations

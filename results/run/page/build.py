@@ -49,7 +49,7 @@ def _wall_at_begin(history: History) -> int | None:
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
     """Everything the page shows."""
-    if stored.foreign:  # what checkers said of another history is nothing to show beside this one
+    if stored.foreign:  # the stored verdicts are about another history
         results = Results()
     history = stored.history
     focus = focus_of(results)
@@ -113,13 +113,13 @@ def _moment(history: History, focus: Sequence[int]) -> int | None:
 
 
 def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str]]:
-    """What checkers blame besides operations of clients: index, time, kind."""
+    """Blamed notes other than client operations: index, time, kind."""
     wanted = set(focus)
     return [(op.index, op.time, op.f) for op in history if op.index in wanted and not op.is_client]
 
 
 def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
-    """What the reader must know before believing anything."""
+    """Warnings that a reader must see first."""
     record = stored.record
     notes = [note for note in (stored.note, results.note) if note]
     if record is not None and record.interrupted:

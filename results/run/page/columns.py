@@ -1,11 +1,11 @@
-"""Operations as columns: what 100,000 of them look like in a page of a few megabytes.
+"""Operations as columns: 100,000 of them in a page of a few megabytes.
 
-One list a field, times as differences in ns, every text once. The page turns them into typed arrays
-and never holds an object an operation. Values are kept as the JSON they were, up to a length that
-shrinks as runs grow; which tables an operation names is kept apart and never cut, so that filters
-stay exact.
+There is one list per field, with times as differences in ns and every text once. The page turns
+them into typed arrays and never has an object per operation. Values stay JSON, up to a length that
+shrinks as runs grow; the tables that an operation names are stored separately and never cut, so
+that filters stay exact.
 
-Above `OPS_MAX` the operations nearest to what matters stay, and the page says what was cut.
+Above `OPS_MAX`, the operations nearest to blamed ones stay, and the page says how many were cut.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ATTEMPTS_MAX: Final = 64
 
 TYPES: Final = {OpType.OK: 0, OpType.FAIL: 1, OpType.INFO: 2}
 OPEN: Final = -1
-"""Stands for the duration of an operation that never completed."""
+"""The duration of an operation that never completed."""
 
 
 class Strings:
-    """Texts by number; number 0 is the empty one, which stands for none."""
+    """Texts by number; number 0 is the empty text, which means none."""
 
     def __init__(self) -> None:
         """Only the empty text is in it."""
@@ -54,7 +54,7 @@ class Strings:
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which operations a page shows, in the order of their times, of how many."""
+    """The operations that a page shows, ordered by time, and the total."""
 
     pairs: tuple[Pair, ...]
     total: int
@@ -115,7 +115,7 @@ def columns(
 
 
 def share_chars(count: int) -> int:
-    """How many characters each value may have on a page of `count` operations."""
+    """The longest value, in characters, on a page of `count` operations."""
     return max(VALUE_CHARS_MIN, min(VALUE_CHARS_MAX, TEXT_CHARS_MAX // max(1, 2 * count)))
 
 

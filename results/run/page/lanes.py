@@ -32,7 +32,7 @@ def phase_rows(history: History) -> list[tuple[int, str]]:
 
 
 def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str, Any]]:
-    """Faults with their lane among those of the same nemesis."""
+    """Faults with their lane within the same nemesis."""
     rows = []
     for nemesis in nemeses:
         injected = [fault for fault in faults if fault.nemesis == nemesis]
@@ -56,7 +56,7 @@ def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str
 
 
 def _told(bite: Mapping[str, Any] | None) -> str:
-    """What a fault did, in words."""
+    """The effect of a fault, in words."""
     if bite is None:
         return ""
     count = bite.get("count")
@@ -64,7 +64,7 @@ def _told(bite: Mapping[str, Any] | None) -> str:
 
 
 def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
-    """Who led when, or when nodes were down or paused."""
+    """Spans of leadership, or of nodes being down or paused, as rows."""
     every = [msgspec.to_builtins(span).items() for span in spans]
     return [
         {name: short(value) if isinstance(value, str) else value for name, value in row}
@@ -73,7 +73,7 @@ def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
 
 
 def marks_of(history: History) -> list[tuple[int, str, str]]:
-    """What else the harness noted: time, kind, text."""
+    """Other notes of the harness: time, kind, text."""
     marks = []
     for op in history:
         if op.is_client or op.f not in _MARKS or op.process == NEMESIS:

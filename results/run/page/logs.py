@@ -1,14 +1,14 @@
 """Logs of nodes on the page: excerpts, aligned with the history's clock, and links to the files.
 
 A log line begins with its time: seconds of the simulated world, a JSON object with `ts_ns` of the
-wall clock, or, where the program is foreign, `@` and the wall clock at its arrival. The history
-counts from the start of the run, so all need an offset. For the last a fact `clock` of the history
-gives it; for the others every leader that the history and a log both speak of (same node, same
-term) gives one, and the middle one is taken.
-The page says how many there were, and how far they lie apart. A line without a time (a traceback)
-belongs to the line above it.
+wall clock, or, for a foreign program, `@` and the wall clock at its arrival. The history counts
+from the start of the run, so every log needs an offset. For foreign programs a fact `clock` of the
+history has it; for the others every leader that occurs in the history and in a log (same node, same
+term) yields one, and the median is used. The page says how many there were, and how far apart. A
+line without a time (a traceback) belongs to the line above it.
 
-Small logs are embedded whole; of large ones the lines around `focus`. What is left out is said.
+Small logs are embedded whole, large ones as the lines around `focus`. The page says what is left
+out.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ FILE_BYTES_MAX: Final = 32_000_000
 """Of a larger file only this much of its end is read: a run is judged by how it ended."""
 FILES_MAX: Final = 200
 NO_LOGS: Final = (
-    "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation "
-    "keep those of seeds that failed; the replay command above makes a run with logs."
+    "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation keep logs of "
+    "failed seeds; the replay command above makes a run with logs."
 )
 
 _SECONDS: Final = re.compile(r"(\d{1,12}\.\d{1,9})\s")
@@ -151,7 +151,7 @@ def _inherited(times: Sequence[int | None]) -> list[int | None]:
 def _align(
     logs: Sequence[Log], leaders: Sequence[tuple[int, str, int]]
 ) -> tuple[dict[str, int], str]:
-    """What to subtract from the times of each clock, and how well that is known."""
+    """The offset of each clock, and its precision in words."""
     announced = {(node, term): time for time, node, term in leaders}
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:

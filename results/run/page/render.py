@@ -1,12 +1,12 @@
-"""From data to one HTML file that needs nothing else, and in which nothing of a run can act.
+"""From data to one self-contained HTML file, in which no text of a run can execute.
 
-Three walls stand between a run's texts and the browser: they travel as JSON in which no character
-can end the script element; the page's code puts them into the document as text only; and a content
-security policy names, by their hashes, the one script and the one style that may act.
+Three measures protect the browser from a run's texts: they are JSON in which no character can end
+the script element; the page's code inserts them as text only; and a content security policy names,
+by their hashes, the one script and the one style that may be used.
 
-Large data is deflated: the browser inflates it (`DecompressionStream`; a browser without it is told
-so). What must be readable without any script, the verdict and its sentences, is in the document
-as escaped text as well.
+Large data is deflated, and the browser inflates it (`DecompressionStream`; a browser without it
+gets a message). The verdict and its sentences, which must be readable without any script, are also
+in the document as escaped text.
 """
 
 from __future__ import annotations

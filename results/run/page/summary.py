@@ -1,4 +1,4 @@
-"""What a page says in words: the verdict, why, what the run really did, and how to do it again."""
+"""A page's text: the verdict, its reason, the run's coverage, and the replay command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_results(folder: Path) -> Results:
 
 
 def focus_of(results: Results) -> tuple[int, ...]:
-    """The operations to look at first: those of the worst checker that names any."""
+    """The operations to look at first: the ones that the worst checker names."""
     for verdict in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.PERMITTED):
         for result in results.checkers:
             if result.verdict is verdict and result.operations:
@@ -61,7 +61,7 @@ def focus_of(results: Results) -> tuple[int, ...]:
 
 
 def checker_rows(results: Results) -> list[dict[str, Any]]:
-    """One row a checker: verdict, reason, sentences, operations; bounded, saying what is cut."""
+    """One row per checker: verdict, reason, sentences, operations; bounded, with notes on cuts."""
     return [
         {
             "name": result.checker,
@@ -78,7 +78,7 @@ def checker_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def _drawings(result: CheckResult) -> list[str]:
-    """What the checker drew, as SVG in base64: shown as images, in which nothing can act."""
+    """The checker's drawings, as SVG in base64: images, in which nothing can execute."""
     drawings = result.details.get("drawings")
     texts = (
         [text for text in drawings if isinstance(text, str)] if isinstance(drawings, list) else []
@@ -117,7 +117,7 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
-    """What the run really did, as names with lines of text."""
+    """The coverage of the run, as names with lines of text."""
     rows: list[tuple[str, list[str]]] = []
     for result in results.checkers:
         certificate = result.details.get("certificate")
@@ -148,7 +148,7 @@ def _plain(value: Any) -> str:
 
 
 def about(stored: StoredRun) -> str:
-    """What was run, in one line: what tells this run from its neighbours."""
+    """The run in one line, as distinct from its neighbours."""
     case, record = stored.case, stored.record
     parts = [f"{case.target}/{case.profile}"]
     if case.bugs:
@@ -205,7 +205,7 @@ def _with_options(name: str, options: Mapping[str, Any]) -> str:
 
 
 def by_kind(history: History) -> list[dict[str, Any]]:
-    """One row a kind of operation: how many ended how, and quantiles of the ok ones' latency.
+    """One row per kind of operation: counts by outcome, and quantiles of the latency of ok ones.
 
     Quantiles are by nearest rank, in ms. Operations that never completed count as info.
     """

@@ -1,9 +1,9 @@
-"""Histories of tables: one lane a table id, from what clients were told and what masters kept.
+"""Histories of tables: one lane per table id, from answers to clients and the masters' snapshot.
 
-Acknowledged operations say when a table was created, altered (to which schema version), renamed and
-deleted; reads say when its id was seen first and last. An operation with an unknown outcome names a
-table, but no id: it is in no lane. What the masters' own snapshot said at the end of the run
-stands beside it. Only the vocabulary `ddl` has tables.
+Acknowledged operations show when a table was created, altered (to which schema version), renamed
+and deleted; reads show when its id was seen first and last. An operation with an unknown outcome
+names a table, but no id: it is in no lane. Each lane also has the state in the masters' own
+snapshot at the end of the run. Only the vocabulary `ddl` has tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableLane(msgspec.Struct, kw_only=True):
-    """What is known of one table id. Times are `None` where nothing of the kind was seen."""
+    """The history of one table id. A time is `None` if the event was not seen."""
 
     id: str
     names: list[str]
@@ -43,7 +43,7 @@ class TableLane(msgspec.Struct, kw_only=True):
     final: list[str] = []
 
     def first(self) -> int:
-        """When anything is known of it for the first time."""
+        """The time of the first event."""
         times = [event.start for event in self.events[:1]]
         times += [] if self.seen_first is None else [self.seen_first]
         return min(times, default=0)
@@ -131,7 +131,7 @@ def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any
 
 
 def _take_snapshot(lanes: dict[str, TableLane], op: Op) -> None:
-    """What every master kept of each table, in one line a different answer."""
+    """Take each table's state in every master's snapshot, one line per different state."""
     masters = op.value.get("masters") if isinstance(op.value, dict) else None
     answers: dict[str, dict[str, list[str]]] = {}
     for master, state in masters.items() if isinstance(masters, dict) else ():
