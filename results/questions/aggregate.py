@@ -76,7 +76,7 @@ def aggregate(
 ) -> Answers:
     """Answer everything from the tables of `engine`.
 
-    Answers with one row per run, or more, are cut after `most` rows, except those that compare two
+    Answers with one row per run, or more, are cut after `most` rows, except comparisons of two
     labels. `stored` are the bytes of runs, if known. `asking` gets the number of answered questions
     and the total before each question. Raises `UsageError` for a baseline or label that no run has.
     """

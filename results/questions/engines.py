@@ -28,7 +28,6 @@ import pyarrow as pa
 from harness.errors import UsageError
 from results.facts.schema import schema
 
-ENGINES: Final = ("duckdb", "spark")
 BASES: Final = ("judged", "failing_runs", "slowest")
 """Queries whose results the others read as tables, in this order."""
 MEMORY_MAX: Final = "512MB"
@@ -207,7 +206,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Make the answer of one of `BASES` a table: all of `judged`, whatever is listed of it."""
+        """Make the answer of one of `BASES` a table; of `judged` all, though reports list some."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 

@@ -21,7 +21,7 @@ from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
 from harness.store import RunRecord
 from harness.verdict.signature import Failure
 from results.lake.tables.attempt_outcomes import said_of
-from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
+from results.lake.tables.values import ANSWERS, ASKS, EVENTS
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}

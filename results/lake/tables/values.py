@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from results.lake.tables.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
+from results.lake.tables.schema import ANSWER, ASKED, EVENT, NUMBERS, REST, STEPS, TEXTS, arrow_type
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _TYPES: Final[Mapping[str, Any]] = {
@@ -74,7 +74,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # most fields are those of other operations
+        columns = {  # most fields belong to other operations
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -168,3 +168,14 @@ def _fits(value: Any, kind: str) -> bool:
         return type(value) is int and -(1 << 63) <= value < 1 << 63
     inner = {TEXTS: "string", NUMBERS: "int64", STEPS: TEXTS}[kind]
     return type(value) is list and all(_fits(item, inner) for item in value)
+
+
+ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
+ANSWERS: Final = Shredder(
+    "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")
+)
+EVENTS: Final = Shredder(
+    "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
+)
+EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
+"""The notes with typed fields; other notes are JSON as a whole."""

@@ -17,9 +17,9 @@ from harness.errors import HarnessError, InfrastructureError, UsageError
 from harness.ops import History, Verdict
 from harness.store import RunFolder, is_being_written
 from results.facts.problems import RUNNING, SEED_WITHOUT_RUN
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import SCHEMA, Lake
 from results.lake.tables.rebuild import HISTORY_TABLES, history_of
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer import ingest, store_lake
 from results.lake.transfer.folder_memo import MEMO
 from results.lake.transfer.store_lake import LAKE_FOLDER, lake_of_store

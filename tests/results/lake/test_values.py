@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
-from results.lake.tables.values import Shredder
+from results.lake.tables.values import ANSWERS, ASKS, EVENTS, Shredder
 from tests.results.lake.histories import VALUES
 
 encode = msgspec.json.Encoder(order="sorted").encode
