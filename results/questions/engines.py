@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -219,3 +219,10 @@ def quoted(text: str) -> str:
     """A text, in SQL."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
+
+
+def answer_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
+    """The columns (name and type: string, int64 or float64) of some rows, which may have more."""
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
+    layout = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
-from results.questions.answer_table import answer_table
+from results.questions.engines import answer_table
 from results.statistics.estimates import wilson
 from results.statistics.survival import kaplan_meier
 

@@ -20,12 +20,11 @@ from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
-from results.lake.tables.attempt_outcomes import outcome_of
 from results.lake.tables.key_ranges import cut_keys, pairs_of
 from results.lake.tables.run_notes import RunNotes, notes_of, situations
 from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import Source
-from results.lake.tables.values import ANSWERS, ASKS, EVENT_KINDS, EVENTS
+from results.lake.tables.values import ANSWERS, ASKS, EVENT_KINDS, EVENTS, outcome_of
 
 if TYPE_CHECKING:
     from results.facts.intervals import Flags, Ints

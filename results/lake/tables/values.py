@@ -37,6 +37,7 @@ _TYPES: Final[Mapping[str, Any]] = {
 _BAD_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
+_BETWEEN: Final = ": "
 
 
 class Shredder:
@@ -179,3 +180,27 @@ EVENTS: Final = Shredder(
 )
 EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
 """The notes with typed fields; other notes are JSON as a whole."""
+
+
+def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
+    """Code and text of an attempt's outcome, which is `ok` or an error, usually `CODE: text`.
+
+    The last attempt usually has the operation's own `error`, with ids that no other run has: its
+    text is null, since storing it again would take a third of the table of attempts. An empty text
+    says that there is none though `error` has one.
+    """
+    code, _, rest = outcome.partition(_BETWEEN)
+    if rest:
+        return code, None if outcome == error else rest
+    return outcome, None if joined_outcome(outcome, None, error) == outcome else ""
+
+
+def joined_outcome(code: str, text: str | None, error: str | None) -> str:
+    """The outcome that `outcome_of` took apart."""
+    if text:
+        return f"{code}{_BETWEEN}{text}"
+    if text is None and error is not None:
+        begin, _, rest = error.partition(_BETWEEN)
+        if begin == code and rest:
+            return error
+    return code

@@ -467,11 +467,6 @@ def test_a_file_in_the_place_of_the_lake_is_named(store):
         lake_of_store(store)
 
 
-def test_no_store_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="is not a folder"):
-        lake_of_store(tmp_path / "none")
-
-
 def test_a_full_disk_is_named_and_does_not_blame_the_lake(store, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
