@@ -1,4 +1,4 @@
-"""Our linearizability checker beside Porcupine v1.3.1: `python bench/checkers.py`.
+"""Our linearizability checker against Porcupine v1.3.1: `python bench/checkers.py`.
 
 One table: case, operations, our times in pure Python and on the native core, Porcupine's, and the
 ratios ours / Porcupine's. Everything is single-threaded (Porcupine with GOMAXPROCS=1), best of five
@@ -6,8 +6,8 @@ runs, reading excluded, on histories made ready in memory; the verdict alone is 
 group adds up the best time of each history. Every verdict is compared with the expected one.
 
 Porcupine runs in the same run, through the driver in `bench/porcupine`. Where there is no Go
-toolchain, the times in `porcupine/recorded.csv` stand in, marked "recorded"; `--record` keeps them
-(those there were measured with Go 1.26.8 on two shared cores of an AMD EPYC).
+toolchain, `porcupine/recorded.csv` has the times, marked "recorded" (Go 1.26.8 on two shared
+cores of an AMD EPYC); `--record` writes them.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ def ratio(mine: Time, theirs: Time) -> str:
 def added(times: Iterable[Time]) -> Time:
     """The sum; without one summand there is none."""
     times = list(times)
-    if any(one.ms is None for one in times):
+    if any(each.ms is None for each in times):
         return Time(None, "incomplete")
-    total = sum(one.ms for one in times if one.ms is not None)
-    return Time(total, recorded=any(one.recorded for one in times))
+    total = sum(each.ms for each in times if each.ms is not None)
+    return Time(total, recorded=any(each.recorded for each in times))
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
@@ -220,8 +220,8 @@ def main() -> None:
 
 def _row(name: str, operations: int, times: tuple[Time, Time, Time]) -> tuple[str, ...]:
     pure, native, theirs = times
-    shown = (str(pure), str(native), str(theirs), ratio(pure, theirs), ratio(native, theirs))
-    return (name, f"{operations:,}", *shown, "1")
+    cells = (str(pure), str(native), str(theirs), ratio(pure, theirs), ratio(native, theirs))
+    return (name, f"{operations:,}", *cells, "1")
 
 
 def _record(times: dict[str, tuple[Time, Time, Time]]) -> None:
@@ -234,9 +234,9 @@ def _record(times: dict[str, tuple[Time, Time, Time]]) -> None:
     with RECORDED.open("w", newline="") as lines:
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(("case", "ms", "why"))
-        for name, one in kept.items():
-            why = one.why.removesuffix(" (recorded)")
-            writer.writerow((name, "" if one.ms is None else f"{one.ms:.3f}", why))
+        for name, row in kept.items():
+            why = row.why.removesuffix(" (recorded)")
+            writer.writerow((name, "" if row.ms is None else f"{row.ms:.3f}", why))
 
 
 if __name__ == "__main__":

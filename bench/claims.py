@@ -1,4 +1,4 @@
-"""What a bench holds the target to, beside what it found: printed as a table."""
+"""Claims of a bench about the target, each with the measured value, printed as a table."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """`what` must hold in the case `where`; `found` says in words what was measured."""
+    """`what` must hold in the case `where`; `measured` is the result as text."""
 
     where: str
     what: str
-    found: str
+    measured: str
     holds: bool
 
 
@@ -22,6 +22,6 @@ def tell(claims: Iterable[Claim]) -> int:
         total += 1
         bad += not claim.holds
         says = "holds" if claim.holds else "DOES NOT HOLD"
-        print(f"{claim.where:<28} {claim.what:<54} {claim.found:<44} {says}", flush=True)
+        print(f"{claim.where:<28} {claim.what:<54} {claim.measured:<44} {says}", flush=True)
     print(f"{total} claims, {bad} of which do not hold")
     return 1 if bad or not total else 0

@@ -1,4 +1,4 @@
-"""What one look settles, and limits that are kept: `python -m bench.direct`.
+"""Histories that one pass decides, and limits that are kept: `python -m bench.direct`.
 
 The first table has large histories of registers, sets, queues and bags, good and bad: verdict, CPU
 seconds and growth of memory, each judged in a process of its own, proof included. The second has
@@ -30,7 +30,7 @@ from checkers.linearizability import (
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.register import Read, Register, Write
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
-from tests.checkers.direct_histories import STYLES, compared, history
+from tests.linearizability.direct_histories import STYLES, compared, history
 
 LIMIT_S: Final = 2.0
 CLIENTS: Final = 10
@@ -38,7 +38,7 @@ Ops = list[Operation[Any, Any]]
 
 
 class Case(NamedTuple):
-    """One history, and what it must be found to be (`None`: whatever is found in time)."""
+    """One history, and the verdict that it must get (`None`: any)."""
 
     name: str
     model: Callable[[], Model[Any, Any, Any]]
@@ -54,22 +54,23 @@ class _Clients:
         self.free = [0.0] * CLIENTS
         self.operations: list[tuple[float, int, float, float, Any]] = []
 
-    def call(self, given: Any) -> None:
+    def call(self, argument: Any) -> None:
         """Draw an interval, and a point in it at which the operation takes effect."""
         client = min(range(CLIENTS), key=self.free.__getitem__)
         call = self.free[client] + self.rng.random()
         end = call + self.rng.uniform(0.5, 10)
         self.free[client] = end
-        self.operations.append((self.rng.uniform(call, end), client, call, end, given))
+        self.operations.append((self.rng.uniform(call, end), client, call, end, argument))
 
     def play(self, answer: Callable[[Any], Any], lost: float = 0.0) -> Ops:
         """The operations with their answers; some of them get lost."""
-        found = []
-        for number, (_, client, call, end, given) in enumerate(sorted(self.operations)):
-            output = answer(given)
+        operations = []
+        for number, (_, client, call, end, argument) in enumerate(sorted(self.operations)):
+            output = answer(argument)
             is_lost = self.rng.random() < lost
-            found.append(Operation(client, given, call, output, None if is_lost else end, number))
-        return found
+            end_ns = None if is_lost else end
+            operations.append(Operation(client, argument, call, output, end_ns, number))
+        return operations
 
 
 def _register(total: int, *, stale: bool, lost: float = 0.0) -> Ops:
@@ -77,9 +78,9 @@ def _register(total: int, *, stale: bool, lost: float = 0.0) -> Ops:
     for number in range(total):
         clients.call(Read() if number % 2 else Write(number))
 
-    def answer(given: Any) -> Any:
-        if isinstance(given, Write):
-            held.append(given.value)
+    def answer(argument: Any) -> Any:
+        if isinstance(argument, Write):
+            held.append(argument.value)
             return None
         return held[-1]
 
@@ -112,12 +113,12 @@ def _set(total: int, *, lose: bool) -> Ops:
     held: set[int] = set()
     for number in range(total):
         clients.call(Add(number))
-    operations = clients.play(lambda given: held.add(given.element))
+    operations = clients.play(lambda argument: held.add(argument.element))
     end = max(o.return_time or 0 for o in operations)
-    shown = frozenset(held - ({total // 2} if lose else set()))
+    elements = frozenset(held - ({total // 2} if lose else set()))
     for number in range(3):
         call = end + 2 * number + 1
-        operations.append(Operation(99, ReadAll(), call, shown, call + 1, total + number))
+        operations.append(Operation(99, ReadAll(), call, elements, call + 1, total + number))
     return operations
 
 
@@ -128,10 +129,10 @@ def _removing_set(total: int) -> Ops:
     for number in range(total):
         clients.call((Add(number), Remove(number // 2), ReadAll())[number % 3])
 
-    def answer(given: Any) -> Any:
-        if isinstance(given, ReadAll):
+    def answer(argument: Any) -> Any:
+        if isinstance(argument, ReadAll):
             return frozenset(held)
-        (held.add if isinstance(given, Add) else held.discard)(given.element)
+        (held.add if isinstance(argument, Add) else held.discard)(argument.element)
         return None
 
     return clients.play(answer)
@@ -144,9 +145,9 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
         few = number < 40 or clients.rng.random() < 0.5  # some dozens of elements wait
         clients.call(Enqueue(number) if few else Dequeue())
 
-    def answer(given: Any) -> Any:
-        if isinstance(given, Enqueue):
-            held.append(given.element)
+    def answer(argument: Any) -> Any:
+        if isinstance(argument, Enqueue):
+            held.append(argument.element)
             return None
         return held.pop(0 if fifo else clients.rng.randrange(len(held))) if held else None
 
@@ -157,11 +158,11 @@ def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Op
             for n, o in enumerate(operations)
             if isinstance(o.input, Dequeue) and o.output is not None and not o.is_unknown
         ]
-        one, other = taken[len(taken) // 2], taken[len(taken) // 2 + 25]
-        first, second = operations[one], operations[other]
-        operations[other] = _said(second, first.output)
+        here, there = taken[len(taken) // 2], taken[len(taken) // 2 + 25]
+        first, second = operations[here], operations[there]
+        operations[there] = _said(second, first.output)
         if fifo:
-            operations[one] = _said(first, second.output)
+            operations[here] = _said(first, second.output)
     return operations
 
 
@@ -169,7 +170,7 @@ class Slow(Register):
     """A register whose steps take 0.3 s."""
 
     def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
-        """As the register does, later."""
+        """Step as the register does, later."""
         time.sleep(0.3)
         return super().step(state, input_, output)
 
@@ -314,11 +315,11 @@ def _random(total: int, seed: int) -> bool:
     for name, style in STYLES.items():
         tally = Counter[tuple[bool, bool | None]]()
         for number in range(seed, seed + total):
-            found = compared(style.model(), history(name, random.Random(number)))
-            tally[found.legal, found.decided] += 1
-            if found.wrong:
+            problems = compared(style.model(), history(name, random.Random(number)))
+            tally[problems.legal, problems.decided] += 1
+            if problems.wrong:
                 fine = False
-                print(f"{name}, seed {number}: {found.wrong}")
+                print(f"{name}, seed {number}: {problems.wrong}")
         invalid = tally[False, False] + tally[False, None]
         left = tally[True, None] + tally[False, None]
         print(f"{name:10} {total} histories, {invalid} invalid, {left} left to a search")

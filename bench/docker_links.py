@@ -1,8 +1,8 @@
-"""What shaped links in Docker do to packets, as a probe of its own measures it.
+"""Effects of shaped links in Docker on packets, measured by a probe of our own.
 
 `python -m bench.docker_links` deploys two nodes, worsens the link from b to a, and sends numbered
-datagrams both ways. It prints a row for each quality: what was asked, what the direction that was
-shaped showed, and what the other one did; at last, how fast a TCP connection is. The probe runs in
+datagrams both ways. It prints a row for each quality: the requested one, and the measured ones
+of the shaped direction and of the other; at last the rate of a TCP connection. The probe runs in
 the containers, knows nothing of rules or queues, and compares the containers' clocks, which are
 one.
 """
@@ -22,12 +22,15 @@ from harness.cluster import Link, LinkQuality, NodeSpec, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine.engine import Engine
 from harness.environments.docker.engine.labels import container_name
+from harness.faults.door import Door
+from harness.faults.ledger import Ledger
+from harness.nodes.faults import Shape
 from harness.plugins import DeploymentPlan, Session
 
 NODES: Final = ("a", "b")
 PORT: Final = 7000
 _LEASE_S: Final = 600.0
-_QUIET_S: Final = 2.0  # so long after the last datagram it is over
+_QUIET_S: Final = 2.0  # of silence after the last datagram end it
 
 # Receives from the peer and sends to it at once. Words: own name, peer, datagrams, bytes of each
 # (with IP's and UDP's 28), pause between two in s, how long to wait for more than the last.
@@ -81,7 +84,7 @@ print(json.dumps({"sent": int(count), "got": got, "late": late,
 """
 
 
-# One connection that carries so many bytes: the receiver's words are none, the sender's are the
+# One connection that carries a number of bytes: the receiver's words are none, the sender's are the
 # peer and the bytes.
 _TCP_PROBE: Final = """
 import socket, sys, time
@@ -112,7 +115,7 @@ class Sending(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What arrived of one direction's datagrams."""
+    """The datagrams that arrived in one direction."""
 
     sent: int
     got: int
@@ -177,7 +180,7 @@ def probe_plan(link_proxy: str | None = None) -> DeploymentPlan:
 
 
 async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
-    """What arrives from b at a, and from a at b, of datagrams sent both ways."""
+    """Send datagrams both ways; the arrivals from b at a, and from a at b."""
 
     def ask(me: str, peer: str) -> Flow:
         words = [me, peer, *map(str, (*sending, _QUIET_S))]
@@ -189,16 +192,16 @@ async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tupl
 
 
 async def tcp_kb_s(engine: Engine, run_id: str, source: str, sink: str) -> float:
-    """How fast one TCP connection carries `TCP_BYTES`."""
+    """The rate at which one TCP connection carries `TCP_BYTES`."""
     sending = asyncio.to_thread(run_probe, engine, run_id, source, _TCP_PROBE, sink, str(TCP_BYTES))
-    said, _ = await asyncio.gather(
+    output, _ = await asyncio.gather(
         asyncio.to_thread(run_probe, engine, run_id, sink, _TCP_PROBE), sending
     )
-    return float(said)
+    return float(output)
 
 
 def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -> str:
-    """What the program says that runs at the node with these words."""
+    """Run the probe at a node; its output."""
     command = ["python3", "-c", probe, *words]
     result = engine.exec(container_name(run_id, node), command, user="65532")
     if result.code != 0:
@@ -211,19 +214,22 @@ def main() -> int:
     plan, engine = probe_plan(), Engine()
 
     async def run(session: Session) -> None:
+        door = Door(session.cluster, Ledger(session.cluster, session.env))
         form = "{:<10} {:>10} {:>12} {:>12} {:>12} {:>10}"
         print(form.format("quality", "asked", "measured", "healed", "other way", "packets"))
         for name, asked in CASES.items():
-            fault = await session.cluster.shape([Link("b", "a")], asked.quality, lease_s=_LEASE_S)
+            fault = await door.inject(
+                Shape(quality=asked.quality), [Link("b", "a")], lease_s=_LEASE_S
+            )
             shaped, other = await measure(engine, plan.run_id, asked.sending)
-            bite = await session.cluster.heal(fault)
+            bite = await door.heal(fault)
             healed, _ = await measure(engine, plan.run_id, asked.sending)
             values = (asked.shows(flow) for flow in (shaped, healed, other))
             cells = ["-" if value is None else f"{value:.1f}" for value in values]
             print(form.format(name, f"{asked.wanted:g} {asked.unit}", *cells, bite.count or 0))
-        fault = await session.cluster.shape([Link("b", "a")], TCP_RATE, lease_s=_LEASE_S)
+        fault = await door.inject(Shape(quality=TCP_RATE), [Link("b", "a")], lease_s=_LEASE_S)
         speeds = [await tcp_kb_s(engine, plan.run_id, *ends) for ends in (("b", "a"), ("a", "b"))]
-        bite = await session.cluster.heal(fault)
+        bite = await door.heal(fault)
         speeds.insert(1, await tcp_kb_s(engine, plan.run_id, "b", "a"))
         cells = [f"{speed:.1f}" for speed in speeds]
         print(form.format("TCP", f"{TCP_RATE.rate_kb_s} kB/s", *cells, bite.count or 0))

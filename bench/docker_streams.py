@@ -1,4 +1,4 @@
-"""What bad streams in Docker do to TCP connections, as a probe of its own measures it.
+"""Effects of bad streams in Docker on TCP connections, measured by a probe of our own.
 
 `python -m bench.docker_streams [TOXIPROXY-PROGRAM]` deploys two nodes and worsens the streams from
 b to a. Then b and a send, each on connections that it opened and on connections that the other
@@ -22,11 +22,14 @@ from bench.docker_links import NODES, PORT, Asked, probe_plan, run_probe
 from harness.cluster import Link, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine.engine import Engine
+from harness.faults.door import Door
+from harness.faults.ledger import Ledger
+from harness.nodes.faults import Stream
 from harness.plugins import Session
 
 LINK: Final = Link("b", "a")
 GONE_MS: Final = 1200.0
-"""A connection that is not reset so long after its first bytes is not going to be. When the probe
+"""A connection that lasts this long after its first bytes is not reset any more. When the probe
 ends it, a real Toxiproxy that has a `reset_peer` makes a reset of that."""
 _LEASE_S: Final = 600.0
 
@@ -73,7 +76,7 @@ class _End(msgspec.Struct, frozen=True):
 
 
 class Way(NamedTuple):
-    """What became of what one end sent on one connection."""
+    """The bytes that one end sent on one connection, and their fate."""
 
     came: int  # bytes
     piece_bytes: float | None  # the median; None if nothing came
@@ -105,13 +108,13 @@ CASES: Final[Mapping[str, Asked]] = MappingProxyType(
 
 
 async def measure(engine: Engine, run_id: str, opener: str, sender: str) -> Way:
-    """What becomes of what `sender` sends on a connection that `opener` opens."""
+    """Send from `sender` on a connection that `opener` opens."""
 
     def ask(me: str, peer: str) -> _End:
         size = _BYTES if me == sender else 0
         words = ["" if me != opener else peer, PORT, size, _MESSAGES, _PAUSE_S, GONE_MS / 1000]
-        said = run_probe(engine, run_id, me, _PROBE, *map(str, words))
-        return msgspec.json.decode(said, type=_End)
+        output = run_probe(engine, run_id, me, _PROBE, *map(str, words))
+        return msgspec.json.decode(output, type=_End)
 
     a, b = NODES
     ends = await asyncio.gather(asyncio.to_thread(ask, a, b), asyncio.to_thread(ask, b, a))
@@ -142,14 +145,15 @@ def main(words: list[str]) -> int:
     plan, engine = probe_plan(words[0] if words else None), Engine()
 
     async def run(session: Session) -> None:
+        door = Door(session.cluster, Ledger(session.cluster, session.env))
         form = "{:<12} {:>8} {:>17} {:>17} {:>17} {:>12}"
         print(form.format("quality", "asked", "measured", "healed", "other way", "connections"))
         print(form.format("opened by", "", *(3 * ("a        b",)), ""))
         for name, asked in CASES.items():
-            fault = await session.cluster.shape([LINK], asked.quality, lease_s=_LEASE_S)
+            fault = await door.inject(Stream(quality=asked.quality), [LINK], lease_s=_LEASE_S)
             worse = await ways(engine, plan.run_id, LINK.source)
             other = await ways(engine, plan.run_id, LINK.destination)
-            bite = await session.cluster.heal(fault)
+            bite = await door.heal(fault)
             healed = await ways(engine, plan.run_id, LINK.source)
             cells = [
                 " ".join(f"{value:8.1f}" if value else "       -" for value in map(asked.shows, w))

@@ -1,4 +1,4 @@
-"""How fast Jepsen's EDN is read: `python bench/edn.py [MEGABYTES]`.
+"""Speed of the reader of Jepsen's EDN: `python bench/edn.py [MEGABYTES]`.
 
 Files of several shapes are made up (their ops invoke and complete in turns) and read as forms, as
 ops (what `harness check` does), and, for comparison, by the exact reader alone; then some of them,
@@ -46,8 +46,8 @@ def transactions(rng: random.Random, *, ok: bool) -> str:
 def nested(rng: random.Random, *, ok: bool) -> str:
     columns = f'[{{:name "id", :type :int64}} {{:name "c{rng.randint(1, 9)}", :type :string}}]'
     schema = f"{{:columns {columns}, :version {rng.randint(1, 99)}}}"
-    told = "{:x nil, :y [1 2 {:z true}]}" if ok else "{}"
-    return f'{{:name "t{rng.randint(1, 50)}", :schema {schema}, :opts {told}}}'
+    value = "{:x nil, :y [1 2 {:z true}]}" if ok else "{}"
+    return f'{{:name "t{rng.randint(1, 50)}", :schema {schema}, :opts {value}}}'
 
 
 def bank(rng: random.Random, *, ok: bool) -> str:
@@ -102,7 +102,7 @@ def recorded(line: str) -> str:
 
 
 def erred(line: str) -> str:
-    """More keys, one with a map, and the error that a client gave."""
+    """More keys, a map among them, and the error of a client."""
     error = 'com.x.Error: ERR "no" such\\nkey at [a.B/c {:d 1}]'.replace('"', '\\"')
     more = f':error "{error}" :exception {{:via [{{:type a.b.Gone :at [a.B c "B.java" 1]}}]}}'
     return f"{{:node n1 :latency 1.5e-3 {line[1:-2]} {more}}}\n"
@@ -122,7 +122,7 @@ def one_line(line: str) -> str:
 
 WRITTEN: dict[str, Callable[[str], str]] = {
     "a tab for every blank": tabbed,
-    "a field a line": spread,
+    "one field per line": spread,
     "comments between": told,
     "records": recorded,
     "errors and other keys": erred,

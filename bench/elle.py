@@ -1,4 +1,4 @@
-"""How fast transactions are checked: `python -m bench.elle [--planted ANOMALY] [TRANSACTIONS ...]`.
+"""Speed of checks of transactions: `python -m bench.elle [--planted ANOMALY] [TRANSACTIONS ...]`.
 
 Histories come from a simulated strictly serializable store: transactions of one to four
 micro-operations from `PROCESSES` processes over ten live keys, popular ones more often, each
@@ -85,14 +85,14 @@ def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
     """The same history with `anomaly` in it, done by processes of its own."""
     write = "append" if lists else "w"
     nothing: list[int] | None = [] if lists else None
-    one: list[int] | int = [1] if lists else 1
+    value: list[int] | int = [1] if lists else 1
 
     def short(mops: Sequence[Mop], call: int, process: int) -> Transaction:
         return Transaction(mops, call=call, end=call + 2, process=PROCESSES + process)
 
-    if anomaly == "stale":  # before and behind everything else; somebody else sees it at once
+    if anomaly == "stale":  # before and after everything else; another process sees it at once
         yield short([(write, "planted", 1)], -9, 0)
-        yield short([("r", "planted", one)], -6, 0)
+        yield short([("r", "planted", value)], -6, 0)
     latest = 0
     for number, txn in enumerate(transactions(count, lists=lists)):
         yield txn
@@ -100,7 +100,7 @@ def planted(count: int, anomaly: str, *, lists: bool) -> Iterator[Transaction]:
         if anomaly == "skew" and number == count // 2:
             yield short([("r", "left", nothing), (write, "right", 1)], txn.call, 0)
             yield short([("r", "right", nothing), (write, "left", 1)], txn.call + 1, 1)
-            yield short([("r", "left", one), ("r", "right", one)], txn.call + 9, 2)
+            yield short([("r", "left", value), ("r", "right", value)], txn.call + 9, 2)
     if anomaly == "stale":
         yield short([("r", "planted", nothing)], latest + 9, 0)
 

@@ -32,7 +32,7 @@ Tally = Counter[tuple[str, str]]
 
 
 def judged(kind: str, seeds: range) -> tuple[Tally, list[str]]:
-    """How often each model got each verdict, and the wrong ones."""
+    """Count the verdicts of each model, and collect the wrong ones."""
     lists = kind == "list-append"
     decide = decide_list_append if lists else decide_rw_register
     tally: Tally = Counter()
@@ -49,7 +49,7 @@ def judged(kind: str, seeds: range) -> tuple[Tally, list[str]]:
 
 
 def reason(kind: str, model: str) -> str:
-    """Why no history refutes a model."""
+    """The reason why no history refutes a model."""
     if model.endswith("read-uncommitted"):
         if kind == "list-append":
             return "a cycle of writes refutes it, and none was among these histories"

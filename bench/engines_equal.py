@@ -15,8 +15,8 @@ Each engine judges all runs of a copy of its own and answers all questions, in a
 | connect       | a Spark Connect server      | the same                              |
 
 What it stored of its results is then gathered by DuckDB, with nothing left to judge. All tables and
-answers are compared with those of `duckdb`, row by row, without what says how long it took. Exit
-code 1 where any row differs.
+answers are compared with the answers of `duckdb`, row by row, without durations. Exit code 1 where
+any row differs.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def make_lake(lake: Path, seeds: int) -> dict[str, int]:
         ("bugs", ("--bug", "NO-LEASE"), 1, half),
         ("clean", (), half + 1, seeds),
     ):
-        found = harness(
+        soak = harness(
             *("soak", "--store", lake.with_name("store"), "--lake", lake, "--label", label),
             *("--seeds", f"{first}..{last}", "--name", label, "--time-limit", 5, *bug),
             *("--nemesis", "any", "--draw", 3, "--reporters", "none"),
         )
-        for verdict, count in found["verdicts"].items():
+        for verdict, count in soak["verdicts"].items():
             counts[verdict] = counts.get(verdict, 0) + count
     return counts
 
@@ -109,7 +109,7 @@ ENGINES: Final[Mapping[str, Opening | None]] = {
 
 
 def judged_before(lake: Path) -> Callable[[str, list[str]], list[str]]:
-    """What a copy of a lake leaves out, so that everything is to be judged."""
+    """Filter of a copy of a lake that drops all results, so that all is judged again."""
     return lambda place, _: [RESULTS] if Path(place) == lake else []
 
 
@@ -145,15 +145,15 @@ def main() -> int:
             print(f"{'runs':14} {parsed.seeds}: {make_lake(lake, parsed.seeds)}", flush=True)
         measure: Tables | None = None
         for name in parsed.engines.split(","):
-            found, took_s = judged_by(name, lake, Path(scratch) / name)
-            count, rows = sizes(found)
-            measure = measure or found
-            unlike = differences(measure, found)
-            if found[LEFT] != {"0": 1}:
-                unlike.append(f"{name}: {LEFT}: {', '.join(found[LEFT])}")
+            result, took_s = judged_by(name, lake, Path(scratch) / name)
+            count, rows = sizes(result)
+            measure = measure or result
+            unlike = differences(measure, result)
+            if result[LEFT] != {"0": 1}:
+                unlike.append(f"{name}: {LEFT}: {', '.join(result[LEFT])}")
             wrong += len(unlike)
-            said = "equal" if not unlike else "DIFFERENT"
-            print(f"{name:14} {took_s:.0f} s, {count} tables, {rows} rows: {said}", flush=True)
+            word = "equal" if not unlike else "DIFFERENT"
+            print(f"{name:14} {took_s:.0f} s, {count} tables, {rows} rows: {word}", flush=True)
             for line in unlike:
                 print(f"WRONG: {line}")
     return 1 if wrong else 0

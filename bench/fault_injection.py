@@ -1,6 +1,6 @@
 """Makes the n-th call of a kind fail in this process: the harness's own disk, sockets and engine.
 
-Only calls that come from the harness and its plug-ins count, not those of the interpreter, and only
+Only calls that come from the harness and its plug-ins count, not calls of the interpreter, and only
 in this process: nodes, proxies and wardens are other processes. Kinds:
 
 | kind       | what fails                                                      | how              |

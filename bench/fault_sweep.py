@@ -64,18 +64,18 @@ class Point(NamedTuple):
 
     @classmethod
     def of_text(cls, text: str) -> "Point":
-        """What `kind:nth` names, with a `+` behind it if the fault lasts."""
-        found = re.fullmatch(rf"({'|'.join(KINDS)}):([1-9]\d*)(\+?)", text)
-        if found is None:
+        """Parse `kind:nth`; a `+` behind it means that the fault lasts."""
+        match = re.fullmatch(rf"({'|'.join(KINDS)}):([1-9]\d*)(\+?)", text)
+        if match is None:
             raise argparse.ArgumentTypeError(
                 f"{text!r} names no point: write read:600, or read:600+ for one that lasts; "
                 f"the kinds are {', '.join(KINDS)}"
             )
-        return cls(found[1], int(found[2]), bool(found[3]))
+        return cls(match[1], int(match[2]), bool(match[3]))
 
 
 class Outcome(NamedTuple):
-    """How a point ended. `fault` says what broke the rules, if anything did."""
+    """The end of a point; `fault` names the broken rule, if there is one."""
 
     what: str
     where: str
@@ -109,7 +109,7 @@ class Run:
         injector = Injector() if point is None else Injector(
             point.kind, point.nth, lasting=point.lasting
         )  # fmt: skip
-        told = os.open("told.json", os.O_WRONLY | os.O_CREAT)
+        descriptor = os.open("told.json", os.O_WRONLY | os.O_CREAT)
         tell = os.write
 
         from harness import __main__ as program
@@ -122,7 +122,7 @@ class Run:
             finally:
                 about = {"counts": injector.counts, "failed": injector.failed,
                          "where": injector.where, "modules": [*sys.modules]}  # fmt: skip
-                tell(told, json.dumps(about).encode())
+                tell(descriptor, json.dumps(about).encode())
 
         program._run = run
         sys.argv = ["harness", "run", *words, "--reporters", "page", "--quiet", "--json"]
@@ -140,12 +140,12 @@ class Run:
         return None
 
     def told(self) -> dict[str, Any]:
-        """What the injector counted."""
+        """The counts of the injector."""
         text = (self.folder / "told.json").read_text() if self.folder.exists() else ""
         return json.loads(text) if text else {}
 
     def outcome(self, status: int, expected: str, limit_s: float) -> Outcome:
-        """What it came to, measured by the verdict of the undisturbed run."""
+        """The outcome, compared with the verdict of the undisturbed run."""
         about = self.told()
         where = about.get("where", "?")
         if about and not about["failed"]:
@@ -159,8 +159,8 @@ class Run:
         if left:
             return Outcome(f"exit {code}", where, f"left behind: {left}")
         if code not in CODES:
-            said = [line for line in errors.splitlines() if line.startswith("harness: ")]
-            clear = bool(said) and "Traceback" not in errors
+            messages = [line for line in errors.splitlines() if line.startswith("harness: ")]
+            clear = bool(messages) and "Traceback" not in errors
             return Outcome(f"error {code}", where, "" if clear else f"unclear: {errors[-1500:]}")
         return self._verdict(CODES[code], expected, where)
 
@@ -175,12 +175,12 @@ class Run:
         return Outcome(verdict, where, "" if verdict == expected else f"wrong verdict: {why}")
 
     def _leftovers(self) -> str:
-        """What the run left, after the time its warden may take."""
+        """Leftovers of the run, after the time that its warden may take."""
         deadline_s = time.monotonic() + LEFTOVERS_S
         while True:
-            found = [*self._processes(), *self._scratch()]
-            if not found or time.monotonic() > deadline_s:
-                return "; ".join(found)
+            leftovers = [*self._processes(), *self._scratch()]
+            if not leftovers or time.monotonic() > deadline_s:
+                return "; ".join(leftovers)
             time.sleep(0.2)
 
     def _processes(self) -> list[str]:
@@ -194,7 +194,7 @@ class Run:
         ]
 
     def _scratch(self) -> list[str]:
-        found = [path.name for path in Path(tempfile.gettempdir()).glob(f"harness-*-{self.pid}-*")]
+        names = [path.name for path in Path(tempfile.gettempdir()).glob(f"harness-*-{self.pid}-*")]
         if "docker" in str(self.folder):
             from harness.environments.docker.engine.engine import Engine
             from harness.environments.docker.engine.labels import CONTROLLER_LABEL
@@ -204,11 +204,11 @@ class Run:
                 rows = [*engine.containers(CONTROLLER_LABEL), *engine.networks(CONTROLLER_LABEL)]
             finally:
                 engine.close()
-            found += [
+            names += [
                 row.name for row in rows
                 if row.labels[CONTROLLER_LABEL].startswith(f"{self.controller}@")
             ]  # fmt: skip
-        return found
+        return names
 
 
 # --- all points ----------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
 
     Of fewer than fifty points, each kind has its fifth.
     """
-    found: list[Point] = []
+    chosen: list[Point] = []
     total = sum(counts.values())
     least = POINTS_A_KIND_MIN if points is None else min(POINTS_A_KIND_MIN, points // len(KINDS))
     for kind in KINDS:
@@ -228,23 +228,23 @@ def points_of(counts: dict[str, int], points: int | None) -> list[Point]:
         wanted = min(count, max(least, share)) if count else 0
         numbers = sorted({1 + index * count // wanted for index in range(wanted)})
         if points is None:
-            found += [Point(kind, n, lasting) for n in numbers for lasting in (False, True)]
+            chosen += [Point(kind, n, lasting) for n in numbers for lasting in (False, True)]
         else:
-            found += [Point(kind, n, index % 2 == 1) for index, n in enumerate(numbers)]
+            chosen += [Point(kind, n, index % 2 == 1) for index, n in enumerate(numbers)]
     if points is not None:
-        _thin(found, points, least)
-    return found
+        _thin(chosen, points, least)
+    return chosen
 
 
-def _thin(found: list[Point], points: int, least: int) -> None:
-    """Leave so many, of the most frequent kinds the fewest."""
-    while len(found) > points:
-        by_kind = collections.Counter(point.kind for point in found)
+def _thin(chosen: list[Point], points: int, least: int) -> None:
+    """Keep this number of points, fewest of the most frequent kinds."""
+    while len(chosen) > points:
+        by_kind = collections.Counter(point.kind for point in chosen)
         kind, count = by_kind.most_common(1)[0]
         if count <= least:
             break
-        places = [place for place, point in enumerate(found) if point.kind == kind]
-        del found[places[len(places) // 2]]
+        places = [place for place, point in enumerate(chosen) if point.kind == kind]
+        del chosen[places[len(places) // 2]]
 
 
 def sweep(

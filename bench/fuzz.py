@@ -8,7 +8,7 @@ with answers that were lost and answers that are false.
 Each is judged by the native searches and by the pure Python ones, and both by a recursion over all
 orders that remembers nothing. What all three agree on is certified, and the certificate
 verified. Anything else is printed with the seed that repeats it, and ends the command with 1.
-`tests/checkers/test_fuzz.py` runs a few hundred.
+`tests/linearizability/test_fuzz.py` runs a few hundred.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Any
 
 from checkers.linearizability import Limits, Operation, Result, certify, check_operations
 from checkers.linearizability.native import SWITCH, is_native, native_status
-from tests.checkers.random_histories import KINDS, simulate
-from tests.checkers.test_engine import wing_and_gong
+from tests.linearizability.random_histories import KINDS, simulate
+from tests.linearizability.test_engine import wing_and_gong
 
 NAMES = tuple(KINDS)
 LIMITS = Limits(shrink_steps=5_000)
 MISMATCHES_MAX = 20
-"""What is printed; more would say the same."""
+"""Mismatches that are printed; more would add nothing."""
 
 
 @dataclass
 class Tally:
-    """What came out so far."""
+    """The counts so far."""
 
     histories: Counter[str] = field(default_factory=Counter)
     invalid: Counter[str] = field(default_factory=Counter)
@@ -77,14 +77,14 @@ def fuzz(seeds: range, tally: Tally) -> None:
         model = KINDS[name].model_for(operations)
         expected = Result.OK if wing_and_gong(model, operations) else Result.ILLEGAL
         outcome = check_operations(model, operations, limits=LIMITS)
-        found = (outcome.result, _in_python(model, operations))
-        if found != (expected, expected):
-            said = ", ".join(result.value for result in found)
-            tally.mismatches.append(f"seed {seed}, {name}: {expected.value}, but found {said}")
+        results = (outcome.result, _in_python(model, operations))
+        if results != (expected, expected):
+            text = ", ".join(result.value for result in results)
+            tally.mismatches.append(f"seed {seed}, {name}: {expected.value}, but found {text}")
             continue
         proof = certify(model, operations, outcome)
         if proof is None or not proof.confirmed_by:
-            tally.mismatches.append(f"seed {seed}, {name}: nobody confirmed the certificate")
+            tally.mismatches.append(f"seed {seed}, {name}: the certificate was not confirmed")
             continue
         tally.histories[name] += 1
         tally.lost += any(operation.is_unknown for operation in operations)

@@ -1,4 +1,4 @@
-"""How many operations per second the generator algebra and its driver can schedule.
+"""Operations per second that the generator algebra and its driver can schedule.
 
 Run it as `python -m bench.generator`. Each figure is the best of a few rounds, per CPU-second of
 one core: "algebra" is ask, invoke, update, complete, update, with completions that come in order of

@@ -40,7 +40,7 @@ class Case:
 
     @property
     def operations(self) -> int:
-        """How many there are in all."""
+        """The number of operations."""
         return sum(len(history.operations) for history in self.histories)
 
 
@@ -66,23 +66,23 @@ def _supplied(row: Row) -> History:
 
 def supplied_cases() -> Iterator[Case]:
     """The supplied set; nothing where it is not there."""
-    found = [_supplied(row) for row in rows() if row.model in GO_MODELS]
+    cases = [_supplied(row) for row in rows() if row.model in GO_MODELS]
     groups = {
         "etcd, 52 logs": "porcupine/etcd/",
         "Knossos, 61 histories": "knossos/",
         "kv, by key, 4 histories": "porcupine/kv/",
     }
     for name, prefix in groups.items():
-        members = tuple(history for history in found if history.name.startswith(prefix))
+        members = tuple(history for history in cases if history.name.startswith(prefix))
         if members:
             yield Case(name, members, supplied=True)
-    for history in found:
+    for history in cases:
         if history.name.startswith("generated/"):
             name = history.name.removeprefix("generated/").removesuffix(".tsv")
             yield Case(name, (history,), supplied=True)
     whole = tuple(
         replace(history, model=KeyValue(partitioned=False), go_model="kv", name=f"{history.name} *")
-        for history in found
+        for history in cases
         if history.name.startswith("porcupine/kv/c10")
     )
     if whole:
@@ -117,19 +117,19 @@ def register(total: int, clients: int, seed: int = 1) -> Ops:
                 started += 1
                 calls[client] = (Write(started) if rng.random() < 0.5 else Read(), now)
         elif client not in applied:
-            given = calls[client][0]
-            if isinstance(given, Write):
-                assert isinstance(given.value, int)
-                value = given.value
-            applied[client] = None if isinstance(given, Write) else value
+            argument = calls[client][0]
+            if isinstance(argument, Write):
+                assert isinstance(argument.value, int)
+                value = argument.value
+            applied[client] = None if isinstance(argument, Write) else value
         else:
-            given, call = calls.pop(client)
-            done.append(Operation(client, given, call, applied.pop(client), now, len(done)))
+            argument, call = calls.pop(client)
+            done.append(Operation(client, argument, call, applied.pop(client), now, len(done)))
     return done
 
 
 def crashed_writes(total: int, clients: int, crashed: int, seed: int = 1) -> Ops:
-    """Not linearizable: besides `crashed` writes that nobody saw return, one late read is stale."""
+    """Not linearizable: apart from `crashed` writes without a return, one late read is stale."""
     operations = register(total, clients, seed)
     writes = [n for n, op in enumerate(operations) if isinstance(op.input, Write)]
     unseen = [n for n in writes if all(op.output != operations[n].input.value for op in operations)]

@@ -7,8 +7,8 @@ the keys not linearizable), imports it, brings it into the store's lake, and jud
 * by a report in a pool of two, and on Spark `local[2]`, whose start is timed apart; each from no
   results. The same report once more says what its questions and its page cost.
 
-CPU seconds are those of the whole process tree, Java's with it, from /proc. All verdicts are
-compared, key by key, with those of the loop.
+CPU seconds are of the whole process tree, Java included, from /proc. All verdicts are compared,
+key by key, with the loop's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STALE_KEYS = 2
 
 
 def write_edn(path: Path, keys: int) -> None:
-    """Groups of clients work off their keys, one after another; ops are told as they happen."""
+    """Groups of clients work off their keys, one after another; ops are yielded as they happen."""
     rng = random.Random(1)
     lines = []
     for group in range(KEYS_AT_ONCE):
@@ -139,9 +139,9 @@ def verdicts_of(lake: Path) -> dict[str, str]:
     results = ResultLake.beside(str(lake), {})
     assert results is not None
     rows = results.dataset("verdicts").to_table(["key", "verdict"]).to_pylist()
-    found = {row["key"]: row["verdict"] for row in rows}
-    assert len(found) == len(rows), "a key has two verdicts"
-    return found
+    verdicts = {row["key"]: row["verdict"] for row in rows}
+    assert len(verdicts) == len(rows), "a key has two verdicts"
+    return verdicts
 
 
 def main() -> None:
@@ -182,8 +182,8 @@ def measure(folder: Path, keys: int, executors: list[str]) -> None:
 
         _, cpu = timed(f"report, {name}", again, base)
         assert verdicts_of(lake) == expected, "other verdicts than the plain loop's"
-        _, known = timed(f"report, {name}, all known", again)
-        print(f"{'':4}{'judging':40}{'':9}{cpu - known:9.1f}{(cpu - known) / base:7.2f}")
+        _, repeated = timed(f"report, {name}, all known", again)
+        print(f"{'':4}{'judging':40}{'':9}{cpu - repeated:9.1f}{(cpu - repeated) / base:7.2f}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Whether the memory of the bundled target's nodes stays flat over a simulated hour.
 
-Rows at 50 operations a second on a fixed set of keys, and beside them alters that keep the tables:
+Rows at 50 operations a second on a fixed set of keys, and alters that keep the tables:
 what a node holds may then not grow with time. Every five simulated minutes all objects that can be
 reached from a node's tasks are counted, each with its size; what belongs to the simulation (its
 loop, connections, disk) is not the node's. Run it with `python -m bench.kudu_memory [--minutes N]`;
@@ -32,21 +32,21 @@ from harness.plugins import Request, Session
 EVERY_MINUTES: Final = 5
 FLAT_FROM_MINUTE: Final = 15
 GROWTH_MAX: Final = 1.05
-"""Of what is flat: the sum of the later half of the samples over that of the earlier half."""
+"""A flat curve: the sum of its later half over the sum of its earlier half, at most."""
 HISTORY_S: Final = 300
 ALTERS: Final = 11
-"""One operation of so many is an alter."""
+"""One operation in this number is an alter."""
 SHOWN: Final = 12
 _KERNEL: Final = ("harness.environments.", "asyncio", "_asyncio")
 _SHARED: Final = (type, types.ModuleType, types.CodeType)
 _NODE: Final = "targets.kudu."
 
 
-def size_of(one: object) -> int:
-    """Bytes of an object alone; those of `Raw` are hidden behind a size that means nothing."""
-    if isinstance(one, msgspec.Raw):
-        return type(one).__basicsize__ + sys.getsizeof(bytes(one))
-    return sys.getsizeof(one)
+def size_of(item: object) -> int:
+    """Bytes of an object alone; the size that `Raw` reports means nothing."""
+    if isinstance(item, msgspec.Raw):
+        return type(item).__basicsize__ + sys.getsizeof(bytes(item))
+    return sys.getsizeof(item)
 
 
 def sizes(roots: list[Any]) -> Counter[str]:
@@ -54,22 +54,22 @@ def sizes(roots: list[Any]) -> Counter[str]:
     modules = {
         id(vars(module)) for module in [*sys.modules.values()] if hasattr(module, "__dict__")
     }
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     seen: set[int] = set()
     waiting = [(root, "") for root in roots]
     while waiting:
-        one, owner = waiting.pop()
-        if id(one) in seen or id(one) in modules:
+        item, owner = waiting.pop()
+        if id(item) in seen or id(item) in modules:
             continue
-        seen.add(id(one))
-        kind = type(one)
-        if isinstance(one, _SHARED) or kind.__module__.startswith(_KERNEL):
+        seen.add(id(item))
+        kind = type(item)
+        if isinstance(item, _SHARED) or kind.__module__.startswith(_KERNEL):
             continue
         if kind.__module__.startswith(_NODE):
             owner = f"{kind.__module__.removeprefix(_NODE)}.{kind.__qualname__}"
-        found[owner] += size_of(one)
-        waiting += [(inner, owner) for inner in gc.get_referents(one)]
-    return found
+        totals[owner] += size_of(item)
+        waiting += [(inner, owner) for inner in gc.get_referents(item)]
+    return totals
 
 
 def request(count: int) -> Request:
@@ -80,7 +80,7 @@ def request(count: int) -> Request:
 
 
 class Samples:
-    """What the nodes held, by minute."""
+    """Memory of the nodes, by minute."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, dict[int, Counter[str]]] = {}
@@ -121,22 +121,22 @@ def main() -> int:
     parser.add_argument("--minutes", type=int, default=60, help="simulated")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--flags", default=f"tablet_history_max_age_sec={HISTORY_S}")
-    given = parser.parse_args()
+    options = parser.parse_args()
     least = FLAT_FROM_MINUTE + EVERY_MINUTES
-    if given.minutes < least:
-        parser.error(f"--minutes is {given.minutes}; it takes {least} to see what is flat")
+    if options.minutes < least:
+        parser.error(f"--minutes is {options.minutes}; a flat curve shows after {least}")
     samples = Samples()
 
     async def body(session: Session, measured: Measured) -> None:
         del measured
         samples.take(session, 0)
-        for minute in range(EVERY_MINUTES, given.minutes + 1, EVERY_MINUTES):
+        for minute in range(EVERY_MINUTES, options.minutes + 1, EVERY_MINUTES):
             await asyncio.sleep(60 * EVERY_MINUTES)
             samples.take(session, minute)
 
     rate = ROWS.rate * ALTERS / (ALTERS - 1)
-    load = dataclasses.replace(ROWS, rate=rate, request=request, flags=given.flags)
-    measured = run(load, given.seed, body)
+    load = dataclasses.replace(ROWS, rate=rate, request=request, flags=options.flags)
+    measured = run(load, options.seed, body)
     print(*samples.lines(), sep="\n")
     print(
         f"{measured.ok} operations ok, {measured.not_ok} not, in {measured.simulated_s:.0f} "

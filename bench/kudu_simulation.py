@@ -1,4 +1,4 @@
-"""How many simulated seconds of the bundled target a CPU second buys.
+"""Simulated seconds of the bundled target per CPU second.
 
 The set-up of the project's goal: 3 masters, 3 tablet servers, 3 tablets, 10 operations on the
 catalog a second, no faults. With `--rows`: 3 masters, 5 tablet servers, 20 tablets, 50 operations
@@ -85,7 +85,7 @@ ROWS: Final = Load(5, 5, 4, 50.0, 16, lambda count: row_request(count, tables=5)
 
 @dataclass
 class Measured:
-    """What one run of the world brought."""
+    """Measurements of one run of the world."""
 
     cpu_s: float = 0.0
     simulated_s: float = 0.0
@@ -181,22 +181,23 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0, help="simulated seconds a run")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--profile", action="store_true", help="print where the time goes")
-    given = parser.parse_args()
-    with profiled(given.profile):
+    options = parser.parse_args()
+    with profiled(options.profile):
         runs = [
-            run(ROWS if given.rows else CATALOG, seed, lambda *_: asyncio.sleep(given.seconds))
-            for seed in range(given.runs)
+            run(ROWS if options.rows else CATALOG, seed, lambda *_: asyncio.sleep(options.seconds))
+            for seed in range(options.runs)
         ]
-    for seed, one in enumerate(runs):
+    for seed, measured in enumerate(runs):
         print(
-            f"seed {seed}: {one.simulated_s:.0f} simulated s in {one.cpu_s:.2f} CPU s = "
-            f"{one.speed:.0f} a CPU s; {one.ok / one.simulated_s:.1f} op/s ok, {one.not_ok} not ok"
+            f"seed {seed}: {measured.simulated_s:.0f} simulated s in {measured.cpu_s:.2f} CPU s = "
+            f"{measured.speed:.0f} a CPU s; {measured.ok / measured.simulated_s:.1f} op/s ok, "
+            f"{measured.not_ok} not ok"
         )
-    median = statistics.median(one.speed for one in runs)
-    goal = "" if given.rows else f" (goal {GOAL})"
+    median = statistics.median(measured.speed for measured in runs)
+    goal = "" if options.rows else f" (goal {GOAL})"
     print(f"median {median:.0f} simulated s a CPU s{goal} on one core of {machine()}")
-    if not given.profile:
-        target_us = 1e6 * min(one.cpu_s / one.rpcs for one in runs)
+    if not options.profile:
+        target_us = 1e6 * min(measured.cpu_s / measured.rpcs for measured in runs)
         kernel_us = 1e6 * rpc_s()
         print(
             f"an RPC of the target: {target_us:.1f} us, all included; of the kernel: "

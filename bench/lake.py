@@ -1,4 +1,4 @@
-"""What a lake costs: bytes a run, files, runs a second of CPU, memory; and how they grow.
+"""Costs of a lake: bytes per run, files, runs per CPU second, memory; and their growth.
 
     python -m bench.lake                                # a soak of 400 seeds, 10^3 to 10^5 runs
     python -m bench.lake STORE ... --runs 1000,10000 --local
@@ -69,10 +69,10 @@ def fill() -> None:
     store, uri = sys.argv[1:]
     lake = opened(uri)
     begin = time.process_time(), time.monotonic()
-    found, problems = ingest(Path(store), lake, writer_to(lake))
+    counts, problems = ingest(Path(store), lake, writer_to(lake))
     took = time.process_time() - begin[0], time.monotonic() - begin[1]
     assert not problems.total, problems.kept[0]
-    print(found.appended, found.appends, *took, sep="\n")
+    print(counts.appended, counts.appends, *took, sep="\n")
 
 
 def merge() -> None:
@@ -108,11 +108,11 @@ def files(uri: str, when: str) -> tuple[int, int]:
     sizes = {table: [file.size_bytes for file in snapshot.files(table)] for table in schemas()}
     count, total = sum(map(len, sizes.values())), sum(map(sum, sizes.values()))
     print(f"{when}: {count} files, {total / runs:,.0f} bytes a run, {total / MB:.1f} MB")
-    for table, found in sizes.items():
-        if found:
+    for table, bytes_of in sizes.items():
+        if bytes_of:
             print(
-                f"    {table:11} {len(found):5} files of {min(found) / MB:.1f} to "
-                f"{max(found) / MB:.1f} MB, {sum(found) / runs:8,.0f} bytes a run"
+                f"    {table:11} {len(bytes_of):5} files of {min(bytes_of) / MB:.1f} to "
+                f"{max(bytes_of) / MB:.1f} MB, {sum(bytes_of) / runs:8,.0f} bytes a run"
             )
     return count, total
 
@@ -124,15 +124,15 @@ def read_back(uri: str) -> None:
     snapshot = opened(uri).snapshot()
     rows = snapshot.dataset("runs").to_table(["run", "digest"]).to_pylist()
     for row in rows[:: max(1, len(rows) // READ_BACK)][:READ_BACK]:
-        own = pc.field("run") == row["run"]
+        is_run = pc.field("run") == row["run"]
         history_of(
-            {name: snapshot.dataset(name).to_table(filter=own) for name in HISTORY_TABLES},
+            {name: snapshot.dataset(name).to_table(filter=is_run) for name in HISTORY_TABLES},
             digest=row["digest"],
         )
 
 
 def repeated(folders: Sequence[Path], store: Path, count: int) -> Path:
-    """A store of so many runs: links to the files of these."""
+    """A store of this number of runs: links to the files of the given ones."""
     for number in range(count):
         again, place = divmod(number, len(folders))
         run = store / f"again-{again:05}" / folders[place].name
@@ -166,20 +166,20 @@ def lakes(local: bool, scratch: Path) -> Iterator[str]:
         yield f"s3://{BUCKET}"
 
 
-def growth(found: Sequence[Measured]) -> None:
+def growth(points: Sequence[Measured]) -> None:
     """Print what a run costs in lakes of different sizes, and what that says of a larger one."""
-    for less, more in itertools.pairwise(found):
+    for less, more in itertools.pairwise(points):
         ratio = (more.cpu_s / more.runs) / (less.cpu_s / less.runs)
         merging = (more.merging_cpu_s / more.runs) / (less.merging_cpu_s / less.runs)
         print(
             f"cost a run at {more.runs:,} against {less.runs:,}: {ratio:.2f} times, of a "
             f"compaction {merging:.2f} times; {more.files} files against {less.files}"
         )
-    last, times = found[-1], LARGER / found[-1].runs
+    last, times = points[-1], LARGER / points[-1].runs
     print(
         f"so {LARGER:,} runs would take {last.cpu_s * times / 3600:.1f} h of CPU and "
         f"{last.merging_cpu_s * times / 3600:.1f} h to be compacted, in {last.files * times:,.0f} "
-        "files at most: those of small tables grow before they become more"
+        "files at most: files of small tables grow before new ones are made"
     )
 
 
@@ -200,16 +200,16 @@ def main() -> int:
         folders = [folder for store in stores for _, _, folder in run_folders(store, Problems())]
         with lakes(options.local, scratch) as below:
             print(f"\ndistinct: {len(folders):,} runs of {', '.join(map(str, stores))}")
-            found = [measured(repeated(folders, scratch / "0", len(folders)), f"{below}/distinct")]
+            points = [measured(repeated(folders, scratch / "0", len(folders)), f"{below}/distinct")]
             for count in [int(word) for word in options.runs.split(",") if word]:
                 print(f"\nrepeated: {count:,} runs, which are these {len(folders):,} again")
                 store = repeated(folders, scratch / str(count), count)
-                found.append(measured(store, f"{below}/runs-{count}"))
+                points.append(measured(store, f"{below}/runs-{count}"))
                 shutil.rmtree(store)
     print(f"\n{machine()}")
-    print(f"distinct runs: {found[0].bytes_a_run:,.0f} bytes a run")
-    if found[1:]:
-        growth(found[1:])
+    print(f"distinct runs: {points[0].bytes_a_run:,.0f} bytes a run")
+    if points[1:]:
+        growth(points[1:])
     return 0
 
 

@@ -1,6 +1,6 @@
-"""What two lakes, and two reports on them, have to say alike: all but when, where and how fast.
+"""Equality of two lakes, and of two reports on them: all but times, places and speed.
 
-A run is the same under the same name and id, whatever day it ran, which is in its key
+A run is the same under the same name and id, on any day, which is in its key
 (docs/lake.md).
 """
 
@@ -55,7 +55,7 @@ IN_FOLDERS: Final = ("case.json", "results.json", "logs/")
 
 
 def rows_of(table: pa.Table) -> collections.Counter[str]:
-    """How often there is which row, without what two may differ in."""
+    """Rows and their counts, without the columns in which two lakes may differ."""
     kept = sorted(name for name in table.column_names if name not in OTHERS)
     rows = table.select(kept).to_pylist()
     for row in rows:
@@ -83,8 +83,8 @@ def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
         checked = check(source, executor="inline")
         with contextlib.closing(DuckEngine()) as engine:
             register(engine, checked)
-            found = {name: rows_of(engine.sql(f"SELECT * FROM {name}")) for name in checked.tables}
-    return {**found, LEFT: collections.Counter({str(checked.results_new): 1})}
+            tables = {name: rows_of(engine.sql(f"SELECT * FROM {name}")) for name in checked.tables}
+    return {**tables, LEFT: collections.Counter({str(checked.results_new): 1})}
 
 
 def answers_in(output: Path) -> Tables:
@@ -95,11 +95,11 @@ def answers_in(output: Path) -> Tables:
 
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
-    """What the lake keeps of runs that are not valid: the names, and what must be equal of them."""
+    """Folders of runs that are not valid: their names, and the parts that must be equal."""
     from pyarrow import fs
 
     place = opened(uri, options).place
-    found: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     kept: dict[str, bytes] = {}
     for info in place.files.get_file_info(fs.FileSelector(FOLDERS, recursive=True)):
         if info.type == fs.FileType.File:
@@ -111,26 +111,26 @@ def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
                     kept |= {f"{folder}/{name}": archive.read(name) for name in archive.namelist()}
     for path, content in kept.items():
         name = KEY.sub("", path)
-        said = content if any(part in name for part in IN_FOLDERS) else b""
-        found[f"{name} {said!r}"] += 1
-    return {FOLDERS: found}
+        text = content if any(part in name for part in IN_FOLDERS) else b""
+        counts[f"{name} {text!r}"] += 1
+    return {FOLDERS: counts}
 
 
 def differences(one: Tables, other: Tables) -> list[str]:
-    """A line a table that differs, with the first row that only one of them has."""
-    found = []
+    """One line per table that differs, with the first row that only one lake has."""
+    lines = []
     for name in sorted(one.keys() | other.keys()):
         first, second = one.get(name, collections.Counter()), other.get(name, collections.Counter())
         if first != second:
             only, alone = sorted((first - second).elements()), sorted((second - first).elements())
-            found.append(
+            lines.append(
                 f"{name}: {len(only)} rows only in the first, {len(alone)} only in the second: "
                 f"{(only or [''])[0][:300]} | {(alone or [''])[0][:300]}"
             )
-    return found
+    return lines
 
 
 def sizes(tables: Tables) -> tuple[int, int]:
-    """How many tables with rows, and how many rows."""
+    """The number of tables with rows, and the number of rows."""
     counts = [sum(rows.values()) for rows in tables.values()]
     return sum(count > 0 for count in counts), sum(counts)

@@ -1,4 +1,4 @@
-"""What a report on a lake costs on DuckDB and on Spark, and from which size on Spark pays.
+"""Costs of a report on a lake on DuckDB and on Spark, and the size from which Spark pays.
 
     python -m bench.lake_report                         # a soak of 40 seeds; 400, 2,000 runs
     python -m bench.lake_report LAKE --checks 400,2000 --known 2000,100000
@@ -13,7 +13,7 @@ Lakes for `--known` have the tables `runs` and the results alone: such a report 
 * **report**: all is known. What `harness report LAKE --engine ...` takes, with all its processes.
 
 Each is a command of its own, of two cores. CPU is that of the whole tree of processes, Java's with
-it, and of what they leave behind, which is adopted and waited for. Peaks are those of the process
+it, and of what they leave behind, which is adopted and waited for. Peaks are of the process
 that was started (the driver), and of Java where there is one, which with `local[2]` is all
 executors too.
 """
@@ -52,7 +52,7 @@ sys.stderr.write(f"\\npeak {memory_bytes_max()}\\n")
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """The cost of a command."""
 
     wall_s: float
     cpu_s: float
@@ -70,7 +70,7 @@ def cost_of(*words: str) -> Cost:
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert child.stderr is not None
-        said = child.stderr.read()
+        errors = child.stderr.read()
         while True:
             try:
                 pid, status, used = os.wait4(-1, 0)
@@ -81,13 +81,13 @@ def cost_of(*words: str) -> Cost:
             else:
                 java_mb = max(java_mb, used.ru_maxrss / 1024)
     cpu_s = spent_s()
-    peak = [line for line in said.splitlines() if line.startswith("peak ")]
+    peak = [line for line in errors.splitlines() if line.startswith("peak ")]
     if code or not peak:
-        raise SystemExit(f"{' '.join(words)} failed:\n{said[-4000:]}")
+        raise SystemExit(f"{' '.join(words)} failed:\n{errors[-4000:]}")
     return Cost(wall_s, cpu_s, int(peak[-1].split()[1]) / 2**20, java_mb)
 
 
-# What is measured, each in a process of its own --------------------------------------------------
+# Measured commands, each in a process of its own --------------------------------------------------
 
 
 def plain_loop(uri: str) -> None:
@@ -116,7 +116,7 @@ def plain_loop(uri: str) -> None:
 
 
 def checks(uri: str, executor: str) -> None:
-    """Judge what is new of a lake, and store it."""
+    """Judge the new runs of a lake, and store the results."""
     from results.judging.budgets import Budget
     from results.judging.pipeline import check
     from results.judging.report_runs import ReportRuns
@@ -127,13 +127,13 @@ def checks(uri: str, executor: str) -> None:
     snapshot, budgets = lake.snapshot(), (Budget(), Budget().larger())
     if executor == "spark":
         work = SparkLake(get_spark(MASTER), lake, snapshot, budgets=budgets)
-        found = work.check()
+        progress = work.check()
     else:
         source = ReportRuns(snapshot, budgets=budgets, slots=2)
-        found = check(source, executor=executor, jobs=2)
+        progress = check(source, executor=executor, jobs=2)
         source.close()
-    assert found.results_new, found
-    assert not found.problems_total, found
+    assert progress.results_new, progress
+    assert not progress.problems_total, progress
 
 
 def report(uri: str, engine: str, output: str) -> None:
@@ -155,7 +155,7 @@ def opened(uri: str) -> Any:
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:
-    """A lake of so many runs, which are those of `source` again; "yes": with their results."""
+    """A lake of this number of runs, copies of those in `source`; "yes": with their results."""
     from results.judging.result_lake import ResultLake
     from results.lake.upkeep.compaction import compact
 
@@ -166,27 +166,27 @@ def repeat(source: str, uri: str, count: str, results: str) -> None:
     compact(lake)
     if not with_results:
         return
-    found = ResultLake.beside(source, {})
-    assert found is not None, "the source has no results yet"
-    known = found.snapshot()
+    source_results = ResultLake.beside(source, {})
+    assert source_results is not None, "the source has no results yet"
+    snapshot = source_results.snapshot()
     there = lake.snapshot().dataset("runs").to_table(["run", "batch"])
     batches = dict(zip(there["run"].to_pylist(), there["batch"].to_pylist(), strict=True))
     beside = ResultLake.beside(uri, {}, create=True)
     assert beside is not None
-    append(beside, whole({name: known.dataset(name).to_table() for name in known.tables}),
+    append(beside, whole({name: snapshot.dataset(name).to_table() for name in snapshot.tables}),
            int(count), batches)  # fmt: skip
     compact(beside)
 
 
 def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-    """Results with a row a run in their main table, as if all of a run had been found at once."""
+    """Results with one row per run in their main table, as if each run had one finding."""
     import pyarrow as pa
 
     rows: dict[str, dict[str, Any]] = {}
     for row in tables["runs"].to_pylist():
-        own = rows.setdefault(row["run"], {**row, "results": [], "marks": []})
-        own["results"] += row["results"]
-        own["marks"] += row["marks"]
+        merged = rows.setdefault(row["run"], {**row, "results": [], "marks": []})
+        merged["results"] += row["results"]
+        merged["marks"] += row["marks"]
     return {**tables, "runs": pa.Table.from_pylist([*rows.values()], tables["runs"].schema)}
 
 
@@ -204,15 +204,16 @@ def append(
         kept = pa.array(distinct[: count - begin])
         prefix = f"again-{number:05}-"
         for name, table in tables.items():
-            own = table.filter(pc.is_in(table["run"], kept)) if len(kept) < len(distinct) else table
-            own = own.drop_columns(["batch"])
-            for column in {"run", "name"} & {*own.column_names}:
-                made = pc.binary_join_element_wise(prefix, own[column], "")
-                own = own.set_column(own.column_names.index(column), column, made)
+            filtered = len(kept) < len(distinct)
+            part = table.filter(pc.is_in(table["run"], kept)) if filtered else table
+            part = part.drop_columns(["batch"])
+            for column in {"run", "name"} & {*part.column_names}:
+                made = pc.binary_join_element_wise(prefix, part[column], "")
+                part = part.set_column(part.column_names.index(column), column, made)
             if name == "runs" and batches:
-                judged = pa.array([batches[run] for run in own["run"].to_pylist()])
-                own = own.set_column(own.column_names.index("run_batch"), "run_batch", judged)
-            parts[name].append(own)
+                judged = pa.array([batches[run] for run in part["run"].to_pylist()])
+                part = part.set_column(part.column_names.index("run_batch"), "run_batch", judged)
+            parts[name].append(part)
         waiting += len(kept)
         if waiting >= RUNS_AN_APPEND or begin + len(kept) >= count:
             lake.append({name: pa.concat_tables(some) for name, some in parts.items()})
@@ -236,7 +237,7 @@ def soaked(scratch: Path, seeds: int) -> str:
 
 
 def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, int, str, Cost]]:
-    """What was measured: of what, of how many runs, by whom, and what it took."""
+    """Each measurement: its subject, the number of runs, the engine, and the cost."""
     origin = options.lake or soaked(scratch, options.seeds)
     for count in options.checks:
         for who in ("loop", "pool", "spark"):
@@ -252,12 +253,12 @@ def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, 
             yield "report, all known", count, who, cost_of("report", uri, who, output)
 
 
-def times_the_loop(found: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]) -> str:
-    """What pool and Spark cost against the loop, by number of runs."""
+def times_the_loop(costs: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]) -> str:
+    """Costs of pool and Spark relative to the loop, by number of runs."""
     return "\n".join(
         f"checks of {runs:,} new runs, CPU against the loop: "
         + ", ".join(
-            f"{who} {found[who][runs].cpu_s / found['loop'][runs].cpu_s:.2f}"
+            f"{who} {costs[who][runs].cpu_s / costs['loop'][runs].cpu_s:.2f}"
             for who in ("pool", "spark")
         )
         for runs in sizes
@@ -265,29 +266,29 @@ def times_the_loop(found: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]
 
 
 def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
-    """From which size on Spark takes less CPU: both are a start and so much a run."""
+    """The size from which Spark takes less CPU: both have a cost to start and one per run."""
     sizes = sorted(duckdb)
     if len(sizes) < 2:
         return "two sizes tell a break-even"
     less, more = sizes[0], sizes[-1]
     slope = {
-        name: (found[more].cpu_s - found[less].cpu_s) / (more - less)
-        for name, found in (("duckdb", duckdb), ("spark", spark))
+        name: (costs[more].cpu_s - costs[less].cpu_s) / (more - less)
+        for name, costs in (("duckdb", duckdb), ("spark", spark))
     }
     start = {
-        name: found[less].cpu_s - slope[name] * less
-        for name, found in (("duckdb", duckdb), ("spark", spark))
+        name: costs[less].cpu_s - slope[name] * less
+        for name, costs in (("duckdb", duckdb), ("spark", spark))
     }
-    told = ", ".join(
+    text = ", ".join(
         f"{name} {start[name]:.1f} s and {1e6 * slope[name]:.0f} us a run" for name in slope
     )
     if slope["spark"] >= slope["duckdb"]:
         more_cores = slope["spark"] / slope["duckdb"]
         return (
-            f"{told}: never on one machine; with {more_cores:.1f} times the cores in the long run"
+            f"{text}: never on one machine; with {more_cores:.1f} times the cores in the long run"
         )
     at = (start["spark"] - start["duckdb"]) / (slope["duckdb"] - slope["spark"])
-    return f"{told}: break-even at {at:,.0f} runs"
+    return f"{text}: break-even at {at:,.0f} runs"
 
 
 def main() -> int:
@@ -309,21 +310,21 @@ def main() -> int:
         raise SystemExit("prctl(2) refuses to make this process the one that waits for orphans")
     print(machine())
     print(f"{'':18}{'runs':>8} {'by':8}{'wall s':>8}{'CPU s':>8}{'driver MiB':>11}{'Java MiB':>9}")
-    found: dict[str, dict[int, Cost]] = {}
+    costs: dict[str, dict[int, Cost]] = {}
     checks: dict[str, dict[int, Cost]] = {}
     first: dict[tuple[str, int], float] = {}
     with tempfile.TemporaryDirectory(dir=options.scratch, prefix="lake-report-") as made:
         for what, runs, who, cost in measured(options, Path(made)):
-            (checks if what == CHECKS else found).setdefault(who, {})[runs] = cost
+            (checks if what == CHECKS else costs).setdefault(who, {})[runs] = cost
             ratio = cost.cpu_s / first.setdefault((what, runs), cost.cpu_s)
             print(
                 f"{what:18}{runs:8,} {who:8}{cost.wall_s:8.1f}{cost.cpu_s:8.1f}"
                 f"{cost.driver_mb:11.0f}{cost.java_mb:9.0f}   {ratio:.2f} x", flush=True,
             )  # fmt: skip
-    known = {who: {n: found[who][n] for n in options.known} for who in ("duckdb", "spark")
+    listed = {who: {n: costs[who][n] for n in options.known} for who in ("duckdb", "spark")
              if options.known}  # fmt: skip
     print(times_the_loop(checks, options.checks))
-    print(f"{break_even(**known) if known else ''}\n{machine()}")
+    print(f"{break_even(**listed) if listed else ''}\n{machine()}")
     return 0
 
 

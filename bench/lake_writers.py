@@ -8,11 +8,11 @@ Real runs, simulated here, are repeated under other ids. Each writer is a proces
 own runs, and some of its neighbour's as well, a few at a time, and says their keys on its standard
 output when `append` has returned. Meanwhile one process compacts and another vacuums with no time
 of grace, and at seeded moments one of all these is killed with SIGKILL and started again: a writer
-then repeats what it had said last and goes on. The server is moto's, behind a proxy that answers
+then repeats its last append and goes on. The server is moto's, behind a proxy that answers
 one request in ten with 503, half of those after it was done (`tests/support/object_store.py`).
 
 What they leave is judged, then compacted and vacuumed as a whole, at the same server, and judged
-again: whatever compactions and vacuums left that were killed half-way must not harm the next ones.
+again: leftovers of compactions and vacuums that were killed half-way must not harm the next ones.
 
 Exit code 1 if a run that was acknowledged is lost, doubled or not equal to its original row by row,
 if `check` finds damage, or after the last vacuum anything at all.
@@ -62,7 +62,7 @@ PAUSES = {"compact": 0.5, "vacuum": 15.0}
 """How long upkeep rests, in times of what it took: a vacuum ends every append that is under way."""
 
 
-# What is appended ---------------------------------------------------------------------------------
+# Appended rows -----------------------------------------------------------------------------------
 
 
 def simulate(store: Path, seeds: int) -> None:
@@ -95,7 +95,7 @@ def key_of(writer: int, number: int) -> str:
 
 
 def rows_of(store: Sequence[Tables], key: str) -> Tables:
-    """What stands for a key: which run it repeats, and its label, follow from it."""
+    """Rows of a key, from which the repeated run and its label follow."""
     writer, number = map(int, key.removeprefix("copy/").split("-"))
     which = writer + number
     return copy_of(store[which % len(store)], key, LABELS[which % len(LABELS)])
@@ -119,7 +119,7 @@ def opened(uri: str) -> Lake:
 
 
 def write(parsed: argparse.Namespace) -> None:
-    """Append from one place of the plan on, and say what was appended."""
+    """Append from one place of the plan on, and print each append."""
     store, lake = originals(parsed.store), opened(parsed.uri)
     for keys in plan(parsed.writer, parsed.writers, parsed.runs)[parsed.begin :]:
         runs = [rows_of(store, key) for key in keys]
@@ -150,7 +150,7 @@ class Process:
         self.start()
 
     def start(self) -> None:
-        """Begin with what was said last, which is there already."""
+        """Begin with the append that was printed last, which is there already."""
         words = [*self.words, "--role", self.role, "--begin", str(max(0, len(self.said) - 1))]
         self.child = subprocess.Popen(
             [sys.executable, "-m", "bench.lake_writers", *words],
@@ -175,7 +175,7 @@ class Process:
                 self.said.append(line.strip())
 
     def end(self) -> int:
-        """Kill it, and hear all that it said."""
+        """Kill the writer, and read all its output."""
         self.child.kill()
         return self.wait()
 
@@ -191,7 +191,7 @@ class Process:
 
 
 class Found:
-    """What became of the runs."""
+    """The fate of the runs."""
 
     def __init__(self) -> None:
         self.acknowledged = self.lost = self.doubled = self.other = self.damage = 0
@@ -204,35 +204,35 @@ class Found:
 
 
 def judge(lake: Lake, store: Sequence[Tables], acknowledged: set[str]) -> Found:
-    """Compare every run that the lake has with its original; what is damaged is not read."""
-    found, snapshot = Found(), lake.snapshot()
-    found.acknowledged = len(acknowledged)
+    """Compare every run of the lake with its original; damaged runs are not read."""
+    result, snapshot = Found(), lake.snapshot()
+    result.acknowledged = len(acknowledged)
     findings = check(lake)
-    found.damage = sum(finding.damaged for finding in findings)
-    found.left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]
-    if found.damage:
-        return found
+    result.damage = sum(finding.damaged for finding in findings)
+    result.left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]
+    if result.damage:
+        return result
     tables = {name: snapshot.dataset(name).to_table() for name in schemas()}
     counts = Counter(tables["runs"]["run"].to_pylist())
-    found.lost = sum(counts[key] == 0 for key in acknowledged)
-    found.doubled = sum(count > 1 for count in counts.values())
+    result.lost = sum(counts[key] == 0 for key in acknowledged)
+    result.doubled = sum(count > 1 for count in counts.values())
     for key in counts:
         wanted = rows_of(store, key)
         for name, table in tables.items():
-            own = table.filter(pc.equal(table["run"], key)).select(wanted[name].column_names)
-            if own.to_pylist() != wanted[name].to_pylist():
-                found.other += 1
+            stored = table.filter(pc.equal(table["run"], key)).select(wanted[name].column_names)
+            if stored.to_pylist() != wanted[name].to_pylist():
+                result.other += 1
                 break
-    return found
+    return result
 
 
 def files_of(lake: Lake) -> int:
-    """How many files the lake has."""
+    """The number of files of the lake."""
     return sum(len(lake.files(table)) for table in lake.tables)
 
 
 def merges_of(lake: Lake) -> int:
-    """How many merges were committed: the logs know, also of files that are gone by now."""
+    """The number of committed merges, by the logs, which list deleted files too."""
     count = 0
     for table in lake.tables:
         log = f"{table}/{LOG_FOLDER}"
@@ -246,7 +246,7 @@ def merges_of(lake: Lake) -> int:
 
 
 def tidy(lake: Lake) -> None:
-    """Compact and vacuum, with nobody else at work: then nothing is left over.
+    """Compact and vacuum without other writers: then nothing is left over.
 
     The first vacuum takes batches of dead writers out of the logs, the second removes their files.
     """
@@ -257,7 +257,7 @@ def tidy(lake: Lake) -> None:
 
 @contextlib.contextmanager
 def place(parsed: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, dict[str, str], Any]]:
-    """Where the lake lies, how to get there directly, and the proxy that others go through."""
+    """The address of the lake, its direct options, and the proxy that others use."""
     if parsed.local:
         yield str(scratch / "lake"), {}, None
     elif parsed.uri:
@@ -340,11 +340,11 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
             codes = [process.end() for process in (*writers, *others)][: len(writers)]
         took_s = time.monotonic() - begin_s
         lake, runs = lake_equal.opened(uri, options), originals(store)
-        said = {key for process in writers for line in process.said for key in line.split()}
-        found, merges, count = judge(lake, runs, said), merges_of(lake), files_of(lake)
-        if found.kept:
+        appended = {key for process in writers for line in process.said for key in line.split()}
+        result, merges, count = judge(lake, runs, appended), merges_of(lake), files_of(lake)
+        if result.kept:
             tidy(lake_equal.opened(uri, options_for(proxy) if proxy else options))
-            found = judge(lake, runs, said)
+            result = judge(lake, runs, appended)
         after = files_of(lake)
         refused = refused_by(proxy) if proxy else 0
     kills = Counter(dict.fromkeys(("write", *PAUSES), 0))
@@ -360,16 +360,16 @@ def exam(parsed: argparse.Namespace, scratch: Path) -> int:
         "upkeep": ", ".join(upkeep),
         "took": f"{took_s:.0f} s",
         "files": f"{count}; {after} after upkeep of all",
-        "acknowledged": found.acknowledged,
-        "lost": found.lost,
-        "doubled": found.doubled,
-        "not equal": found.other,
-        "damage": found.damage,
-        "left over": "; ".join(found.left) or 0,
+        "acknowledged": result.acknowledged,
+        "lost": result.lost,
+        "doubled": result.doubled,
+        "not equal": result.other,
+        "damage": result.damage,
+        "left over": "; ".join(result.left) or 0,
     }.items():
         print(f"{name:14} {value}")
     complete = not any(codes) and kills.total() == parsed.kills
-    return 0 if found.kept and not found.left and complete else 1
+    return 0 if result.kept and not result.left and complete else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What benches have in common: the machine, times, peaks of memory, profiles."""
+"""Helpers of benches: the machine, times, peaks of memory, profiles."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ note_peak()
 
 
 def machine() -> str:
-    """Where it was measured."""
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    """The machine of a measurement, as text."""
+    load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{platform.machine()}, {os.cpu_count()} cores, {python}, load {load}"
 
@@ -46,7 +46,7 @@ def best_s(
     clock: Callable[[], float] = time.process_time,
     enough_s: float = math.inf,
 ) -> float:
-    """The shortest of so many runs; there are no more of them after `enough_s` in all."""
+    """The shortest of this number of runs, fewer if they take `enough_s` in all."""
     took: list[float] = []
     while len(took) < runs and sum(took) < enough_s:
         start_s = clock()
@@ -72,9 +72,9 @@ def peaks_mb(code: str, *words: str) -> list[float]:
 
 @contextlib.contextmanager
 def processor_time() -> Iterator[Callable[[], float]]:
-    """How many seconds all that descends from this process was on processors, so far in the block.
+    """CPU seconds of all descendants of this process, so far in the block.
 
-    Each process is asked again and again, since what a parent has not waited for counts nowhere
+    Each process is asked again and again, since a child that is not waited for counts nowhere
     else: Spark's Python workers are killed with their daemon. The last moments of each are missed.
     """
     spent_s: dict[int, float] = {}

@@ -6,9 +6,9 @@
     python -m bench.mutants --seeds 1..10 --first --jobs 2    stop at the first seed that finds it
     python -m bench.mutants --only long-lease --set rate=20 --option burst=0 --json out.json
 
-The mutants are those of `tests/mutants`. Switches run as their rows in the ledger say
-(`targets/*/bugs.py`), each with its own faults. Behind how many seeds find one stands what share
-that is, as Wilson's interval of 95 %. With `--clean` the target as it is runs as well, in which
+`tests/mutants` has the mutants. Switches run as their rows in the ledger say
+(`targets/*/bugs.py`), each with its own faults. The number of seeds that find one is followed by
+the share, as Wilson's interval of 95 %. With `--clean` the target as it is runs as well, in which
 anything but `valid` is our own mistake.
 """
 
@@ -40,7 +40,7 @@ CLEAN = "(none)"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one seed of one mutant."""
+    """The result of one seed of one mutant."""
 
     mutant: str
     seed: int
@@ -69,28 +69,28 @@ def run_one(mutant: str | None, case: Case) -> Finding:
 def run_mutant(mutant: str | None, case: Case, seeds: range, *, first: bool) -> list[Finding]:
     """All seeds of one mutant or of one switch, which is in the case, or until one is invalid."""
     logging.disable(logging.CRITICAL)
-    found = []
+    findings = []
     for seed in seeds:
         finding = run_one(mutant, msgspec.structs.replace(case, seed=seed))
-        found.append(finding)
+        findings.append(finding)
         if first and finding.verdict == "invalid":
             break
-    return found
+    return findings
 
 
-def row(mutant: str, found: list[Finding]) -> str:
+def row(mutant: str, findings: list[Finding]) -> str:
     """A line of the table."""
-    invalid = [finding for finding in found if finding.verdict == "invalid"]
+    invalid = [finding for finding in findings if finding.verdict == "invalid"]
     by = Counter(name for finding in invalid for name in finding.checkers)
-    others = Counter(f.verdict for f in found if f.verdict not in {"invalid", "valid"})
-    said = ", ".join(f"{name} {count}" for name, count in by.most_common())
+    others = Counter(f.verdict for f in findings if f.verdict not in {"invalid", "valid"})
+    text = ", ".join(f"{name} {count}" for name, count in by.most_common())
     other = "".join(f", {count} {verdict}" for verdict, count in sorted(others.items()))
-    cpu_s = sum(finding.cpu_s for finding in found) / len(found)
+    cpu_s = sum(finding.cpu_s for finding in findings) / len(findings)
     first = f"first {invalid[0].seed}" if invalid else "missed"
-    count = f"{len(invalid)} of {len(found)}"
-    share = wilson(len(invalid), len(found))
+    count = f"{len(invalid)} of {len(findings)}"
+    share = wilson(len(invalid), len(findings))
     rate = f"{share.low:4.0%} to {share.high:4.0%}"
-    return f"{mutant:32} {count:10} {rate:13} {first:10} {cpu_s:5.2f} s  {said}{other}"
+    return f"{mutant:32} {count:10} {rate:13} {first:10} {cpu_s:5.2f} s  {text}{other}"
 
 
 def work(arguments: argparse.Namespace) -> Iterator[tuple[str, list[Finding]]]:
@@ -149,10 +149,10 @@ def main() -> None:
     arguments = parser.parse_args()
     all_found: list[Finding] = []
     missed = 0
-    for name, found in work(arguments):
-        all_found += found
-        missed += name != CLEAN and all(finding.verdict != "invalid" for finding in found)
-        print(row(name, found), flush=True)
+    for name, findings in work(arguments):
+        all_found += findings
+        missed += name != CLEAN and all(finding.verdict != "invalid" for finding in findings)
+        print(row(name, findings), flush=True)
     print(f"{missed} missed; {sum(finding.cpu_s for finding in all_found):.0f} CPU s")
     if arguments.json is not None:
         arguments.json.write_bytes(msgspec.json.encode(all_found))

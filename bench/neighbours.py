@@ -27,7 +27,7 @@ UP: Final = ("up", "--env", "process", "--name", "neighbour")
 
 
 def container(state: str) -> list[str]:
-    """How a command begins that runs in a container with this machine's files; [] without one."""
+    """The prefix of a command in a container with this machine's files; [] without one."""
     seen = subprocess.run(
         ["docker", "images", "-q", "harness-node:latest"],
         capture_output=True, text=True, check=False,
@@ -42,7 +42,7 @@ def container(state: str) -> list[str]:
 
 
 def call(prefix: Sequence[str], *words: str) -> tuple[int, str]:
-    """One command of the harness's: its exit code and what it said."""
+    """Run one command of the harness; its exit code and its output."""
     done = subprocess.run(
         [*prefix, *HARNESS, *words], capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -50,11 +50,11 @@ def call(prefix: Sequence[str], *words: str) -> tuple[int, str]:
 
 
 def main() -> int:
-    """Start all, clean everywhere, and look what is left."""
+    """Start all, clean everywhere, and list the leftovers."""
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
-        code, said = call((), *UP)
-        assert code == 0, said
+        code, output = call((), *UP)
+        assert code == 0, output
         runs = {
             where: subprocess.Popen(
                 [*prefix, *HARNESS, *RUN, "--seed", seed, "--store", f"{state}/store"],
@@ -76,16 +76,16 @@ def main() -> int:
                 print(f"{where:14} no engine answers, or `harness image build` was not run")
                 continue
             for verb in verbs:
-                code, said = call(prefix, verb)
-                print(f"{where:14} {verb:6} {code:3}  {said[:160]}")
+                code, output = call(prefix, verb)
+                print(f"{where:14} {verb:6} {code:3}  {output[:160]}")
         lost = 0
         for where, run in runs.items():
             output, _ = run.communicate()
             lost += run.returncode != 0
             print(f"run {where:20} exit code {run.returncode}, {output.splitlines()[-1][:100]}")
-        code, said = call((), "status", "neighbour", "--json")
-        alive = code == 0 and '"ready":true' in said
-        print(f"cluster that stays       status {code}, {'it serves' if alive else said[:200]}")
+        code, output = call((), "status", "neighbour", "--json")
+        alive = code == 0 and '"ready":true' in output
+        print(f"cluster that stays       status {code}, {'it serves' if alive else output[:200]}")
         call((), "down", "neighbour")
         return 1 if lost or not alive else 0
 

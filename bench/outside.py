@@ -6,7 +6,7 @@ the middle of it and knows nothing of the harness. A run may end `valid` (it did
 
     python -m bench.outside [--way NAME ...]
 
-Those of Docker are in `tests/docker/ways.py`, and `pytest -m nightly tests/docker/test_ways.py`
+The ways of Docker are in `tests/docker/ways.py`, and `pytest -m nightly tests/docker/test_ways.py`
 runs them.
 """
 
@@ -58,12 +58,12 @@ class Bystander:
 
     def roles(self) -> dict[str, procfs.ProcessId]:
         """The first process of each role of the run."""
-        found: dict[str, procfs.ProcessId] = {}
+        identities: dict[str, procfs.ProcessId] = {}
         for process in procfs.all_processes():
             marks = procfs.environment_of(process.pid)
             if marks.get(RUN_VARIABLE) == self.run_id and procfs.is_alive(process):
-                found.setdefault(marks[ROLE_VARIABLE], process)
-        return found
+                identities.setdefault(marks[ROLE_VARIABLE], process)
+        return identities
 
     async def process(self, role: str, *, child: bool = False) -> procfs.ProcessId:
         """The first process of this role, or the last of its descendants."""
@@ -126,9 +126,9 @@ def _port_of(pid: int) -> int:
 
 async def _until(ask: Callable[[], T]) -> Any:
     async with asyncio.timeout(_PATIENCE_S):
-        while not (found := ask()):  # noqa: ASYNC110 - a poll
+        while not (answer := ask()):  # noqa: ASYNC110 - a poll
             await asyncio.sleep(_POLL_S)
-    return found
+    return answer
 
 
 # --- nodes that are made for it --------------------------------------------------------------
@@ -257,7 +257,7 @@ class _Disturbed:
 
 
 def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0) -> str:
-    """The verdict of one run, with the reasons of those that are not valid; or its error."""
+    """The verdict of one run, with the reasons of checkers that do not hold; or its error."""
     case = Case(
         seed=1,
         target=way.target,
@@ -290,16 +290,16 @@ def run(ways: Sequence[Way] = WAYS) -> Iterator[Claim]:
     """All ways, each in a run of its own."""
     world = load_plugin("environments", "process")
     for way in ways:
-        found = outcome_of(way, world)
-        yield Claim(way.name, "not invalid", found, not found.startswith(Verdict.INVALID))
+        outcome = outcome_of(way, world)
+        yield Claim(way.name, "not invalid", outcome, not outcome.startswith(Verdict.INVALID))
 
 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.outside", description=__doc__)
     parser.add_argument("--way", action="append", metavar="NAME", help="default: all")
-    given = parser.parse_args()
-    return tell(run([w for w in WAYS if not given.way or w.name in given.way]))
+    options = parser.parse_args()
+    return tell(run([w for w in WAYS if not options.way or w.name in options.way]))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How smooth the page of a large run is: `python bench/page.py [--ops 100000]`.
+"""Smoothness of the page of a large run: `python bench/page.py [--ops 100000]`.
 
 Makes a synthetic run (seeded: clients, faults, leaders, tables; some outcomes unknown), writes its
 page, opens it in headless Chromium without a GPU, and for some seconds moves and zooms through it,
-one step a frame of `requestAnimationFrame`. Prints how long the page took to make and to open, and
+one step per frame of `requestAnimationFrame`. Prints the times to make and to open the page, and
 for each way of moving the median frames a second and the worst frame. The bar is 30 a second; the
 exit code is 1 where a median is below it.
 """
@@ -118,7 +118,7 @@ def make_run(store: Path, count: int, clients: int) -> Path:
         "linearizable-catalog",
         Verdict.INVALID,
         "a synthetic anomaly",
-        ("Three operations in the middle stand for an anomaly.",),
+        ("Three operations in the middle show an anomaly.",),
         tuple(middle),
     )
     case = Case(seed=1, concurrency=clients, nemeses=("partition-leader", "kill-leader"))

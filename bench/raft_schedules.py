@@ -1,12 +1,12 @@
 """Random schedules of the Raft core with changes of its membership, at their promises.
 
-    python -m bench.raft_schedules --schedules 10000           what there was of everything
+    python -m bench.raft_schedules --schedules 10000           counts of all events
     python -m bench.raft_schedules --first 4711 --schedules 1  one schedule again
     python -m bench.raft_schedules --mutants --schedules 2000  how often each broken core is noticed
 
 A schedule (`tests/consensus/member_schedule.py`) is 1,500 random steps, after which the group is
-left in peace and must serve again. It is checked against I1 (one leader a term), I2 (logs match,
-and what is applied at an index is the same everywhere) and I3 (a new leader has all that was
+left in peace and must serve again. It is checked against I1 (one leader per term), I2 (logs match,
+and all apply the same at an index) and I3 (a new leader has all that was
 committed before). A broken promise is printed with its seed and ends the command with 1; with
 `--mutants` a core that no schedule notices does. `tests/consensus/test_core_random.py` runs 500 and
 every mutant.
@@ -24,11 +24,11 @@ from tests.consensus.member_schedule import STEPS, MemberSchedule
 from tests.consensus.mutants import MUTANTS
 
 BROKEN_MAX = 20
-"""What is printed; more would say the same."""
+"""Violations that are printed; more would add nothing."""
 
 
 def run_schedules(make: type[RaftCore], seeds: range, tally: Counter[str]) -> list[str]:
-    """Run the schedules of `seeds` and add what happened to `tally`; returns what was broken."""
+    """Run the schedules of `seeds` and add what happened to `tally`; returns the violations."""
     broken = []
     for seed in seeds:
         schedule = MemberSchedule(seed, make=make)

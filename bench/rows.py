@@ -1,4 +1,4 @@
-"""How many rows a second a cluster of processes or containers takes, and what it needs for that.
+"""Rows per second that a cluster of processes or containers takes, and the cost of them.
 
 Three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows a second for
 `--seconds`; single rows as fast as one after the other from each client; and rows of 100 bytes
@@ -29,7 +29,7 @@ VALUE: Final = "x" * 90  # with its key about 100 bytes
 RATE_SHARE: Final = 0.99  # of the rate that is wanted
 RESIDENT_MB_MAX: Final = 300
 FAILED_MAX: Final = 100
-"""So many writes that failed end a phase."""
+"""This number of failed writes ends a phase."""
 
 
 class Load:
@@ -79,18 +79,18 @@ class Load:
         await asyncio.gather(*(work(client, n) for n, client in enumerate(self._clients)))
 
     def claim(self, what: str, rate: float) -> Claim:
-        """That the phase took so many rows a second, and no write failed."""
+        """The claim that the phase reached this rate of rows, and no write failed."""
         took, ordered = time.monotonic() - self.start, sorted(self.latencies)
         quantiles = ", ".join(
             f"p{100 * q:g} {1000 * ordered[int(q * (len(ordered) - 1))]:.1f} ms"
             for q in (0.5, 0.99)
         )
-        found = (
+        text = (
             f"{self.rows} rows in {took:.1f} s = {self.rows / took:.0f}/s, "
             f"{self.failed} writes failed; {quantiles}"
         )
         holds = not self.failed and self.rows / took >= rate
-        return Claim(what, f"at least {rate:.0f} rows/s", found, holds)
+        return Claim(what, f"at least {rate:.0f} rows/s", text, holds)
 
 
 async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
@@ -119,23 +119,23 @@ async def _prepare(system: Any, tablets: int) -> list[Any]:
 
 def _memory(rows: int, memory: dict[str, int | None]) -> Iterator[Claim]:
     for node, size in memory.items():
-        found = "not known here" if size is None else f"{size / 1e6:.0f} MB"
+        text = "not known here" if size is None else f"{size / 1e6:.0f} MB"
         holds = size is not None and size <= RESIDENT_MB_MAX * 1e6
-        yield Claim(f"{rows} rows: {node}", f"at most {RESIDENT_MB_MAX} MB resident", found, holds)
+        yield Claim(f"{rows} rows: {node}", f"at most {RESIDENT_MB_MAX} MB resident", text, holds)
 
 
-async def bench(session: Session, system: Any, given: argparse.Namespace) -> list[Claim]:
+async def bench(session: Session, system: Any, options: argparse.Namespace) -> list[Claim]:
     """All phases."""
-    load = Load(await _prepare(system, given.tablets))
-    end = time.monotonic() + given.seconds
-    await load.until(lambda: time.monotonic() >= end, BATCH, given.rate)
-    claims = [load.claim(f"batches of {BATCH}", RATE_SHARE * given.rate)]
+    load = Load(await _prepare(system, options.tablets))
+    end = time.monotonic() + options.seconds
+    await load.until(lambda: time.monotonic() >= end, BATCH, options.rate)
+    claims = [load.claim(f"batches of {BATCH}", RATE_SHARE * options.rate)]
     total = load.rows
-    end = time.monotonic() + given.seconds / 3
+    end = time.monotonic() + options.seconds / 3
     await load.until(lambda: time.monotonic() >= end, 1, None)
     claims.append(load.claim(f"single rows, {CLIENTS} clients", 1))
     total += load.rows
-    await load.until(lambda: total + load.rows >= given.rows, BATCH, None)
+    await load.until(lambda: total + load.rows >= options.rows, BATCH, None)
     total += load.rows
     if load.latencies:
         claims.append(load.claim(f"batches of {BATCH}, unpaced", 1))
@@ -146,8 +146,8 @@ async def bench(session: Session, system: Any, given: argparse.Namespace) -> lis
         Request("scan", {"table": TABLE, "mode": "latest", "replica": "leader"}), timeout_s=120.0
     )
     parts = scanned.value["parts"] if scanned.type is OpType.OK else []
-    found = sum(len(part["rows"]) for part in parts)
-    claims.append(Claim("a scan", "all that was acknowledged", f"{found} rows", found >= total))
+    count = sum(len(part["rows"]) for part in parts)
+    claims.append(Claim("a scan", "all that was acknowledged", f"{count} rows", count >= total))
     return claims
 
 
@@ -158,20 +158,20 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=2000.0, help="rows a second")
     parser.add_argument("--rows", type=int, default=200_000, help="of the last phase")
     parser.add_argument("--tablets", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     target = KuduTarget()
-    options = {option.name.replace("-", "_"): option.default for option in target.options}
-    settings = TargetSettings(profile="strict", bugs=(), options=options | {"resend": 0})
+    defaults = {option.name.replace("-", "_"): option.default for option in target.options}
+    settings = TargetSettings(profile="strict", bugs=(), options=defaults | {"resend": 0})
     plan = DeploymentPlan(
         run_id="bench-rows", nodes=tuple(target.nodes(settings)), seed=1, knobs={}, folder=None
     )
 
     async def body(session: Session) -> list[Claim]:
         system = target.open(Deployment(session.env, settings, session.cluster.nodes))
-        return await bench(session, system, given)
+        return await bench(session, system, options)
 
-    print(f"{given.env}, {machine()}")
-    return tell(load_plugin("environments", given.env).execute(plan, body))
+    print(f"{options.env}, {machine()}")
+    return tell(load_plugin("environments", options.env).execute(plan, body))
 
 
 if __name__ == "__main__":

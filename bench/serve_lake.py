@@ -1,4 +1,4 @@
-"""How long `harness serve LAKE` takes over 10^5 runs, page by page, and what memory it holds.
+"""Times of `harness serve LAKE` over 10^5 runs, page by page, and its memory.
 
     python -m bench.serve_lake                    # 100,000 runs in a folder
     python -m bench.serve_lake --runs 1000000 --s3
@@ -8,7 +8,7 @@ The lake is made of two small soaks, one of them with a bug switched on: their r
 under other ids, seeds, labels, days and versions of the code, some thousand an append, until there
 are enough; then it is compacted. So its runs are real ones, repeated. Only the first
 `--histories` runs have their operations and events as well: lists, groups and trends never read
-those, and pages of single runs read those of one run.
+those, and pages of single runs read the files of one run.
 
 The server is a process of its own, asked over HTTP on loopback. `first` is the first time that a
 page of its kind is asked for, `warm` the median of five times after it; CPU is the server's for
@@ -55,7 +55,7 @@ CLIENT_S: Final = 600.0
 
 
 def soaked(store: Path, seeds: int) -> Path:
-    """A store of two soaks of simulated runs of ten seconds; one has a bug switched on."""
+    """A store of two soaks of simulated runs of ten seconds, the second with a bug switched on."""
     words = ("soak", "--env", "sim", "--time-limit", "10")
     any_two = ("--nemesis", "any", "--draw", "2")
     for more in (("--bug", "NO-LEASE", "--nemesis", "partition-leader"), any_two):
@@ -68,7 +68,7 @@ def soaked(store: Path, seeds: int) -> Path:
 
 
 def filled(uri: str, store: Path, runs: int, histories: int) -> None:
-    """Make the lake; an append a day and label."""
+    """Make the lake; one append per day and label."""
     folders = [folder for _, _, folder in run_folders(store, Problems())]
     tables = tables_of([read_source(folder) for folder in folders])
     lake = Lake.open(uri, create=True)
@@ -76,10 +76,10 @@ def filled(uri: str, store: Path, runs: int, histories: int) -> None:
     ends = [runs * (number + 1) // len(appends) for number in range(len(appends))]
     for (day, label), first, last in zip(appends, [0, *ends], ends, strict=False):
         if last > first:
-            own = min(last, max(first, histories))
+            rest = min(last, max(first, histories))
             began = LAST_DAY - dt.timedelta(days=DAYS - 1 - day)
-            lake.append(again(tables, first, own, label, began, whole=True))
-            lake.append(again(tables, own, last, label, began, whole=False))
+            lake.append(again(tables, first, rest, label, began, whole=True))
+            lake.append(again(tables, rest, last, label, began, whole=False))
     compact(lake)
 
 
@@ -87,33 +87,33 @@ def again(
     tables: dict[str, pa.Table], first: int, last: int, label: str, began: dt.datetime, *,
     whole: bool,
 ) -> dict[str, pa.Table]:  # fmt: skip
-    """The rows of runs `first` to `last`, which are those of the soaks over and over."""
+    """The rows of runs `first` to `last`, copies of the runs of the soaks."""
     main = tables["runs"]
-    number = list(range(first, last))
-    source = [one % len(main) for one in number]
-    name, run = ([main[column][one].as_py() for one in source] for column in ("name", "run"))
-    ids = [f"soak-{label}-seed-{one}" for one in number]
+    numbers = list(range(first, last))
+    source = [index % len(main) for index in numbers]
+    name, run = ([main[key][index].as_py() for index in source] for key in ("name", "run"))
+    ids = [f"soak-{label}-seed-{index}" for index in numbers]
     keys = [f"{n}/{i}@{key[-12:]}" for n, i, key in zip(name, ids, run, strict=True)]
     code = f"{began.toordinal() // 7:012x}"
     changed: dict[str, Any] = {
-        "run": keys, "id": ids, "seed": number, "label": [label] * len(number),
-        "day": [began.date()] * len(number),
-        "started": [began + dt.timedelta(seconds=(one % 86_400)) for one in number],
-        "versions": [json.dumps({"harness": "1", "code": code})] * len(number),
+        "run": keys, "id": ids, "seed": numbers, "label": [label] * len(numbers),
+        "day": [began.date()] * len(numbers),
+        "started": [began + dt.timedelta(seconds=(index % 86_400)) for index in numbers],
+        "versions": [json.dumps({"harness": "1", "code": code})] * len(numbers),
     }  # fmt: skip
-    found = {"runs": replaced(main.take(pa.array(source, pa.int64())), changed)}
+    repeated = {"runs": replaced(main.take(pa.array(source, pa.int64())), changed)}
     if not whole:
-        return found
+        return repeated
     for table, rows in tables.items():
         if table != "runs":
             parts = [
-                replaced(own, {column: [value[at]] * len(own) for column, value in changed.items()
+                replaced(part, {column: [value[at]] * len(part) for column, value in changed.items()
                                if column in ("run", "label", "day")})
                 for at, key in enumerate(run)
-                for own in [of_run(rows, key)]
+                for part in [of_run(rows, key)]
             ]  # fmt: skip
-            found[table] = pa.concat_tables([rows.slice(0, 0), *parts])
-    return found
+            repeated[table] = pa.concat_tables([rows.slice(0, 0), *parts])
+    return repeated
 
 
 def of_run(rows: pa.Table, run: str) -> pa.Table:
@@ -157,7 +157,7 @@ def served(uri: str) -> Iterator[tuple[int, int]]:
 
 
 def asked(port: int, path: str) -> tuple[float, bytes]:
-    """How many ms a page took, and what it was."""
+    """The ms that a page took, and its body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLIENT_S)
     with contextlib.closing(connection):
         begin_s = time.perf_counter()
@@ -170,10 +170,10 @@ def asked(port: int, path: str) -> tuple[float, bytes]:
 
 
 def memory_mb(pid: int) -> tuple[float, float]:
-    """What a process holds, and held at most."""
+    """Memory of a process, now and at its peak."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    found = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}
-    return int(found["VmRSS"]) / 1024, int(found["VmHWM"]) / 1024
+    fields = {line.split(":")[0]: line.split()[1] for line in lines if line.startswith("Vm")}
+    return int(fields["VmRSS"]) / 1024, int(fields["VmHWM"]) / 1024
 
 
 def cpu_ms(pid: int) -> float:
@@ -256,7 +256,7 @@ def main() -> int:
             begin_s = time.monotonic()
             filled(f"{below}/lake", store, options.runs, options.histories)
             print(
-                f"{options.runs:,} runs, which are those of two soaks again and again; a lake of "
+                f"{options.runs:,} runs, copies of two soaks; a lake of "
                 f"them took {time.monotonic() - begin_s:.0f} s"
             )
             measured(f"{below}/lake")

@@ -1,4 +1,4 @@
-"""How fast the simulation is, per CPU-second: `python -m bench.simulation [--profile]`.
+"""Speed of the simulation, per CPU second: `python -m bench.simulation [--profile]`.
 
 The kernel alone, on nodes that do nothing but talk; cost grows with events, so the number to
 watch is events per CPU-second. Run it on an idle machine and state the cores.
@@ -61,7 +61,7 @@ async def peer(env: Env, config: dict[str, Any]) -> None:
 
 async def sleeper(env: Env, config: dict[str, Any]) -> None:
     """Does nothing but wait for short times."""
-    while True:  # noqa: ASYNC110 (timers are what is measured)
+    while True:  # noqa: ASYNC110 (timers are measured)
         await asyncio.sleep(env.random.random() * config["pause_s"])
 
 

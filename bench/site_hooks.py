@@ -1,4 +1,4 @@
-"""What mkdocs does beyond pages as they are: pages that are made while the site is built.
+"""Hooks of mkdocs: pages that are made while the site is built.
 
 `cli.md` is what each verb prints for `--help-all`. `contributing.md` and `changelog.md` are the
 files at the top of the repository. Links to files outside `docs/` become text.
@@ -65,15 +65,15 @@ def command_line() -> str:
 
 def help_of(*words: str) -> str:
     """All options of a verb, as a terminal of 100 columns shows them."""
-    said = io.StringIO()
+    output = io.StringIO()
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = COLUMNS
     try:
         for flag in ("--help-all", "--help"):
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(io.StringIO()):
                 code = main([*words, flag])
-            if code == 0 and said.getvalue():
-                return said.getvalue()
+            if code == 0 and output.getvalue():
+                return output.getvalue()
     finally:
         os.environ.pop("COLUMNS") if before is None else os.environ.update(COLUMNS=before)
     raise RuntimeError(f"harness {' '.join(words)} prints no help")

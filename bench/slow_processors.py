@@ -1,4 +1,4 @@
-"""How much slower nodes compute under the fault `cpu`, among processes.
+"""Slow-down of nodes under the fault `cpu`, among processes.
 
 `python -m bench.slow_processors [FACTOR ...]` deploys a node on `Env`, a foreign program, and one
 whose child computes in a session of its own, one after the other. Of each it prints how long a
@@ -69,7 +69,7 @@ async def _measure(session: Session, what: str, factors: list[float]) -> None:
 
 
 async def _took(pid: int) -> float:
-    """How long all that the node has started takes for a second on a processor."""
+    """The time in which a node and its children get one second of processor time."""
     await asyncio.sleep(SETTLE_S)
     begin_s, computed_s = time.monotonic(), procfs.computed_s(procfs.family(pid))
     await asyncio.sleep(MEASURE_S)

@@ -39,14 +39,14 @@ def command(store: Path, options: argparse.Namespace) -> list[str]:
 
 
 def lines_of(store: Path) -> int:
-    """How many results are journaled."""
+    """The number of journaled results."""
     return sum(path.read_bytes().count(b"\n") - 1 for path in store.glob("n/.soak/*.log"))
 
 
 def finish(store: Path, options: argparse.Namespace) -> dict[str, object]:
     done = subprocess.run(command(store, options), stdout=subprocess.PIPE, check=False)
-    found: dict[str, object] = msgspec.json.decode(done.stdout)
-    return found
+    report: dict[str, object] = msgspec.json.decode(done.stdout)
+    return report
 
 
 def kill_on_the_way(store: Path, options: argparse.Namespace) -> list[int]:
@@ -71,7 +71,7 @@ def kill_on_the_way(store: Path, options: argparse.Namespace) -> list[int]:
 
 
 def digest_of(store: Path) -> dict[str, int]:
-    """What the store holds: a checksum of every history."""
+    """Checksums of all histories of a store."""
     return {
         path.parent.name: zlib.crc32(path.read_bytes())
         for path in sorted(store.glob("n/*/history.parquet"))
@@ -90,8 +90,8 @@ def memory_by_quarters(store: Path) -> str:
     return ", ".join(f"{part:.0f}" for part in parts)
 
 
-def comparable(found: dict[str, object]) -> list[dict[str, object]]:
-    results: list[dict[str, object]] = found["results"]  # type: ignore[assignment]
+def comparable(report: dict[str, object]) -> list[dict[str, object]]:
+    results: list[dict[str, object]] = report["results"]  # type: ignore[assignment]
     return [{k: v for k, v in result.items() if k not in MEASURES} for result in results]
 
 
@@ -116,25 +116,25 @@ def main() -> int:
             f"killed after journaled seeds {killed_at}; then done before: {killed['done_before']}"
         )
         print(f"results equal seed by seed: {same}; stores equal: {same_store}")
-        for name, found, wall_s in (
+        for name, report, wall_s in (
             ("whole", whole, found_wall(whole)),
             ("killed", killed, killed_s),
         ):
             print(
-                f"{name:7} {found['seeds']} seeds {found['verdicts']}: {wall_s:.0f} s wall, "
-                f"{found['cpu_s']:.0f} CPU s, {found['simulated_s']:.0f} simulated s; "
-                f"{found['passing_run_bytes']:.0f} bytes a passing run, "
-                f"{found['store_bytes'] / MIB:.1f} MiB in all"  # type: ignore[operator]
+                f"{name:7} {report['seeds']} seeds {report['verdicts']}: {wall_s:.0f} s wall, "
+                f"{report['cpu_s']:.0f} CPU s, {report['simulated_s']:.0f} simulated s; "
+                f"{report['passing_run_bytes']:.0f} bytes a passing run, "
+                f"{report['store_bytes'] / MIB:.1f} MiB in all"  # type: ignore[operator]
             )
             print(
-                f"        memory: driver {found['driver_memory_bytes_max'] / MIB:.0f} MiB, "  # type: ignore[operator]
+                f"        memory: driver {report['driver_memory_bytes_max'] / MIB:.0f} MiB, "  # type: ignore[operator]
                 f"workers by quarters {memory_by_quarters(root / name)} MiB"
             )
     return 0 if same and same_store else 1
 
 
-def found_wall(found: dict[str, object]) -> float:
-    return float(found["wall_s"])  # type: ignore[arg-type]
+def found_wall(report: dict[str, object]) -> float:
+    return float(report["wall_s"])  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -81,14 +81,14 @@ class Job:
         self.answer = self.cluster.run(*words)
 
     def kill_when(self, worker: str, done: Callable[[], int], enough: int) -> int | None:
-        """Kill a worker once so much is done, and say how much was; `None` if the job was over."""
+        """Kill a worker at some progress, and return that; `None` if the job was over."""
         while self.answer is None:
             if time.monotonic() - self.begin_s > DEADLINE_S:
                 raise RuntimeError(f"not done after {DEADLINE_S:.0f} s")
-            found = done()
-            if found >= enough and self.answer is None:
+            progress = done()
+            if progress >= enough and self.answer is None:
                 self.cluster.kill(worker)
-                return found
+                return progress
             time.sleep(POLL_S)
         return None
 
@@ -102,7 +102,7 @@ class Job:
 
 
 def object_of(answer: tuple[int, str, str]) -> Any:
-    """What a command printed with `--json`; it must not have failed otherwise than by verdicts."""
+    """The JSON that a command printed; it may fail by verdicts only."""
     code, out, err = answer
     if code not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:
         raise RuntimeError(f"exit code {code}: {err[-3000:]}")
@@ -119,7 +119,7 @@ def here(words: list[str], environ: dict[str, str]) -> tuple[int, str, str]:
 
 
 def runs_in(uri: str, options: dict[str, str]) -> int:
-    """How many runs the lake has by now; 0 while there is none."""
+    """The number of runs of the lake by now; 0 while there is none."""
     try:
         return sum(file.rows for file in opened(uri, options).snapshot().files("runs"))
     except Exception:  # noqa: BLE001 - it is not made yet, or about to be
@@ -127,7 +127,7 @@ def runs_in(uri: str, options: dict[str, str]) -> int:
 
 
 def judged_in(uri: str, options: dict[str, str]) -> int:
-    """How many rows its results have by now, one a run and append."""
+    """The number of rows of its results by now, one per run and append."""
     try:
         results = ResultLake.beside(uri, options)
         return 0 if results is None else sum(file.rows for file in results.files("runs"))
@@ -136,7 +136,7 @@ def judged_in(uri: str, options: dict[str, str]) -> int:
 
 
 class Figures:
-    """What is printed and what decides the exit code."""
+    """Printed figures, and the exit code."""
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
@@ -147,12 +147,12 @@ class Figures:
 
     def compare(self, name: str, there: Tables, local: Tables) -> None:
         """Note whether both are the same."""
-        found = differences(there, local)
+        lines = differences(there, local)
         count, rows = sizes(local)
         if not rows:
-            found.append(f"{name}: nothing to compare")
-        self.say(name, f"{count} with rows, {rows} rows: {'DIFFERENT' if found else 'equal'}")
-        self.wrong += found
+            lines.append(f"{name}: nothing to compare")
+        self.say(name, f"{count} with rows, {rows} rows: {'DIFFERENT' if lines else 'equal'}")
+        self.wrong += lines
 
 
 def on_cluster(
@@ -166,7 +166,7 @@ def on_cluster(
     there = seeds
 
     def soaking() -> int:
-        """Whether worker-1 runs seeds, and a fifth of the runs is there; few are there at once."""
+        """True once worker-1 runs seeds and a fifth of the runs is there; few appear at once."""
         nonlocal there
         there = runs_in(uri, options)
         if seeds < MANY:
@@ -174,12 +174,12 @@ def on_cluster(
         return there >= seeds // 5
 
     at = job.kill_when("worker-1", soaking, 1)
-    found = object_of(job.wait())
+    report = object_of(job.wait())
     figures.say("soak", f"{job.took_s:.0f} s, worker-1 killed with {there} of {seeds} runs there")
-    figures.say("verdicts", found["verdicts"])
+    figures.say("verdicts", report["verdicts"])
     if at is None:
         raise RuntimeError("the soak was over before a worker was killed")
-    if there >= seeds or found["seeds"] != seeds:
+    if there >= seeds or report["seeds"] != seeds:
         figures.wrong.append("no worker was killed amid the soak, or seeds are missing")
     cluster.start_worker("worker-1")
     words = ["harness", "report", uri, "--spark-master", MASTER, "--output", "/work/report"]
@@ -187,7 +187,7 @@ def on_cluster(
     judged = seeds
 
     def at_work() -> int:
-        """Whether worker-2 judges and some results are there; few are there all at once."""
+        """True once worker-2 judges and results are there; few appear all at once."""
         nonlocal judged
         judged = judged_in(uri, options)
         if seeds < MANY:

@@ -2,8 +2,8 @@
 
 Codes 0, 1 and 2 mean valid, invalid and unknown. But Python exits with 1 where an import fails,
 `sys.exit()` anywhere exits with 0, and so may a library in C (OpenBLAS calls `exit(1)` when memory
-runs out). Therefore the C library is told first of all that every `exit`, whoever calls it with
-whatever code, ends this process with 255; the code of `harness.cli.main` is promised at the very
+runs out). Therefore the C library is set up first so that every `exit`, from any caller with
+any code, ends this process with 255; the code of `harness.cli.main` is promised at the very
 end, when there is one. Later promises come first (atexit(3)). Death by a signal has a code of its
 own and needs no promise.
 

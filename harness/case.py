@@ -39,7 +39,7 @@ FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 Damage = Literal["minority", "majority"]
-"""Of how many members of a group faults may destroy what was synced (`harness.faults.budget`)."""
+"""The share of a group whose synced data faults may destroy (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
 """Operations still open when the chaos phase ends are waited for, and faults must outlast them:
 this is half of the grace that leases have."""
@@ -78,12 +78,13 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run. `faults` and `ops` are `None` until planned; `ops` stays so unless given,
-    and the workload's generator then makes them from the seed. With `draw` the seed draws 1 to
-    that many of the nemeses, knobs, options and the pace of faults, but nothing of what the user
-    gave: options and knobs that are there, other fields if they are not as by default or are named
-    in `given`. A planned case has drawn, and holds in `drawn` what these fields were before: equal
-    for all seeds of a soak.
+    """A run as data. `faults` and `ops` are `None` until planned; without `ops` the workload's
+    generator makes them from the seed.
+
+    With `draw` the seed draws 1 to `draw` of the nemeses, and knobs, options and the pace of
+    faults. It never draws what the user set: present options and knobs, and other fields that
+    differ from their defaults or are in `given`. In a planned case the draws are done, and `drawn`
+    has the former values of these fields, equal for all seeds of a soak.
     """
 
     schema: int = CASE_SCHEMA
@@ -96,7 +97,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
     nemeses: tuple[str, ...] = ("none",)
     draw: int = 0
-    given: tuple[str, ...] = ()  # fields that no seed draws, though they are as by default
+    given: tuple[str, ...] = ()  # fields that no seed draws, though they have default values
     drawn: dict[str, Any] = msgspec.field(default_factory=dict)
     interval_s: float = 10.0
     duration_s: float = 5.0
@@ -108,7 +109,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
     ops: tuple[ScheduledOp, ...] | None = None
-    # Beside the workload's: those that the user added; once planned, also the target's own.
+    # The user's additions to the workload's; once planned, also the target's.
     checkers: tuple[str, ...] = ()
 
     @property
@@ -186,7 +187,7 @@ def imported_case(model: str, *, independent: bool | None = None) -> Case:
 
 
 def load_case(path: Path) -> Case:
-    """Read a case file; raises `UsageError` that says what is wrong where."""
+    """Read a case file; raises `UsageError` that names the place of a mistake."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -1,10 +1,12 @@
-"""The nemesis's door to the world: nodes, links, clocks and disks that can be broken and healed.
+"""The deployed nodes, seen from outside: what a test can ask, break and heal.
 
-Every verb is idempotent and says whether it changed anything, since composed nemeses overlap.
-Faults that do not end by themselves are *leases*. `harness.faults.ledger`, by which nemeses break
-things, ends them on time; `lease_s` is for the healer that survives the controller's death, which
-undoes the fault soon after. Whoever calls these verbs directly undoes what they did. Every fault is
-measured to have bitten (`Bite`), never assumed to have.
+`Cluster` is the public door. A fault comes in as data (`harness.nodes.faults`) and is a *lease*:
+the one ledger of a run (`harness.faults.ledger`) ends it on time, and the environment's warden
+undoes it when the harness is dead. Every fault is measured to have bitten (`Bite`), never assumed
+to have.
+
+`Controls` is the environment's side of that door. An environment brings nodes, links, clocks,
+processors and disks into the states that the ledger wants, and reports what the faults did there.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from harness.nodes.declaration import (
     Variant,
 )
 from harness.nodes.degradation import Capability, DiskQuality, LinkQuality, StreamQuality
+from harness.nodes.faults import FaultKind, Link
 
 __all__ = [
     "BASE",
@@ -41,10 +44,13 @@ __all__ = [
     "Capability",
     "Cluster",
     "ClusterEvent",
+    "Controls",
+    "Deployed",
     "DiskQuality",
     "Fidelity",
     "Link",
     "LinkQuality",
+    "LinkState",
     "NodeSpec",
     "NodeState",
     "Ready",
@@ -61,7 +67,6 @@ __all__ = [
     "client_end",
     "env_nodes_only",
     "is_client",
-    "known_ends",
     "known_node",
     "unsupported",
 ]
@@ -69,19 +74,19 @@ __all__ = [
 T = TypeVar("T")
 
 CLIENT: Final = "client"
-"""The name of the harness's own clients as an end of links. Where each has one of its own
-(`client_end`), this is the door by which the harness itself looks at the nodes."""
+"""The harness's own clients as an end of links. Where each client has an end of its own
+(`client_end`), this is the end from which the harness itself looks at the nodes."""
 
 
 def client_end(number: int) -> str:
-    """The end of links of one client: `client:2` has the calls of process 2, and of those after it
-    that take its place (2 + concurrency, ...).
+    """The end of links of one client: `client:2` makes the calls of process 2, and of the later
+    processes that take its place (2 + concurrency, ...).
     """
     return f"{CLIENT}:{number}"
 
 
 def is_client(end: str) -> bool:
-    """Whether an end of links is the harness's, one client's or all clients', and no node."""
+    """Whether an end of links belongs to the harness (one client or all), and not to a node."""
     return end.partition(":")[0] == CLIENT
 
 
@@ -100,18 +105,18 @@ FAULTY_DISK: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""What also reaches a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+"""Faults that also reach a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
 
 STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
-"""What takes byte streams on the links, and a proxy that reads them."""
+"""Faults that need byte streams on the links, and a proxy that reads them."""
 
 ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
-"""What reaches nodes on `Env`, whose disk and clock are ours; foreign programs only where an
-environment says so (`harness.plugins.Environment`)."""
+"""Faults of nodes on `Env`, whose disk and clock are ours; they reach foreign programs only where
+an environment declares it (`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):
-    """How faithfully an environment does it."""
+    """The faithfulness of a fault in an environment."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -119,7 +124,7 @@ class Fidelity(enum.Enum):
 
 
 class NodeState(enum.Enum):
-    """What a node is doing, as the environment sees it."""
+    """The state of a node, as the environment sees it."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -127,15 +132,14 @@ class NodeState(enum.Enum):
 
 
 class Usage(NamedTuple):
-    """What a node uses; each is `None` where nobody tells, which is not the same as nought."""
+    """The resources of a node; each is `None` where it is not measured, which is not zero."""
 
     memory_bytes: int | None = None
-    """What its processes hold now, but for files that the kernel caches. None if it is down."""
+    """Held by its processes now, without files that the kernel caches; `None` if it is down."""
     disk_bytes: int | None = None
-    """What its files hold now, by their visible sizes."""
+    """The visible sizes of its files now."""
     written_bytes: int | None = None
-    """What it has written to its disk, not less than at any time before; a process that starts
-    anew may begin with nought again."""
+    """Written to its disk; it never falls, except that a new process may begin at zero."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +147,7 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     A node is either written against `Env` (`entry`, as `package.module:function` of type
     `harness.env.NodeMain`, called with `config`) or a foreign program: a `command`, an `image`, or
-    both. Placeholders are filled in in `command`, `environment`, `files`, `setup` and `ready`:
+    both. Placeholders are filled in, in `command`, `environment`, `files`, `setup` and `ready`:
 
     | placeholder         | becomes                                                          |
     |---------------------|------------------------------------------------------------------|
@@ -157,24 +161,24 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{name}`            | the node's name                                                  |
     | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
-    A program that tells others where it is binds `{host}:{port:...}` and says `{address:...}`: this
-    is the same for all, where `{peer:...}` differs by node in processes. Only nodes with an `entry`
-    run in simulation.
+    A program that publishes its address binds `{host}:{port:...}` and publishes `{address:...}`,
+    which is the same for all, where `{peer:...}` differs by node in processes. Only nodes with an
+    `entry` run in simulation.
 
     All else is optional; `docs/deployments.md` has it with an example. `after`: the node starts
-    once those are ready, at deployment and when everything is started again (`ready`; without one a
-    node is ready when it runs). `files`: text files by relative path, written before each start.
-    `setup`: commands that run in order before the first start on an empty data folder. `image`, or
-    a `dockerfile` (a folder with one): what it runs in, in Docker. `user`, `memory_mib` (Docker:
-    1024), `cpus`: whom it runs as and what it may use. `variants`: what else it may run as.
-    `clock_probe`: a command that has a foreign program say what time it is, in seconds since 1970.
+    once these nodes are ready, at deployment and when everything is started again (`ready`; without
+    it a node is ready when it runs). `files`: text files by relative path, written before each
+    start. `setup`: commands that run in order before the first start on an empty data folder.
+    `image`, or a `dockerfile` (a folder with one): the node's image, in Docker. `user`,
+    `memory_mib` (Docker: 1024), `cpus`: its user and its limits. `variants`: other ways to run it.
+    `clock_probe`: a command that asks a foreign program for its time, in seconds since 1970.
     `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
     there is one (FUSE), so that power cuts and faults of disks reach it.
-    `debian_package`: what to install where its program is missing, for the message that says so;
-    `instead`: with which option of the target it is not needed.
-    `stop_signal`: what asks a foreign program to end in order: SIGTERM, SIGINT or SIGQUIT.
+    `debian_package`: the package to install where its program is missing, for the message;
+    `instead`: the option of the target without which it is needed.
+    `stop_signal`: asks a foreign program to end in order: SIGTERM, SIGINT or SIGQUIT.
     `pages`: the port on which a node with an `entry` shows its pages to people
-    (`Env.serve_pages`). No node connects to it and no fault of links is laid on it.
+    (`Env.serve_pages`). No node connects to it, and link faults do not reach it.
     """
 
     name: str
@@ -207,29 +211,16 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
-class Link(msgspec.Struct, frozen=True, order=True):
-    """One direction between two nodes; either may be one of `Cluster.clients`."""
-
-    source: str
-    destination: str
-
-    @staticmethod
-    def between(left: Iterable[str], right: Iterable[str]) -> list[Link]:
-        """Both directions of every pair across two groups, sorted."""
-        pairs = [(a, b) for a in left for b in right if a != b]
-        return sorted({Link(a, b) for a, b in pairs} | {Link(b, a) for a, b in pairs})
-
-
 DRIFT_PPM_MAX: Final = 9_000_000  # ten times as fast; the slowest is a tenth
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
-"""Thirty-one years: wall clocks stay after the epoch, and in 64 bits."""
+"""Thirty-one years: wall clocks stay after the epoch, and within 64 bits."""
 
 
 class Bite(msgspec.Struct, frozen=True):
-    """How much a fault really did. `count` is `None` where the environment cannot measure it.
+    """The measured effect of a fault; `count` is `None` where the environment cannot measure it.
 
-    `undone`: somebody else ended or changed it before its time, so `count` is what is known of it.
+    `undone`: another program ended or changed the fault early, so `count` may be too low.
     """
 
     count: int | None
@@ -238,18 +229,18 @@ class Bite(msgspec.Struct, frozen=True):
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
-    """Something that a node or, with `by_driver`, the harness itself reported.
+    """An event that a node or, with `by_driver`, the harness itself reported.
 
     Kinds that only the driver reports (`harness.run.announcements`): `node-started` {boot, variant}
     (the latter of nodes with variants), `node-exited` {code, expected, log, by} (`by` is "nemesis",
     "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the engine or the
     host failed, on a node or (an empty `node`) on all (see `harness.ops`); `starvation`
-    {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}, what one
-    took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`);
+    {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}: the data
+    that one took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`);
     `config-forced` {group}: one of the harness's clients is about to overrule votes.
     All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.run.divergence`) is
-    not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, which came
-    `late_ns` after the node said it, by the clock of its host.
+    not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, `late_ns` after
+    the node reported the event by the clock of its host.
     """
 
     time_ns: int
@@ -261,39 +252,32 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
-"""What happens when a trap springs."""
+"""The reaction to an event that a trap waits for."""
+
+LinkState = Mapping[str, LinkQuality | StreamQuality | None]
+"""The wanted state of one link: the effect of each active fault there, by the fault's id; `None`
+cuts the link. An empty one is a whole link."""
 
 
 def known_node(nodes: Mapping[str, T], name: str) -> T:
-    """What there is under this node's name; raises `UsageError` where nothing is."""
+    """The entry of this node; raises `UsageError` for an unknown name."""
     if name not in nodes:
-        raise UsageError(f"no node is named {name!r}; there are {', '.join(nodes)}")
+        raise UsageError(f"no node is named {name!r}; the nodes are {', '.join(nodes)}")
     return nodes[name]
 
 
-def known_ends(
-    ends: Iterable[str], nodes: Mapping[str, object], clients: Sequence[str]
-) -> list[str]:
-    """These ends of links and the clients, sorted; raises `UsageError` for what is neither."""
-    found = sorted({*ends, *clients})
-    for end in found:
-        if end not in clients:
-            known_node(nodes, end)
-    return found
-
-
-def check_links(links: Sequence[Link], nodes: Mapping[str, object], clients: Sequence[str]) -> None:
-    """Raise `UsageError` for links that do not join two of these nodes, or one and clients."""
-    if not links:
-        raise UsageError("a link fault needs at least one link")
-    known_ends([end for link in links for end in (link.source, link.destination)], nodes, clients)
+def check_links(links: Iterable[Link], nodes: Mapping[str, object], clients: Sequence[str]) -> None:
+    """Raise `UsageError` for links that do not join two of these nodes, or one and a client."""
     for link in links:
         if link.source == link.destination:
             raise UsageError(f"{link} has both ends at one node; a link joins two")
+        for end in (link.source, link.destination):
+            if end not in clients:
+                known_node(nodes, end)
 
 
 def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
-    """Raise `UsageError` for what `Cluster.skew` makes of no clock."""
+    """Raise `UsageError` for an offset or drift that `Controls.skew` cannot set."""
     if abs(offset_ns) > _OFFSET_NS_MAX:
         raise UsageError(
             f"offset_ns is {offset_ns}; it must be in {-_OFFSET_NS_MAX} .. {_OFFSET_NS_MAX}"
@@ -307,7 +291,7 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
 def unsupported(
     environment: str, capability: Capability, alternatives: Sequence[str]
 ) -> UsageError:
-    """The error for a fault that this environment cannot do; names those that can."""
+    """The error for a fault that this environment cannot do; it names environments that can."""
     where = ", ".join(f"--env {name}" for name in alternatives) or "no installed environment"
     return UsageError(
         f"the environment {environment!r} cannot do {capability.value!r}; use {where}"
@@ -323,9 +307,12 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
     )
 
 
-class Cluster(Protocol):
-    """The deployed nodes. Methods raise `UsageError` for what the environment cannot do and
-    `InfrastructureError` when a fault did not take (a process that would not stop, ...).
+class Deployed(Protocol):
+    """The nodes of one run as both sides see them.
+
+    Methods raise `UsageError` for anything the environment cannot do and `InfrastructureError` when
+    it did not happen (a process that would not stop, ...). Verbs are idempotent and return whether
+    they changed anything, since faults overlap.
     """
 
     @property
@@ -335,7 +322,7 @@ class Cluster(Protocol):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """What can be done here; a missing key is `Fidelity.NONE`."""
+        """The faults that are possible here; a missing key is `Fidelity.NONE`."""
         ...
 
     @property
@@ -345,16 +332,16 @@ class Cluster(Protocol):
 
     @property
     def clients(self) -> Sequence[str]:
-        """The harness's own ends of links: `CLIENT`, and one a client where they are told apart."""
+        """The harness's own ends of links: `CLIENT`, then one per client with links of its own."""
         ...
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Names of nodes that lead to another node now, and to which."""
+        """By name of a node, the node that the name leads to now, where that is another one."""
         ...
 
     def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
+        """The state of a node."""
         ...
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
@@ -362,33 +349,18 @@ class Cluster(Protocol):
         ...
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at every event of this kind; returns what takes the trap away.
+        """Have `spring` run at every event of this kind; returns a call that removes the trap.
 
         Where `AIM_AT_EVENTS` is exact, it runs before the node sends or writes anything else: in
-        simulation up to where it first waits, elsewhere for a second at most. Else it runs as soon
+        simulation up to its first wait, elsewhere for a second at most. Otherwise it runs as soon
         as the event has arrived.
         """
         ...
 
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Have `callback` called in so long, unless the run is over by then; it must not wait.
-
-        In simulation it is called from outside of all nodes and takes no time, so what finds
-        nothing to do changes nothing.
-        """
-        ...
-
     async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind; it waits for no other.
+        """Start a node that is down, on the disk it left behind; waits for no other node.
 
-        As one of its variants, or `BASE`, which it then stays; by default as what it was last.
-        """
-        ...
-
-    async def wait_ready(self, node: str) -> str | None:
-        """Wait until a node that runs is ready as it declares (`NodeSpec.ready`).
-
-        Returns why it is not, where it ended before or its time is over; else `None`.
+        The node runs as this variant, or `BASE`, from then on; by default as the last one.
         """
         ...
 
@@ -396,89 +368,120 @@ class Cluster(Protocol):
         """Stop a node gracefully (a signal, cancellation), then by force after a bound."""
         ...
 
+    async def wipe(self, node: str) -> bool:
+        """Empty the disk of a node that is down."""
+        ...
+
+    async def wait_ready(self, node: str) -> str | None:
+        """Wait until a running node is ready as it declares (`NodeSpec.ready`).
+
+        Returns the reason if it ended before, or its time is over; else `None`.
+        """
+        ...
+
+    async def alias(self, name: str, node: str) -> None:
+        """From now on the name of one node leads to another, like a DNS alias that is moved.
+
+        Clients and nodes on `Env` notice at their next lookup (`Network.resolve`); open connections
+        stay. This is no fault, so nothing heals it; the node's own name takes it back.
+        """
+        ...
+
+    async def usage(self, node: str) -> Usage:
+        """The resources that a node holds now, and the bytes it has written."""
+        ...
+
+    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
+        """The end of the node's log."""
+        ...
+
+
+class Cluster(Deployed, Protocol):
+    """The public door: everything of `Deployed`, and faults as data."""
+
+    async def inject(
+        self, fault: FaultKind, on: Sequence[str] | Sequence[Link], *, lease_s: float
+    ) -> str:
+        """Break these nodes or links for `lease_s` at most; returns the fault's id.
+
+        Raises `UsageError` also for a fault that hits nothing, such as a kill of a dead node.
+        """
+        ...
+
+    async def heal(self, fault: str) -> Bite:
+        """Undo one fault and return what it did; a second call returns the same."""
+        ...
+
+
+class Controls(Deployed, Protocol):
+    """The environment's side: it sets states, and the ledger decides which.
+
+    The caller of a method undoes it. If the caller is dead by then, the warden thaws nodes and
+    makes links whole, a little after `lease_s`.
+    """
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
+        """Call `callback` after `delay_s`, unless the run has ended; it must not wait.
+
+        In simulation it is called from outside of all nodes and takes no time, so a callback that
+        does nothing changes nothing.
+        """
+        ...
+
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
         """Kill a node at once (SIGKILL), verified dead on return.
 
-        `lose_unsynced`: an arbitrary part of what was never synced is gone, as after a power cut;
-        `torn`: the last surviving write may be cut in the middle.
+        `lose_unsynced`: an arbitrary part of the data that was never synced is lost, as after a
+        power cut, also of a node that is down; `torn`: the last surviving write may be cut in the
+        middle.
         """
         ...
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node (SIGSTOP), verified frozen on return; nothing is done to a frozen one."""
+        """Freeze a node (SIGSTOP), verified frozen on return; does nothing to a frozen one."""
         ...
 
     async def resume(self, node: str) -> bool:
         """Thaw a paused node."""
         ...
 
-    async def wipe(self, node: str) -> bool:
-        """Empty the disk of a node that is down."""
-        ...
+    async def set_links(
+        self, wanted: Mapping[Link, LinkState], *, lease_s: float
+    ) -> Mapping[str, Bite]:
+        """Bring these links into these states; all others stay as they are.
 
-    async def alias(self, name: str, node: str) -> None:
-        """From now on the name of one node leads to another, as a DNS alias that is moved does.
-
-        Clients and nodes on `Env` notice once they look it up again (`Network.resolve`): what is
-        connected stays so. It is no fault, so nothing heals it; its own name takes it back.
+        A cut swallows everything: silence, not refusal, and open connections stall. Returns what
+        each fault that has left some of the links did there. `lease_s` is of the faults that are
+        new on them. After an `InfrastructureError` the next call sets the rest.
         """
-        ...
-
-    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
-        """Swallow everything on these links (silence, not refusal); returns the fault's id.
-
-        Existing connections stall: nothing arrives while the cut lasts.
-        """
-        ...
-
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
-    ) -> str:
-        """Worsen these links, or the streams on them; returns the fault's id."""
         ...
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections on these links; returns how many."""
-        ...
-
-    async def heal(self, fault: str) -> Bite:
-        """Undo one link fault and say what it did; a second call returns the same."""
-        ...
-
-    async def heal_among(self, nodes: Iterable[str]) -> None:
-        """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        ...
-
-    async def heal_all(self) -> None:
-        """Undo every fault of links, clocks and disks and thaw every node. Starts nothing."""
+        """Reset the open connections on these links; returns their number."""
         ...
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
         """Move a node's wall clock, and let its clocks run fast or slow by `drift_ppm`.
 
-        Over restarts too. What was set before no longer holds; zeros make a good clock. Of a
-        foreign program only the wall clock runs fast or slow.
+        Holds over restarts and replaces the setting before; zeros make a good clock. Of a foreign
+        program only the wall clock runs fast or slow.
 
-        Returns by how many ms the node felt its wall clock jump, what it had drifted included;
-        `None` where it is as told, since the clock is ours.
+        Returns by how many ms the node felt its wall clock jump, drift included; `None` where the
+        clock is ours and does exactly as set.
         """
         ...
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Make the node's CPU slower by `factor` (1.0 = normal)."""
+        """Make the node's processor slower by `factor` (1.0 = normal)."""
         ...
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
         """Set how bad a node's disk is, over restarts too; `DiskQuality()` is a good one.
 
-        Returns how many requests were touched since this was called last.
+        Returns the number of requests that it touched since the last call.
         """
         ...
 
-    async def usage(self, node: str) -> Usage:
-        """What the node holds now, and what it has written."""
-        ...
-
-    async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
+    async def mend(self) -> None:
+        """Make all clocks, processors and disks good and thaw every node. Starts nothing."""
         ...

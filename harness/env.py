@@ -108,8 +108,9 @@ class Network(Protocol):
     """Connections of frames between named nodes."""
 
     def resolve(self, address: Address) -> Address:
-        """Where a name leads now: to the node of that name, or to the one that it was given to
-        (`Cluster.alias`). `connect` looks nothing up, so a node chooses how long it believes this.
+        """The present address of a name: of its node, or of the node that took the name over.
+
+        See `Cluster.alias`. `connect` does not look names up: a node decides how long to trust one.
         """
         ...
 
@@ -120,7 +121,7 @@ class Network(Protocol):
     async def connect(self, address: Address) -> Conn:
         """Connect within the caller's own timeout.
 
-        Raises `ConnectionRefusedError` where nobody listens; silence across a cut or to a paused
+        Raises `ConnectionRefusedError` if nothing listens; silence across a cut or to a paused
         node lasts until the caller's timeout.
         """
         ...
@@ -217,7 +218,7 @@ class Env(Protocol):
 
     @property
     def boot(self) -> int:
-        """How many times the node was started before; grows by one at every start."""
+        """The number of earlier starts of the node."""
         ...
 
     @property
@@ -260,7 +261,7 @@ class Env(Protocol):
         ...
 
     def page_url(self, address: Address) -> str:
-        """Where a browser finds another node's pages, without a path: `http://host:port`."""
+        """The URL of another node's pages, without a path: `http://host:port`."""
         ...
 
     def event(self, kind: str, **data: Any) -> None:
@@ -297,7 +298,7 @@ NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
 
 
 def load_entry(entry: str, node: str) -> NodeMain:
-    """Import what `node` runs; raises `UsageError` that says what is missing."""
+    """Import the function that `node` runs; raises `UsageError` that names what is missing."""
     whose = f"the entry {entry!r} of node {node!r}"
     module_name, _, function_name = entry.partition(":")
     if not module_name or not function_name:
@@ -307,7 +308,7 @@ def load_entry(entry: str, node: str) -> NodeMain:
     except ImportError as error:
         why = hidden_by(module_name)
         raise UsageError(f"{whose} does not load: {error}{why and f'; {why}'}") from error
-    found = getattr(module, function_name, None)
-    if not callable(found):
+    function = getattr(module, function_name, None)
+    if not callable(function):
         raise UsageError(f"{whose} is no function; it must be `async def main(env, config)`")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]

@@ -44,7 +44,7 @@ EXIT_VALID = 0
 EXIT_INVALID = 1
 EXIT_UNKNOWN = 2
 EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: whoever read our output had enough of it
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: the reader of our output stopped
 EXIT_USAGE = 254
 EXIT_CRASH = 255
 EXIT_CODE_MAX = 255  # a process keeps the low eight bits of its exit code
@@ -100,10 +100,10 @@ def located(source: object, line: int, column: int, what: str) -> HistoryError:
 
 def listed(names: Sequence[str], *, limit: int) -> str:
     """`m1, m2 and t3`; of more than `limit` the first ones, `and 4 more`."""
-    shown, more = names[:limit], len(names) - limit
+    first, more = names[:limit], len(names) - limit
     if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if shown[1:] else shown)
+        return f"{', '.join(first)} and {more} more"
+    return " and ".join([", ".join(first[:-1]), first[-1]] if first[1:] else first)
 
 
 def clipped(text: str, most: int) -> str:
@@ -140,7 +140,7 @@ def counted(count: int, singular: str, plural: str | None = None) -> str:
 
 
 def why_not_copied(error: BaseException) -> str:
-    """Why a folder could not be copied: `shutil` says a list, with each file of two folders."""
+    """The reason why a folder could not be copied: `shutil` raises a list with pairs of files."""
     return str(error.args[0][0][2] if isinstance(error, shutil.Error) else error)
 
 
@@ -150,7 +150,7 @@ def measured(count: int, units: str) -> str:
 
 
 NAMES_SHOWN_MAX: int = 90
-"""How many characters of names a message lists where none is close to what was given."""
+"""The limit of characters of names in a message, if no name is close."""
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:

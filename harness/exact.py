@@ -24,7 +24,7 @@ class Exact:
     value: Hashable
 
     def __repr__(self) -> str:
-        """As the value itself."""
+        """The text of the value itself."""
         return repr(self.value)
 
 
@@ -34,7 +34,7 @@ def is_scalar(value: object) -> bool:
 
 
 def exact(value: object) -> Hashable:
-    """`value`, or a stand-in for it, that equals no value of another kind.
+    """`value`, or a substitute for it, that equals no value of another kind.
 
     `value` is plain JSON, where EDN's other types have forms of their own
     (`harness.vocabularies.edn`); lists are tuples afterwards.

@@ -1,4 +1,4 @@
-"""Values that are `[key value]` tuples, as `jepsen.independent` makes them: one object a key.
+"""Values that are `[key value]` tuples, as `jepsen.independent` makes them: one object per key.
 
 Jepsen lifts a test of one object to many: each operation's value becomes `[key value]`, where an
 operation that asks for something has nil as its value, `[3 nil]`, and is answered `[3 7]`. In EDN
@@ -6,8 +6,8 @@ such a tuple is a vector like any other, so its shape has to tell:
 
 * **no**: some operation has another value, its key is no scalar, or an answer has another key;
 * **maybe**: all are tuples. An element `[3 7]` of a set looks the same;
-* **surely**: besides, some kinds of operations ask, each of them always, the others never do, and a
-  key comes back. Nothing but such a tuple has nil in its second place, operation for operation.
+* **surely**: also, some kinds of operations always have nil in the second place, the others never
+  do, and a key recurs. Only such tuples look like this.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
 
 
 class Shape(enum.Enum):
-    """How much the values of a history look like tuples of key and value."""
+    """The degree to which the values of a history look like tuples of key and value."""
 
     NO = "no"
     MAYBE = "maybe"
@@ -87,11 +87,11 @@ def split(history: History) -> dict[Hashable, History]:
                 f"{clipped(repr(done.value), 80)}; with --independent both have one key"
             )
         ops.append(_without_key(done))
-    found = {}
+    by_key = {}
     for key, ops in parts.items():
         ops.sort(key=lambda op: op.index)
-        found[key] = History(ops, foreign=True)
-    return found
+        by_key[key] = History(ops, foreign=True)
+    return by_key
 
 
 def without_keys(ops: Iterable[Op]) -> list[Op]:

@@ -34,24 +34,23 @@ every checker is a pure function of a history and a stored run can be checked ag
 * An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause",
   "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack, and
   `what`, the fault as a struct (`harness.nodes.faults`), if it was injected as one.
-* A heal op of the nemesis has `"undone": true` if somebody else ended or changed the fault before:
-  it has not bitten for its time, and what it counted (`bite`) is only what is known.
-* `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" stands for
+* A heal op of the nemesis has `"undone": true` if another actor ended or changed the fault earlier:
+  it did not bite for its whole time, and its `bite` is a lower bound.
+* `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" means
   the kernel's OOM killer, a signal that the harness did not send, or a lack of disk or ports.
-* `leader` stands once for each node and term, so two nodes that lead one term are both there;
-  `History.leaders` is the usual reading. Term 0 stands for a target that has no terms.
-  `"asked": true` says that nobody announces leaders: this one was seen by asking, at the set-up,
-  each second, and when a fault took aim; changes in between were not observed.
+* `leader` appears once for each node and term, so two nodes that lead one term both appear;
+  `History.leaders` is the usual reading. Term 0 means a target without terms. With
+  `"asked": true` no node announces leaders: the harness asked, at the set-up, each second, and when
+  a fault took aim, and did not observe changes in between.
 * `divergence` and `checkpoints`: what replicas announced along the run (`harness.run.divergence`).
 * `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
 * `starvation`: there were too few processors. In this time these nodes (or the harness, or its link
-  proxy) were ready to run for so many seconds, at least for half of a look, and did not run.
-* `infrastructure`: the engine, the host or the harness failed. What it did to the target nobody
-    knows, so it never convicts and makes unknown what depends on it. With `"lasts": true` it goes
-    on until the next one of the node with `"over": true`, or to the end. `"undid": "pause"` says
-    that somebody else ended the pause of the node, `"impostor": true` that another program listens
-    on a port of the node and may have answered for it since the node last ended
-    (`harness.verdict.unsafe_change`).
+  proxy) were ready to run for `waited_s`, at least for half of a look, and did not run.
+* `infrastructure`: the engine, the host or the harness failed. Its effect on the target is unknown,
+  so it never convicts and makes dependent results unknown. With `"lasts": true` it continues until
+  the next one of the node with `"over": true`, or to the end. `"undid": "pause"` means that another
+  actor ended the pause of the node, `"impostor": true` that another program listens on a port of
+  the node and may have answered for it since the node last ended (`harness.verdict.unsafe_change`).
 """
 
 from __future__ import annotations
@@ -99,13 +98,13 @@ NS_PER_S: Final = 1_000_000_000
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)
-"""The processes with names. They are no clients: what they do is noted, and judged by nobody."""
+"""The processes with names. They are no clients, and checkers do not judge their operations."""
 
 ERROR_CODE_CHARS_MAX: Final = 80
 
 
 class OpType(enum.StrEnum):
-    """What a line of a history says about its operation."""
+    """The state of an operation in a line of a history."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -219,8 +218,8 @@ def digest_of(ops: Iterable[Op]) -> str:
 class Pairing:
     """Follows a history op by op, and refuses one that no set of clients can have made.
 
-    Clients are numbers. A named process may leave notes of type `info`, but what it invokes or
-    completes is refused, unless it is one of `ACTORS`: nobody would judge it.
+    Clients are numbers. A named process may leave notes of type `info`. Its invocations and
+    completions are refused, unless it is one of `ACTORS`: no checker would judge them.
 
     Other harnesses use a process again after its operation ended in `info`. In a `foreign` history
     that is only counted, as `reused`: the operation stays open, which proves less and never more.
@@ -329,16 +328,16 @@ class History(Sequence[Op]):
         return (op for op in self._ops if op.process == process)
 
     def facts(self, f: str) -> Iterator[Op]:
-        """What the harness recorded under `f` (see the module's table)."""
+        """The facts of the harness under `f` (see the module's table)."""
         return (op for op in self.of_process(HARNESS) if op.f == f)
 
     def leaders(self) -> tuple[Op, ...]:
-        """The `leader` facts that changed who leads: each later term, by whoever was heard first.
+        """The `leader` facts that changed the leader: the first of each later term.
 
         Left out are a second leader of one term and one of an older term. A foreign history may
         hold facts without a term; these are kept.
         """
-        found: list[Op] = []
+        changes: list[Op] = []
         newest, holder = -1, None
         for op in self.facts("leader"):
             value = op.value if isinstance(op.value, dict) else {}
@@ -348,8 +347,8 @@ class History(Sequence[Op]):
                     continue
                 newest = term
             holder = node
-            found.append(op)
-        return tuple(found)
+            changes.append(op)
+        return tuple(changes)
 
     def digest(self) -> str:
         """SHA-256 over the canonical bytes of all ops, as hex: equal histories, equal digests."""
@@ -394,9 +393,9 @@ class History(Sequence[Op]):
 
 
 class Verdict(enum.StrEnum):
-    """What a check says. Merge with `worst`: valid < permitted < unknown < invalid.
+    """The result of a check. Merge with `worst`: valid < permitted < unknown < invalid.
 
-    Permitted: something happened that the run's profile does not promise against, and nothing else
+    Permitted: only promises that the profile of the run does not make were broken
     (`harness.permits`).
     """
 
@@ -428,7 +427,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     """The result of one checker over one history.
 
     `reason` is one line; `explanation` holds whole sentences for people, `operations` the indices
-    of the offending ops in the history, `details` whatever else a report may want (plain JSON).
+    of the offending ops in the history, `details` more data for reports (plain JSON).
     """
 
     checker: str
@@ -440,13 +439,13 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user of `harness check` asked for besides the model; each model takes its own.
+    """Settings of `harness check` for a model; each model takes its own.
 
     The consistency models, anomalies and version orders are Elle's; without a consistency model
     its default is checked.
     `independent` says whether values are `[key value]` tuples (`harness.independent`); with `None`
-    their shape decides. `initial` is what an object holds at first, `msgspec.UNSET` the default of
-    the model; it is a value as histories have them, nil too.
+    their shape decides. `initial` is the first value of an object as in histories, nil included;
+    `msgspec.UNSET` means the default of the model.
     """
 
     consistency_models: tuple[str, ...] = ()
@@ -471,10 +470,10 @@ class PartialOrder(msgspec.Struct, frozen=True):
 
 
 class Counterexample(msgspec.Struct, frozen=True):
-    """What a picture of an invalid history shows; all numbers are indices of invocations.
+    """Data for a picture of an invalid history; all numbers are indices of invocations.
 
-    `failing` is the first operation that fits nowhere (`None` where no single one is to blame);
-    `core` contradict each other by themselves; `labels` says what operations did.
+    `failing` is the first operation that fits nowhere (`None` if no single one is to blame);
+    the operations of `core` contradict each other; `labels` describes operations.
     """
 
     failing: int | None

@@ -1,22 +1,22 @@
-"""What a profile of a target does not promise: data that the target declares, and runs write down.
+"""Permits: promises that a profile of a target does not make, as data that runs record.
 
 A profile may be an older or a weaker system than its strict one: Kudu's leaders have no lease, so
-one that is cut off answers from the past. Nobody broke a promise then, and nobody kept one: a
-checker that finds no other fault says *permitted*, and how often. What a bug switch does is never
+one that is cut off answers from the past. That breaks no promise and keeps none: a checker that
+finds no other fault reports *permitted*, and how often. Effects of a bug switch are never
 permitted, since permits come from the profile alone.
 
-A target with a method `permits(settings) -> Sequence[Permit]` has them written into each history,
-as a fact of the harness: `{"profile": name, "permits": [permit...]}`. So a stored history is judged
-again as it was.
+`Target.permits` returns them, and each history has them as a fact of the harness:
+`{"profile": name, "permits": [permit...]}`. So a stored history is judged again under the same
+permits.
 
-| name                 | what may happen                                                           |
+| name                 | effect                                                                    |
 |----------------------|---------------------------------------------------------------------------|
 | stale-read           | an answer lacks what leaders of *later* terms acknowledged, nothing else  |
 | torn-list            | a list shows each table as of another moment of its call                  |
 | name-gap             | while it is renamed or deleted, a table is found under no name            |
 | dirty-create         | a table shows while its create is under way, also if that then fails      |
 | ddl-twice            | a change that was sent twice acts twice                                   |
-| lost-after-power-cut | a power cut takes back what was acknowledged before it                    |
+| lost-after-power-cut | a power cut loses acknowledged data                                       |
 | drop-twice           | of drops of one table at once, more than one is acknowledged              |
 | drop-renamed         | a drop takes a table that is renamed meanwhile, under its new name        |
 | drop-missed          | a drop of a table that is renamed meanwhile does nothing                  |
@@ -101,22 +101,22 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
-    """What is written into the history."""
+    """The fact for the history."""
     return {"profile": profile, "permits": [msgspec.to_builtins(permit) for permit in permits]}
 
 
 def permits_of(history: History) -> dict[str, Permit]:
-    """The permits of a history by name, but for those whose condition never came; none where the
+    """The permits of a history by name, without those whose condition never occurred; none if the
     profile promises all.
     """
-    found: dict[str, Permit] = {}
+    permits: dict[str, Permit] = {}
     for op in history.facts(FACT):
         value = op.value if isinstance(op.value, Mapping) else {}
-        for given in value.get("permits") or ():
-            permit = msgspec.convert(given, Permit)
+        for fields in value.get("permits") or ():
+            permit = msgspec.convert(fields, Permit)
             if since(history, permit.after) < math.inf:
-                found[permit.name] = permit
-    return found
+                permits[permit.name] = permit
+    return permits
 
 
 def since(history: History, condition: Condition) -> float:
@@ -133,11 +133,11 @@ def since(history: History, condition: Condition) -> float:
 
 
 def permitted_in(result: CheckResult) -> dict[str, int]:
-    """How often a result says that each permit was used."""
-    found = result.details.get(PERMITTED)
-    if result.verdict is not Verdict.PERMITTED or not isinstance(found, Mapping):
+    """The number of uses of each permit in a result."""
+    counts = result.details.get(PERMITTED)
+    if result.verdict is not Verdict.PERMITTED or not isinstance(counts, Mapping):
         return {}
-    return {str(name): times for name, times in found.items() if isinstance(times, int)}
+    return {str(name): times for name, times in counts.items() if isinstance(times, int)}
 
 
 def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:

@@ -1,16 +1,14 @@
-"""How plug-ins are found: by entry points, which are read without importing any of them.
+"""The registry of plug-ins: entry points, which are read without importing a plug-in.
 
-The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`, `.models`
-(what foreign histories are checked against), `.reporters` (what a finished run leaves besides its
-verdict), `.soak_executors` (where else a soak can run its seeds), `.soak_sinks` (where else it can
-keep its runs), `.diagnoses` (what `harness doctor` looks for) and `.verbs` (of the command line;
-the only group whose values are always modules). Any other value is `module:Class` or
-`module:OBJECT`; its name is what the command line shows. Only the chosen plug-in is imported. A
-value that is a module alone has many plug-ins: every public object in it with a `name` and an
-`api_version`, of those that a non-empty `__all__` lists; that module is imported when the names of
-its group are read. The built-in ones register in the same way; `harness` imports none. A name that
-several packages claim is the built-in plug-in's; any of the others is `PACKAGE:NAME`, so that a
-name which is taken costs nothing but itself.
+The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
+`.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
+soak), `.soak_sinks` (other places to keep its runs), `.diagnoses` (for `harness doctor`) and
+`.verbs` (of the command line; always modules). Any other value is `module:Class` or
+`module:OBJECT`; its name is what the command line shows. Only the chosen plug-in is imported. If a
+value is a module, every public object in it with a `name` and an `api_version` is a plug-in, as far
+as a non-empty `__all__` lists it; that module is imported when the names of its group are read.
+Built-in plug-ins register in the same way; `harness` imports none. A name that several packages
+claim belongs to the built-in plug-in; the others are `PACKAGE:NAME`.
 """
 
 from __future__ import annotations
@@ -117,7 +115,7 @@ _DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
 
 
 class PlugInPoint(NamedTuple):
-    """Where a plug-in is: an entry point, or one object of a module that an entry point names."""
+    """The place of a plug-in: an entry point, or one object in the module of one."""
 
     value: str
     """`module:OBJECT`, or a module."""
@@ -149,15 +147,15 @@ def _entry_points(group: str) -> _Points:
 
 
 def _search_path() -> tuple[tuple[str, int, int], ...]:
-    """Where packages are looked for, as (place, inode, time of the last change in ns)."""
-    found = []
+    """The search path of packages, as (place, inode, time of the last change in ns)."""
+    places = []
     for place in sys.path:
         try:
             about = Path(place).stat()
         except OSError:
             continue  # nothing can be installed there
-        found.append((place, about.st_ino, about.st_mtime_ns))
-    return tuple(found)
+        places.append((place, about.st_ino, about.st_mtime_ns))
+    return tuple(places)
 
 
 @functools.lru_cache(maxsize=64)  # reading them takes milliseconds, and a run asks thirty times
@@ -174,23 +172,23 @@ def _read_entry_points(
             named = claims.setdefault(name, {})
             if all(other.value != point.value for other in named.values()):
                 named.setdefault(point.owner, point)
-    found: dict[str, PlugInPoint] = {}
+    by_name: dict[str, PlugInPoint] = {}
     taken: dict[str, tuple[str, ...]] = {}
     qualified: dict[str, PlugInPoint] = {}
     for name, named in claims.items():
         winner = _OURS if _OURS in named else next(iter(named)) if len(named) == 1 else None
         others = {f"{owner}:{name}": point for owner, point in named.items() if owner != winner}
-        found |= others
+        by_name |= others
         qualified |= {f"{owner}:{name}": point for owner, point in named.items()}
         if winner is not None:
-            found[name] = named[winner]
+            by_name[name] = named[winner]
         if others:
             taken[name] = tuple(sorted(others))
-    return _Points(dict(sorted(found.items())), dict(sorted(taken.items())), qualified)
+    return _Points(dict(sorted(by_name.items())), dict(sorted(taken.items())), qualified)
 
 
 def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]:
-    """Name and place of each plug-in of a module; of one that does not load, its own.
+    """Name and place of each plug-in of a module; of one that does not load, its own name.
 
     That one has the entry point's `name`, so that it is listed, and loading it says why it fails.
     """
@@ -208,12 +206,12 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
         ):
             continue
         imported = isinstance(value, type) and value.__module__ != module.__name__
-        if isinstance(own := getattr(value, "name", None), str) and not imported:
-            yield own, PlugInPoint(f"{whole.module}:{attribute}", whole.dist)
+        if isinstance(plug_in_name := getattr(value, "name", None), str) and not imported:
+            yield plug_in_name, PlugInPoint(f"{whole.module}:{attribute}", whole.dist)
 
 
 def plug_in_point(group: str, name: str) -> PlugInPoint | None:
-    """Where the plug-in of this name is, without importing more than its name needs."""
+    """The place of the plug-in, without importing more than its name needs."""
     points = _entry_points(group)
     return points.by_name.get(name) or points.qualified.get(name)
 
@@ -297,7 +295,7 @@ def load_plugin(group: str, name: str) -> Any:
             f"{spoken}, see `docs/plugins.md`"
         )
     base = GROUPS[group].__name__
-    if group != "models" and not lacking and not isinstance(plugin, GROUPS[group]):
+    if not lacking and not isinstance(plugin, GROUPS[group]):
         raise UsageError(
             f"the plug-in {name!r} of {group} ({point.value}) is not a harness.plugins.{base}; "
             f"write `class {type(plugin).__name__}({base})`, see `docs/plugins.md`"
@@ -344,17 +342,15 @@ def load_verb(name: str) -> Verb:
 
 def _load(point: PlugInPoint) -> Any:
     """The object that an entry point names; raises what its module raises."""
-    found: Any = import_module(point.module)
+    value: Any = import_module(point.module)
     for attribute in point.value.split(":")[1:]:
         for part in attribute.split("."):
-            found = getattr(found, part)
-    return found
+            value = getattr(value, part)
+    return value
 
 
 def _lacking(value: Any, group: str) -> list[str]:
     """The methods that a class does not implement, or the required members that an object lacks."""
-    if group == "models":
-        return []
     if callable(value):
         return sorted(getattr(value, "__abstractmethods__", ()))
     base = GROUPS[group]

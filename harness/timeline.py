@@ -1,19 +1,19 @@
-"""What was the case when: phases, faults, who led in which term, which nodes did not run.
+"""The timeline of a run: phases, faults, leaders and terms, nodes that did not run.
 
 A pure function of a history, and the one place where this is derived: pages, traces, tables of
 facts and the sentence about the moment of a violation (`harness.verdict.explain`) read it here.
-Only what the history proves is told, and each piece says what proves it:
+It has only what the history proves, and each piece has its proof:
 
 * a fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id;
-  without one, to the end. One without targets hit nobody and is never open;
-* a node leads from its fact `leader` until the next one, or its own `node-exit`. Clients that it
-  answered after the next leader was seen are told apart: it did not know better;
+  without one, to the end. A fault without targets hit no node and is never open;
+* a node leads from its fact `leader` until the next one, or its own `node-exit`. Answers
+  after the next leader was seen are counted apart: the node did not know better;
 * a node is down from its fact `node-exit`, and paused from the `inject` of a pause. Both end with
   the first proof of it: the `heal` of a fault that stops (or pauses) processes and hit this node,
   an RPC that was sent to it later and answered `ok`, its part in a core that came to life, or the
   phase `converge`, before which the run starts every node.
 
-A history may come from anywhere: what it holds in other shapes than the harness writes is left out.
+A history may come from any source: values in other shapes than the harness writes are left out.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""What its disk or clock told a node may end it so much later: it is not blamed, but restarted."""
+"""A bad disk or clock may end a node this much later: it is not blamed, but restarted."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
@@ -103,12 +103,12 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def nemesis(self) -> str:
-        """Who injected it."""
+        """The nemesis that injected it."""
         return self.begin.f
 
     @property
     def kind(self) -> str:
-        """What it does: `cut`, `kill`, `power-cut`, `pause`, or in a plug-in's own words."""
+        """Its kind: `cut`, `kill`, `power-cut`, `pause`, or a plug-in's own word."""
         return kind_of(self.begin)
 
     @property
@@ -134,12 +134,12 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        """When it was injected, in ns of the run."""
+        """The time of its injection, in ns of the run."""
         return self.begin.time
 
     @property
     def end(self) -> int | None:
-        """When it was healed; `None` where no healing is in the history."""
+        """The time of its healing; `None` without one in the history."""
         return None if self.heal is None else self.heal.time
 
     @property
@@ -149,13 +149,13 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def after_event_ms(self) -> float | None:
-        """How long after its event it struck; `None` where it waited for none."""
+        """The delay after its event; `None` if it waited for none."""
         after = _get(self.begin.value, "after_event_ms")
         return float(after) if isinstance(after, int | float) else None
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """What it did, as counted when it was healed: `count` (`None`: not measurable), `unit`."""
+        """Its effect, counted when it was healed: `count` (`None`: not measurable), `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 
@@ -173,7 +173,7 @@ class Fault(msgspec.Struct, frozen=True):
         return self.heal is not None and _get(self.heal.value, "undone") is True
 
     def is_on(self, start: int, end: int) -> bool:
-        """Whether it hit somebody at any time from `start` to `end`."""
+        """Whether it hit a node at any time from `start` to `end`."""
         begun = bool(self.targets) and self.start <= end
         return begun and (self.end is None or self.end >= start)
 
@@ -181,9 +181,9 @@ class Fault(msgspec.Struct, frozen=True):
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
     """A node that led, until `end`, for the reason `until`. Term 0: the target has none.
 
-    `answered` is when it last answered a client after that, in this term (`in_term`) or in an
-    answer that says no term. `asked`: nobody announces leaders, so it was seen then and there, and
-    what came between is not known. `contested`: another node led in this term or a later one.
+    `answered` is the time of its last answer to a client after that, in this term (`in_term`) or
+    without a term. `asked`: no node announces leaders, so the harness saw it at this moment, and
+    what came in between is unknown. `contested`: another node led in this term or a later one.
     """
 
     node: str
@@ -233,9 +233,7 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
 
 
 def power_cuts(history: History) -> list[Op]:
-    """Who cut the power of some node, also of one that was down already: each lost what was not
-    synced.
-    """
+    """The power cuts, also of nodes that were down already: each loses unsynced data."""
     return [
         fault.begin
         for fault in faults_of(history.of_process(NEMESIS), most=None)
@@ -248,12 +246,12 @@ def kind_of(inject: Op) -> str:
     kind = _get(inject.value, "kind")
     if isinstance(kind, str) and kind:
         return kind
-    found = (kind for kind, words in _NAMES if any(word in inject.f for word in words))
-    return next(found, inject.f)
+    kinds = (kind for kind, words in _NAMES if any(word in inject.f for word in words))
+    return next(kinds, inject.f)
 
 
 def reigns_of(history: History) -> list[Reign]:
-    """Who led when, in the order of the facts."""
+    """The reigns, in the order of the facts."""
     facts = [
         op
         for op in islice(history.facts("leader"), FACTS_MAX)
@@ -295,10 +293,10 @@ def reigns_of(history: History) -> list[Reign]:
 
 
 def _times_by_node(ops: Iterable[Op]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_node: dict[str, list[int]] = {}
     for op in ops:
-        found.setdefault(_field(op.value, "node"), []).append(op.time)
-    return {node: sorted(times) for node, times in found.items()}
+        by_node.setdefault(_field(op.value, "node"), []).append(op.time)
+    return {node: sorted(times) for node, times in by_node.items()}
 
 
 def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
@@ -308,7 +306,7 @@ def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
 
 
 class _Answers:
-    """When nodes answered clients with `ok`, and in which term, where answers say that."""
+    """The times of `ok` answers of nodes, with their terms, if answers have terms."""
 
     def __init__(self, history: History) -> None:
         self._in_term: dict[tuple[str, int], int] = {}
@@ -333,8 +331,8 @@ class _Answers:
         """
         times = self._times.get(node, [])
         at = len(times) if before is None else bisect.bisect_left(times, before)
-        found = max(self.in_term(node, term) or 0, times[at - 1] if at else 0)
-        return found if found > after else None
+        last = max(self.in_term(node, term) or 0, times[at - 1] if at else 0)
+        return last if last > after else None
 
     def in_term(self, node: str, term: int) -> int | None:
         """The last answer of `node` that says this term."""
@@ -357,15 +355,15 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
 
 
 def how_ended(exited: Op) -> str:
-    """Who ended a node, in words, as far as its fact `node-exit` says."""
+    """The cause of a node's end in words, as far as its fact `node-exit` has it."""
     if _field(exited.value, "expected") == "True":
         return "as asked"
-    others = {"host": "by its host", "unknown": "by nobody knows whom"}
+    others = {"host": "by its host", "unknown": "by an unknown cause"}
     return others.get(_field(exited.value, "by"), "by itself")
 
 
 def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
-    """When nodes were down or paused, as far as the history proves it."""
+    """The times when nodes were down or paused, as far as the history proves them."""
     begins: list[tuple[int, str, str, str]] = []
     for op in islice(history.facts("node-exit"), FACTS_MAX):
         how = f"ended {how_ended(op)}, code {_field(op.value, 'code')}"
@@ -383,7 +381,7 @@ def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
 
 
 class _Life:
-    """When nodes are proven not to be down, or not to be paused."""
+    """The times at which nodes are proven not to be down, or not to be paused."""
 
     def __init__(self, history: History, faults: Sequence[Fault]) -> None:
         self._proofs: dict[tuple[str, str], list[tuple[int, str]]] = {}
@@ -417,14 +415,14 @@ class _Life:
         self._proofs.setdefault((node, kind), []).append((time_ns, proof))
 
     def after(self, node: str, kind: str, time_ns: int) -> tuple[int | None, str]:
-        """When the first proof came that `node` is no longer `kind`, and which proof that is."""
-        found = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
-        found += [proof for proof in self._all if proof[0] > time_ns][:1]
+        """The first proof that `node` is no longer `kind`, and its time."""
+        proofs = [proof for proof in self._proofs.get((node, kind), ()) if proof[0] > time_ns][:1]
+        proofs += [proof for proof in self._all if proof[0] > time_ns][:1]
         answers = self._answers.get(node, [])
         at = bisect.bisect_right(answers, time_ns, key=lambda answer: answer[0])
         if at < len(answers):
-            found.append((answers[at][1], "over by an RPC sent later, which it answered"))
-        return min(found, default=(None, "nothing later proves that it ran again"))
+            proofs.append((answers[at][1], "over by an RPC sent later, which it answered"))
+        return min(proofs, default=(None, "nothing later proves that it ran again"))
 
 
 def core_of(op: Op) -> tuple[str, ...]:
@@ -442,5 +440,5 @@ def _get(value: Any, name: str) -> Any:
 
 
 def _field(value: Any, name: str) -> str:
-    found = _get(value, name)
-    return "" if found is None else str(found)
+    field = _get(value, name)
+    return "" if field is None else str(field)

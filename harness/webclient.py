@@ -2,10 +2,10 @@
 
 A target says what its operations ask for, as a coroutine function of a `Web` and a `Request` that
 returns the value of the answer. The rest is here: one connection to one node, the next node after
-a failure, a pause where nobody answers (a dead node refuses at once, and without one it would eat
+a failure, a pause after a refusal (a dead node refuses at once, and without a pause it would eat
 the workload's rate), every exchange among the attempts, and the outcome. What failed before
-anything was sent that may change something, definitely did not happen: `fail`. After that nobody
-knows: `info`, unless the operation said that it had no effect.
+a mutating request was sent definitely did not happen: `fail`. After that the outcome
+is unknown: `info`, unless the operation declares that it had no effect.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
 
 
 class DeclinedError(Exception):
-    """The system said no and did nothing; `value` is what the completion holds."""
+    """The system refused and did nothing; `value` goes into the completion."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -38,7 +38,7 @@ class DeclinedError(Exception):
 
 
 class Web:
-    """The connection of one client, and what is known of the operation that is under way."""
+    """The connection of one client, and the state of the operation under way."""
 
     def __init__(self, env: ClientEnv, address: Address, *, hello: str | None) -> None:
         self.address = address
@@ -171,14 +171,14 @@ async def ask_each(
     *,
     within_s: float = 1.0,
 ) -> dict[str, Any]:
-    """What each node answers in time, by its name; silent ones are left out."""
-    found: dict[str, Any] = {}
+    """The answers of nodes within the time, by name; silent ones are left out."""
+    answers: dict[str, Any] = {}
 
     async def ask_one(address: Address) -> None:
         web = Web(env, address, hello=None)
         try:
             async with asyncio.timeout(within_s):
-                found[address.node] = await web.ask(method, path, body)
+                answers[address.node] = await web.ask(method, path, body)
         except _FAILURES:
             return
         finally:
@@ -186,14 +186,14 @@ async def ask_each(
 
     asked = list(nodes)
     await asyncio.gather(*map(ask_one, asked))
-    return {address.node: found[address.node] for address in asked if address.node in found}
+    return {address.node: answers[address.node] for address in asked if address.node in answers}
 
 
-def agreement(found: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
-    """Whether all these nodes answered (see `ask_each`), and say the same in these fields."""
-    pending = [f"{name} does not answer" for name in names if name not in found]
+def agreement(answers: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
+    """The agreement of all these nodes' answers (see `ask_each`) in these fields."""
+    pending = [f"{name} does not answer" for name in names if name not in answers]
     for field in fields:
-        values = {name: answer.get(field) for name, answer in found.items()}
+        values = {name: answer.get(field) for name, answer in answers.items()}
         if None in values.values() or len(set(map(repr, values.values()))) > 1:
             pending.append(f"they disagree on {field}: {values}")
     return Convergence(not pending, tuple(pending))

@@ -113,7 +113,7 @@ POWER_CUT_LEADER = AimedNemesis(
     "power-cut leader",
 )  # fmt: skip
 POWER_CUT_ALL = AimedNemesis(
-    "power-cut-all", "kill every node at once and lose what was not synced, start all later",
+    "power-cut-all", "kill every node at once and lose unsynced data, start all later",
     "power-cut all",
 )  # fmt: skip
 

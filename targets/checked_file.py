@@ -1,6 +1,6 @@
 """Small files that are replaced as a whole, each under a checksum of its own.
 
-Everything a node keeps beside its logs is one of these, as in Kudu, whose instance, consensus
+Everything a node keeps next to its logs is one of these, as in Kudu, whose instance, consensus
 metadata and superblock files are protobuf containers (`util/pb_util.h`): a magic number, the length
 of the content, and a checksum. A file that is damaged ends the node, which must not serve from it.
 """

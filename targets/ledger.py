@@ -1,4 +1,4 @@
-"""What ledgers of bundled targets are made of: one row a switch.
+"""The parts of ledgers of bundled targets: one row per switch.
 
 `targets.kudu.bugs` says what a ledger is.
 """
@@ -17,7 +17,7 @@ Switch = TypeVar("Switch", bound=enum.Enum)
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """How it is found: options of `harness soak --env sim --bug ID`, who says so, a seed that
+    """The way to find it: options of `harness soak --env sim --bug ID`, who says so, a seed that
     finds it. Seeds move when what draws or schedules changes; the exam then looks at more of them.
     """
 
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def until(self) -> str:
-        """Whether the original still has it."""
+        """The version until which the original has it."""
         return self.fixed if self.fixed.startswith("open") else f"fixed {self.fixed}"
 
 

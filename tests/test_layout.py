@@ -44,7 +44,15 @@ ALLOWED = {
     "harness.verdict.signature": FLOOR,
     "harness.store": (*FLOOR, "harness.case", "harness.verdict.signature", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),
-    "targets": (*FLOOR, "harness.env", "harness.cluster", "harness.plugins", "targets"),
+    "targets": (
+        *FLOOR,
+        "harness.support.exposition",
+        "harness.env",
+        "harness.cluster",
+        "harness.plugins",
+        "targets",
+    ),
+    "targets.kudu.pages.metrics": (*FLOOR, "harness.support.exposition", "targets"),
     "targets.apache_hive": (
         *FLOOR,
         "harness.support.cache_dir",
@@ -58,7 +66,24 @@ ALLOWED = {
     "targets.kudu.tools.verb": (*FLOOR, "harness.plugins", "harness.up", "targets"),
     "nemesis": (*SEAMS, "harness.case", "harness.faults", "nemesis"),
     "workloads": (*SEAMS, "harness.case", "workloads"),
+    "checkers.elle": ("harness.ops", "harness.errors", "harness.exact", "checkers.elle"),
+    "checkers.linearizability": (
+        *("harness.ops", "harness.errors", "harness.exact", "checkers.linearizability"),
+    ),
     "checkers": (*FLOOR, "harness.case", "harness.plugins", "harness.verdict.coverage", "checkers"),
+    "checkers.verdict": (
+        *FLOOR,
+        "harness.plugins",
+        "checkers.verdict",
+        "checkers.linearizability",
+    ),
+    "checkers.catalog.models": (*FLOOR, "checkers.linearizability", "checkers.catalog.models"),
+    "checkers.catalog.passes": (
+        *FLOOR,
+        "checkers.linearizability",
+        "checkers.catalog.models",
+        "checkers.catalog.passes",
+    ),
 }
 THIRD_PARTY = {
     "harness.ops": {"msgspec", "pandas"},
@@ -78,13 +103,11 @@ FUNCTION_LINES = 70
 # twenty) and why it is one piece. Review reads this: split where responsibility changes, never
 # because of a number.
 LARGE = {
-    "checkers/conduct/bounds.py": (480, "one measure after another, each against its limit"),
+    "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
     "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
-    "checkers/elle/infer/append.py": (440, "inference for one data type"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),
-    "harness/environments/docker/cluster.py": (540, "one environment's whole protocol"),
     "harness/environments/docker/engine/engine.py": (
         650,
         "the only place that speaks to Docker's SDK",
@@ -93,7 +116,7 @@ LARGE = {
         480,
         "a program that is copied into a node alone",
     ),
-    "harness/environments/process/node.py": (560, "one node's life: process, pace, folder, log"),
+    "harness/environments/process/node.py": (440, "one node's life: process, pace, folder, log"),
     "harness/run/interpreter.py": (500, "one loop over clients, and its flights"),
     "harness/ops.py": (500, "the ground floor: operations, histories, verdicts"),
     "harness/timeline.py": (460, "one reading of a history's faults, leaders and lives"),
@@ -187,7 +210,7 @@ def test_imports_point_downwards():
             assert [name for name in ours if not below(name, allowed)] == [], path
 
 
-CIRCLES = 31  # modules in circles that are still to be opened; this only shrinks
+CIRCLES = 18  # modules in circles that are still to be opened; this only shrinks
 
 
 def reached_from(start, needs):

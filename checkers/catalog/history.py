@@ -17,9 +17,11 @@ completion after everything has arrived.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
+
+import msgspec
 
 from checkers.catalog.models.types import (
     Alter,
@@ -36,7 +38,7 @@ from checkers.catalog.part import calls_before, catalog_part, is_bounded
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from harness.errors import HistoryError, clipped
 from harness.ops import History, Op, OpType, Pair
-from harness.vocabularies.ddl import MUTATIONS, READS
+from harness.vocabularies.ddl import MUTATIONS, READS, Answered
 from harness.vocabularies.follower_reads import FRESH
 
 REFUSALS = frozenset({"exists", "not-found"})
@@ -81,68 +83,19 @@ def _field(op: Op, name: str) -> Any:
     return value[name]
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+class _Asked(msgspec.Struct):
+    """The types of the fields of invocations."""
 
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(part, str) for part in value)
-
-
-def _is_steps(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(_is_texts(step) for step in value)
-
-
-def _is_version(value: Any) -> bool:
-    return value is None or type(value) is int
-
-
-def _is_ident(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float)
-
-
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(
-        isinstance(entry, list | tuple)
-        and len(entry) >= 3
-        and _is_text(entry[0])
-        and _is_ident(entry[1])
-        and _is_version(entry[2])
-        for entry in value
-    )
-
-
-Rule = tuple[Callable[[Any], bool], str]
-_ASKED: Final[Mapping[str, Rule]] = {
-    "name": (_is_text, "a text"),
-    "new_name": (_is_text, "a text"),
-    "columns": (_is_texts, "a list of texts"),
-    "steps": (_is_steps, "a list of lists of texts"),
-}
-_ANSWERED: Final[Mapping[str, Rule]] = {
-    "table_id": (_is_ident, "a text or a number"),
-    "comment": (_is_ident, "a text or a number"),
-    "schema_version": (_is_version, "a whole number"),
-    "applied_schema_version": (_is_version, "a whole number"),
-    "columns": (lambda value: value is None or _is_texts(value), "a list of texts"),
-    "tables": (_is_tables, "a list of [name, id, version]"),
-}
-
-
-def _check_fields(op: Op, rules: Mapping[str, Rule]) -> None:
-    if not isinstance(op.value, dict):
-        return  # its reader reports it
-    for key, value in op.value.items():
-        rule = rules.get(key)
-        if rule is not None and not rule[0](value):
-            text = clipped(repr(value), 80)
-            raise HistoryError(f"op {op.index} ({op.f}) has the {key} {text}; it must be {rule[1]}")
+    name: str = ""
+    new_name: str = ""
+    columns: list[str] = []
+    steps: list[list[str]] = []
 
 
 def _check_shapes(pair: Pair) -> None:
     """Check that models can compare, sort and hash the values; raises `HistoryError`."""
     call, done = pair.invoke, pair.completion
-    _check_fields(call, _ASKED)
+    _check_fields(call, _Asked)
     if done is None or done.type is OpType.INFO:
         return
     if done.f != call.f:
@@ -150,7 +103,18 @@ def _check_shapes(pair: Pair) -> None:
             f"op {done.index} completes {done.f!r}, but op {call.index}, which it answers, "
             f"invoked {call.f!r}"
         )
-    _check_fields(done, _ANSWERED)
+    _check_fields(done, Answered)
+
+
+def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
+    if not isinstance(op.value, dict):
+        return  # its reader reports it
+    try:
+        msgspec.convert(op.value, shape)
+    except msgspec.ValidationError as error:
+        raise HistoryError(
+            f"op {op.index} ({op.f}) has the value {clipped(repr(op.value), 80)}: {error}"
+        ) from error
 
 
 def _text(value: Any) -> str | None:

@@ -24,19 +24,9 @@ from checkers.catalog.part import is_bounded
 from checkers.catalog.passes import Contradiction, conflict, narrowed, refute, replay
 from checkers.catalog.permits import judge_permitted
 from checkers.catalog.sentences import explain_failure, sentence, table_words
-from checkers.linearizability import (
-    CheckOutcome,
-    Failure,
-    Limits,
-    Result,
-    check_operations,
-)
+from checkers.linearizability import CheckOutcome, Failure, Limits, Result, check_operations
 from checkers.linearizability.certificate import Certificate, certify_core
-from checkers.linearizability.judged import (
-    Told,
-    convicted,
-    judged,
-)
+from checkers.linearizability.judged import Told, convicted, judged
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.search import (
     CORE_SHOWN_MAX,

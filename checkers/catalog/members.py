@@ -31,7 +31,6 @@ class MembersChecker(Checker):
     doc = "lists of masters agree with the changes of membership that were acknowledged"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; lists times changes, of which there are few, so `time_limit_s` is not needed."""
         del time_limit_s
         findings = Findings(self.name, permits_of(history))
         changes: dict[str, list[Pair]] = {}

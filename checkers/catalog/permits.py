@@ -30,11 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from checkers.catalog.history import (
-    CatalogHistory,
-    CatalogOperation,
-    catalog_history,
-)
+from checkers.catalog.history import CatalogHistory, CatalogOperation, catalog_history
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import (
     Answer,
@@ -48,12 +44,7 @@ from checkers.catalog.models.types import (
 )
 from checkers.catalog.part import Span, creates_by_name
 from checkers.linearizability import UNKNOWN, Operation
-from checkers.linearizability.partial import (
-    Fact,
-    PartialOutcome,
-    find_relaxed_order,
-    states_along,
-)
+from checkers.linearizability.partial import Fact, PartialOutcome, find_relaxed_order, states_along
 from checkers.verdict.search import Relaxed
 from harness.ops import History, OpType
 from harness.permits import (
@@ -67,14 +58,7 @@ from harness.permits import (
 )
 from harness.timeline import power_cuts
 
-KNOWN: Final = (
-    STALE_READ,
-    TORN_LIST,
-    NAME_GAP,
-    DIRTY_CREATE,
-    DDL_TWICE,
-    LOST_AFTER_POWER_CUT,
-)
+KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DIRTY_CREATE, DDL_TWICE, LOST_AFTER_POWER_CUT)
 ALONE_SHARE: Final = 0.15
 """Of the time, for each permit by itself; the rest is for all together."""
 
@@ -257,10 +241,7 @@ class _History:
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
         term, revision = value.get("term"), value.get("revision")
-        return (
-            term if isinstance(term, int) else 0,
-            revision if isinstance(revision, int) else 0,
-        )
+        return (term if isinstance(term, int) else 0, revision if isinstance(revision, int) else 0)
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
         """The number of times that each permit was needed in this order of the changes.

@@ -34,7 +34,6 @@ class StalenessChecker(Checker):
     doc = "reads that allow for staleness are answered from no older state than they say"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; linear in the history but for sorting, so `time_limit_s` is not needed."""
         del case, time_limit_s
         answered = [pair for pair in history.pairs if is_bounded(pair) and pair.type is OpType.OK]
         asked = sum(is_bounded(pair) for pair in history.pairs)

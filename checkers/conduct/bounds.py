@@ -178,7 +178,6 @@ class BoundsChecker(Checker):
     doc = "elections, calls, outages and what nodes keep stay within the target's limits"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge every limit; linear, so `time_limit_s` is not needed."""
         del time_limit_s
         permits = permits_of(history)
         findings = Findings(self.name, permits)

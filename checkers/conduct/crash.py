@@ -14,12 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from checkers.verdict.disturbances import (
-    FOREIGN_EXITS,
-    Disturbance,
-    citation,
-    disturbances_of,
-)
+from checkers.verdict.disturbances import FOREIGN_EXITS, Disturbance, citation, disturbances_of
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.permitted import permitted_exits, permitted_result
 from checkers.verdict.sentences import seconds
@@ -43,7 +38,6 @@ class CrashChecker(Checker):
     doc = "no node ends by itself"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge the `node-exit` facts; the last log lines of a crashed node are the explanation."""
         del case, time_limit_s
         exits = list(history.facts("node-exit"))
         # An exit that does not say that it was expected was not.

@@ -74,7 +74,6 @@ class LivenessChecker(Checker):
     doc = "a healed quorum serves within its bound, and with all healed the target settles"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge the last `live` and `converged` facts."""
         del case, time_limit_s
         disturbances = disturbances_of(history)
         permits = permits_of(history)

@@ -118,7 +118,7 @@ class _Counts:
                 self.refused[f] += 1
             elif pair.type is OpType.FAIL:
                 self.failed[f] += 1
-        self.latencies = {f: _quantiles(found) for f, found in sorted(latencies.items())}
+        self.latencies = {f: _quantiles(kept) for f, kept in sorted(latencies.items())}
 
     @property
     def refusals(self) -> dict[str, dict[str, float]]:
@@ -126,12 +126,12 @@ class _Counts:
 
         The share is of all operations of the kind.
         """
-        found = {}
+        shares = {}
         for f, kinds in sorted(self.by_f.items()):
             total, refused, failed = sum(kinds.values()), self.refused[f], self.failed[f]
             share = round((refused + failed) / total, 3)
-            found[f] = {"refused": refused, "failed": failed, "of": total, "share": share}
-        return found
+            shares[f] = {"refused": refused, "failed": failed, "of": total, "share": share}
+        return shares
 
     @property
     def ok_mutations(self) -> int:
@@ -191,14 +191,14 @@ class StatsChecker(Checker):
             f"{counted(len(faults), 'fault')}, "
             f"{_about_leaders(leaders)}"
         )
-        found = CheckResult(self.name, Verdict.VALID, reason, details=details)
+        result = CheckResult(self.name, Verdict.VALID, reason, details=details)
         refused: Counter[str] = Counter()
         for f, kinds in counts.by_f.items():
             if f in lacking and not kinds["ok"]:
                 refused[lacking[f]] += sum(kinds.values())
         if unread_by is not None and unread:
             refused[unread_by] += len(unread)
-        return permitted_result(found, permits, refused, (), details) if refused else found
+        return permitted_result(result, permits, refused, (), details) if refused else result
 
     def _details(
         self,
@@ -226,9 +226,9 @@ class StatsChecker(Checker):
         for by_kind in counts.by_f.values():
             kinds.update(by_kind)
         return {
-            "by_f": {f: dict(sorted(found.items())) for f, found in sorted(counts.by_f.items())},
+            "by_f": {f: dict(sorted(kinds.items())) for f, kinds in sorted(counts.by_f.items())},
             "by_phase": {
-                phase: dict(sorted(found.items())) for phase, found in counts.by_phase.items()
+                phase: dict(sorted(kinds.items())) for phase, kinds in counts.by_phase.items()
             },
             "results": dict(sorted(counts.results.items())),
             "refusals": counts.refusals,
@@ -241,8 +241,8 @@ class StatsChecker(Checker):
                 "operations": dict(sorted(kinds.items())),
                 "ok_by_kind": {f: n["ok"] for f, n in sorted(counts.by_f.items())},
                 "ok_by_phase": {
-                    phase: sum(n for kind, n in found.items() if kind.endswith(" ok"))
-                    for phase, found in counts.by_phase.items()
+                    phase: sum(n for kind, n in kinds.items() if kind.endswith(" ok"))
+                    for phase, kinds in counts.by_phase.items()
                 },
                 "unknown_outcomes": kinds["info"],
                 "acknowledged_changes": counts.ok_mutations,
@@ -330,8 +330,8 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
             doubts.append(_Doubt("few-operations", text))
     for f, kinds in sorted(counts.by_f.items()):
         if not kinds["ok"] and f not in lacking:
-            shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)
-            doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({shown})"))
+            text = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()) if count)
+            doubts.append(_Doubt("never-succeeded", f"no {f!r} ever succeeded ({text})"))
     if counts.ok_mutations < OK_MUTATIONS_MIN:
         text = (
             f"acknowledged changes: {counts.ok_mutations}; at least {OK_MUTATIONS_MIN} are needed "
@@ -366,16 +366,17 @@ def _doubts_about_faults(
     """Each nemesis of the case must have done something that was measured, at least once."""
     doubts = []
     for nemesis in _planned(case):
-        own = [fault for fault in faults if fault.nemesis == nemesis]
-        hit = [fault for fault in own if fault.targets and fault.id not in undone]
+        of_nemesis = [fault for fault in faults if fault.nemesis == nemesis]
+        hit = [fault for fault in of_nemesis if fault.targets and fault.id not in undone]
         unmeasured = sum(fault.bitten is None for fault in hit)
         if any(fault.bitten for fault in hit):
             continue
-        if not own:
+        if not of_nemesis:
             text = f"the nemesis {nemesis} was never injected"
         elif not hit:
-            text = f"the nemesis {nemesis} was injected {counted(len(own), 'time')} but hit no node"
-            if any(fault.id in undone for fault in own):
+            times = counted(len(of_nemesis), "time")
+            text = f"the nemesis {nemesis} was injected {times} but hit no node"
+            if any(fault.id in undone for fault in of_nemesis):
                 text += ", or was undone from outside"
         elif not unmeasured:
             text = (

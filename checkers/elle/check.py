@@ -2,7 +2,7 @@
 
 A request names the consistency models (and perhaps single anomalies) that must hold. It decides
 which orders count (real time, or the order within processes, or neither) and which findings make a
-history invalid. The boundary (`not_`, `also_not`) is told from everything found. Rules of judging
+history invalid. The boundary (`not_`, `also_not`) follows from all anomalies. Rules of judging
 follow jepsen-io/elle, `txn.clj` at ccdee6f:
 
 * invalid: an anomaly was found that a requested model, or one it implies, forbids;
@@ -55,7 +55,7 @@ MEMBERS_SEARCHED_MAX: Final = 1_000_000
 which models it refutes is known all the same."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
-"""After so many components, only cycles of kinds not found yet are looked for."""
+"""The number of components after which only cycles of new kinds are searched."""
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
 _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
@@ -66,7 +66,7 @@ class ElleResult:
     """The verdict on a history.
 
     `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles: in
-    how many components, and at least so many if there are more than a thousand of these). `not_`
+    the number of components, a lower bound if there are more than a thousand of them). `not_`
     are the weakest consistency models refuted, `also_not` the stronger ones that fall with them.
     `notes` are observations that judge nothing. `present` names every type found, forbidden or not;
     `promised` what the requested models were taken to imply of single registers.
@@ -86,7 +86,7 @@ class ElleResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for; made by `request`. `forbidden` makes a history invalid."""
+    """A request, made by `request`. `forbidden` makes a history invalid."""
 
     models: tuple[str, ...]
     anomalies: tuple[str, ...]
@@ -124,9 +124,9 @@ def check_list_append(
 ) -> ElleResult:
     """Check transactions of appends and reads over lists.
 
-    Raises `HistoryError` for what is no such transaction and `UsageError` for unknown names. After
-    `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles ends;
-    the models refuted stay right, the cycles shown may be fewer.
+    Raises `HistoryError` for anything but such transactions and `UsageError` for unknown names.
+    After `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles
+    ends; the models refuted stay right, the cycles shown may be fewer.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -154,9 +154,9 @@ def check_rw_register(
     of single keys: that they are linearizable, or sequentially consistent, or that writes follow
     reads in a transaction (`wfr_keys`), or from the order in which transactions were committed
     (`transaction_order`: index of the invocation -> number). `initial_values` declares what keys
-    hold before any write; reads of values that nobody wrote are then a `garbage-read`, and only
+    hold before any write; reads of values never written are then a `garbage-read`, and only
     noted otherwise. With `unknown_writes`, writes of transactions whose answer was lost count like
-    others where somebody read them, which upstream does not do. Limits and errors as in
+    others if they were read, which upstream does not do. Limits and errors as in
     `check_list_append`.
     """
     wanted = request(
@@ -215,22 +215,22 @@ def check_columns(
         return builder.build(realtime=realtime)
 
     graph = graph_of(inference.builder)
-    found = list(graph.components())
-    if found and inference.refine is not None:
-        members = np.concatenate([component.txns for component in found])
+    components = list(graph.components())
+    if components and inference.refine is not None:
+        members = np.concatenate([component.txns for component in components])
         refined = inference.refine(members)
         if refined is not None:
             graph = graph_of(refined)
-            found = list(graph.components())
+            components = list(graph.components())
     results = _Found(columns, inference)
     if not inference.builder.touched and not (realtime and _ordered_in_time(columns)):
         results.record("empty-transaction-graph", _empty)
-    for number, component in enumerate(found):
+    for number, component in enumerate(components):
         results.search(component, number, wanted)
     statistics = {
         "transactions": len(columns),
         "edges": len(graph.source),
-        "components": len(found),
+        "components": len(components),
         "bytes": columns.nbytes + graph.nbytes,
     }
     return _judge(results, wanted, statistics)
@@ -261,9 +261,9 @@ class _Found:
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
         """Count a case, and put it into words if there are not too many."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
-        shown = self.cases.setdefault(type_, [])
-        if len(shown) < CASES_MAX:
-            shown.append(tell())
+        cases = self.cases.setdefault(type_, [])
+        if len(cases) < CASES_MAX:
+            cases.append(tell())
 
     def record_cycle(self, component: Component, cycle: Cycle) -> None:
         """Count a cycle."""
@@ -281,19 +281,19 @@ class _Found:
             self.record(
                 existence_type(model), partial(_exists, self.columns, component, model, members)
             )
-        # Of what is known already, more examples in ever more components say nothing new.
-        known = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
+        # More examples of known kinds in ever more components say nothing new.
+        counted = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []
         unfinished = search.kinds_left(refuted)
         searchable = component.members <= MEMBERS_SEARCHED_MAX
         if searchable:
-            cycles, unfinished = search.find_all(refuted, budget, with_implied(known))
+            cycles, unfinished = search.find_all(refuted, budget, with_implied(counted))
         else:
             txns = component.txns
             cycles = pairs(component, self.columns.start[txns], self.columns.end[txns])
-            told = with_implied(cycle.name for cycle in cycles)
-            unfinished = [kind for kind in unfinished if kind not in told]
+            implied = with_implied(cycle.name for cycle in cycles)
+            unfinished = [kind for kind in unfinished if kind not in implied]
         # A search that cannot matter for the verdict may as well have found nothing.
         unfinished = [kind for kind in unfinished if kind in wanted.forbidden]
         if unfinished:
@@ -338,36 +338,38 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 def _shown(found: _Found, wanted: Request) -> set[str]:
     """The types worth reporting: forbidden, and not told better by others."""
     forbidden = wanted.forbidden
-    shown = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
-    concrete = {name for name in shown if not name.endswith("-cycle-exists")}
+    names = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
+    concrete = {name for name in names if not name.endswith("-cycle-exists")}
     covered = impossible_models(concrete)
-    return shown - {existence_type(model) for model in EXISTENCE_MODELS if model in covered}
+    return names - {existence_type(model) for model in EXISTENCE_MODELS if model in covered}
 
 
-def _judge(found: _Found, wanted: Request, statistics: Mapping[str, int]) -> ElleResult:
-    shown = _shown(found, wanted)
-    bare = frozenset(model for model in EXISTENCE_MODELS if existence_type(model) in shown)
+def _judge(results: _Found, wanted: Request, statistics: Mapping[str, int]) -> ElleResult:
+    forbidden_names = _shown(results, wanted)
+    bare = frozenset(
+        model for model in EXISTENCE_MODELS if existence_type(model) in forbidden_names
+    )
     if bare:
-        found.show(bare, wanted)
-        shown = _shown(found, wanted)
+        results.show(bare, wanted)
+        forbidden_names = _shown(results, wanted)
     asked = ", ".join((*wanted.models, *(f"no {name}" for name in wanted.anomalies)))
-    notes = found.inference.notes
-    if not shown:
+    notes = results.inference.notes
+    if not forbidden_names:
         total = statistics["transactions"]
         return ElleResult(
             Verdict.VALID,
             f"{total} transactions: nothing that {asked} forbids",
             notes=notes,
             statistics=statistics,
-            present=frozenset(found.counts),
+            present=frozenset(results.counts),
         )
-    for name in shown & set(found.inference.findings):
-        finding = found.inference.findings[name]
-        found.cases[name] = [finding.explain(i) for i in range(min(finding.count, CASES_MAX))]
-    edge = boundary(found.counts)
-    names = sorted(shown)
+    for name in forbidden_names & set(results.inference.findings):
+        finding = results.inference.findings[name]
+        results.cases[name] = [finding.explain(i) for i in range(min(finding.count, CASES_MAX))]
+    edge = boundary(results.counts)
+    names = sorted(forbidden_names)
     reason = ", ".join(names)
-    verdict = Verdict.INVALID if set(found.counts) & wanted.forbidden else Verdict.UNKNOWN
+    verdict = Verdict.INVALID if set(results.counts) & wanted.forbidden else Verdict.UNKNOWN
     if verdict is Verdict.UNKNOWN:
         reason = f"{asked} could not be checked: {reason}"
     elif edge.not_:
@@ -375,11 +377,11 @@ def _judge(found: _Found, wanted: Request, statistics: Mapping[str, int]) -> Ell
     return ElleResult(
         verdict,
         reason,
-        {name: tuple(found.cases[name]) for name in names},
-        {name: found.counts[name] for name in names},
+        {name: tuple(results.cases[name]) for name in names},
+        {name: results.counts[name] for name in names},
         edge.not_,
         edge.also_not,
         notes,
         statistics,
-        frozenset(found.counts),
+        frozenset(results.counts),
     )

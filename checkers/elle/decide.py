@@ -207,7 +207,7 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """What the search for an order refutes: the case is the transactions that it takes."""
+        """The refutation by a search for an order: the case is the transactions that it takes."""
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
         operations = self.columns.index[core].tolist()
@@ -251,7 +251,7 @@ class _Decision:
 
 
 def _attributed(result: ElleResult, model: str, promised: Sequence[str]) -> ElleResult:
-    """What contradicts an order that `model` implies refutes that model alone."""
+    """The result; a contradiction of an order that `model` implies refutes only that model."""
     names = ", ".join(sorted(result.anomalies))
     options = ", ".join(name.replace("_", "-") for name in promised)
     return replace(

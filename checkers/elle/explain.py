@@ -34,8 +34,8 @@ text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
 .ww { --c: #ff7b72 } .wr { --c: #79b8ff } .rw { --c: #f0b13c } .order { --c: #9aa5b5 }
 }
 </style>"""
-"""The picture stands on the ground of whatever shows it, light or dark."""
-_TEXT_MAX: Final = 74  # what a box holds of a monospaced line
+"""The picture has the background of the page around it, light or dark."""
+_TEXT_MAX: Final = 74  # the width of a box, monospaced
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
 _CHARACTER_WIDTH: Final = 7.9  # of a monospaced one
@@ -91,9 +91,9 @@ def _safe(text: str) -> str:
 
 def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
     """The cycle as SVG: a box for each transaction, an arrow for each step."""
-    shown = boxes[:_DRAWN_MAX]
-    height = 44 + len(shown) * (_BOX_HEIGHT + _GAP) - _GAP + 20
-    longest = max((min(_TEXT_MAX, len(text)) for _, text in shown), default=0)
+    drawn = boxes[:_DRAWN_MAX]
+    height = 44 + len(drawn) * (_BOX_HEIGHT + _GAP) - _GAP + 20
+    longest = max((min(_TEXT_MAX, len(text)) for _, text in drawn), default=0)
     wide = max(_BOX_WIDTH_MIN, round(longest * _CHARACTER_WIDTH) + 28)
     width = wide + _BESIDE + len(_label(steps[-1])) * _LABEL_CHARACTER_WIDTH
     parts = [
@@ -102,7 +102,7 @@ def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
         _STYLE,
         f'<text x="20" y="28" font-size="16" font-weight="bold">{_safe(title)}</text>',
     ]
-    for position, (name, text) in enumerate(shown):
+    for position, (name, text) in enumerate(drawn):
         y = 44 + position * (_BOX_HEIGHT + _GAP)
         parts += [
             f'<rect x="20" y="{y}" width="{wide}" height="{_BOX_HEIGHT}"',
@@ -110,12 +110,12 @@ def draw(title: str, boxes: list[tuple[str, str]], steps: list[Step]) -> str:
             f'<text x="32" y="{y + 18}" font-weight="bold">{_safe(name)}</text>',
             f'<text x="32" y="{y + 37}" font-family="monospace">{_short(text)}</text>',
         ]
-        if position + 1 < len(shown):
+        if position + 1 < len(drawn):
             parts += _arrow_down(y + _BOX_HEIGHT, steps[position], position)
-    last = 44 + (len(shown) - 1) * (_BOX_HEIGHT + _GAP) + _BOX_HEIGHT // 2
+    last = 44 + (len(drawn) - 1) * (_BOX_HEIGHT + _GAP) + _BOX_HEIGHT // 2
     parts += _arrow_back(wide + 20, last, 44 + _BOX_HEIGHT // 2, steps[-1])
-    if len(boxes) > len(shown):
-        parts.append(f'<text x="32" y="{height - 6}">... {len(boxes) - len(shown)} more</text>')
+    if len(boxes) > len(drawn):
+        parts.append(f'<text x="32" y="{height - 6}">... {len(boxes) - len(drawn)} more</text>')
     parts.append("</svg>")
     return "\n".join(parts)
 

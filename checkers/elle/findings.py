@@ -1,4 +1,4 @@
-"""What inference hands to the search: edges, anomalies found on the way, and reasons for edges."""
+"""The results of inference for the search: edges, anomalies, and reasons for edges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Refused(Exception):  # noqa: N818 - not an error: the history cannot be ju
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why one transaction precedes another: the relation, a sentence, and the data behind it.
+    """The reason why one transaction precedes another: the relation, a sentence, and its data.
 
     `template` has `{source}` and `{target}` for the transactions and the names of the other fields
     for what they hold.
@@ -66,7 +66,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All occurrences of one anomaly; only those that are shown are put into words."""
+    """All occurrences of one anomaly; only the shown ones are put into words."""
 
     count: int
     explain: Callable[[int], Case]

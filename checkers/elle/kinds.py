@@ -1,9 +1,9 @@
 """Kinds of cycles as automata, and the shortest cycle of a kind.
 
 A walk over (node, state of the automaton), breadth first, from each edge that a cycle of that kind
-must contain. Gates and joints are passed at no cost, so that what is shortest is counted in
-transactions. The shortest closed walk may visit a transaction twice; then it is no cycle, but falls
-apart into smaller ones of other kinds, and if nothing else turns up, simple paths are enumerated.
+must contain. Gates and joints are passed at no cost, so that length is counted in transactions. The
+shortest closed walk may visit a transaction twice; then it is no cycle, but falls apart into
+smaller ones of other kinds, and if nothing else turns up, simple paths are enumerated.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ class Budget:
     def part(self, steps: int) -> Iterator[Budget]:
         """A budget of at most `steps` out of this one; what it leaves stays here."""
         portion = Budget(min(steps, self.steps), self._deadline_passed)
-        given = portion.steps
+        walked = portion.steps
         try:
             yield portion
         finally:
-            self.steps -= given - max(portion.steps, 0)
+            self.steps -= walked - max(portion.steps, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Kind:
     """A kind of cycle as an automaton.
 
     `rw` is how many anti-dependencies there must be: 0, 1 (exactly) or 2 (or more); `apart` says
-    that no two may follow each other. Those of `anti` count; with predicates, a cycle begins with
-    one over a predicate, since it must have one.
+    that no two may follow each other. The steps of `anti` count; with predicates, a cycle begins
+    with a step over a predicate, since it must have one.
     """
 
     free: int

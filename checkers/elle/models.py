@@ -1,4 +1,4 @@
-"""Which anomaly implies which, which consistency model forbids which, and what a finding refutes.
+"""Elle's tables: implications of anomalies, the models that forbid them, and refuted models.
 
 Three relations carry everything. `IMPLIES` says that an anomaly that is present brings others (a
 `G0` is a trivial `G1c`). `WEAKER` says that a model implies weaker ones. `FORBIDS` says what a
@@ -59,7 +59,7 @@ _IMPLIES_PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
     "GSIb": ("GSI",),
     "incompatible-order": ("G1a",),
     "dirty-update": ("G1a",),
-    # What nobody wrote cannot have been committed by anybody.
+    # A value never written was never committed.
     "garbage-read": ("G1a",),
     "future-read": ("G1c",),
     "lost-update": ("write-skew", "G2-item"),
@@ -313,7 +313,7 @@ def forbidden_by(models: Iterable[str]) -> frozenset[str]:
 
 
 def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozenset[str]:
-    """What makes a history invalid for a request of `models` and further `anomalies`."""
+    """The anomalies that make a history invalid for `models` and further `anomalies`."""
     return forbidden_by(models) | with_implying(anomalies)
 
 
@@ -327,7 +327,7 @@ def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> f
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """What a set of anomalies refutes: the weakest models, and those that fall with them."""
+    """The models that a set of anomalies refutes: the weakest, and all stronger ones."""
 
     not_: tuple[str, ...]
     also_not: tuple[str, ...]

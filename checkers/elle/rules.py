@@ -1,4 +1,4 @@
-"""What each consistency model asks of the order of versions, for `orders` and `decide`.
+"""The order of versions that each consistency model requires, for `orders` and `decide`.
 
 Elle's tables (`models`) say which anomalies refute a model. They do not say when a model holds: of
 some models nothing, or not everything, is an anomaly that is looked for. A model is answered with
@@ -25,7 +25,7 @@ Order = Literal["", "process", "realtime"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a model holds: for some total order of each key's versions, this.
+    """The condition of a model, for some total order of each key's versions.
 
     No cycle of ww, of wr from `reads` on, and of the order of processes or time. Beyond that, by
     `kind`, with S -> T for an rw from a reader S to a writer T:
@@ -99,7 +99,7 @@ need the moments at which transactions began; sessions of single objects have no
 
 
 def promises_of(model: str) -> tuple[str, ...]:
-    """What a model implies of the versions of single registers, as `RegisterOptions` has it.
+    """The options of `RegisterOptions` that a model implies for single registers.
 
     From read-committed on, a transaction that read a version puts its own behind it (or there is a
     cycle of ww and wr). Under snapshot isolation in sessions or real time, a later transaction sees

@@ -39,7 +39,11 @@ def certified(
 
     if result.verdict is not Verdict.INVALID or kind not in KINDS:
         return result, None
-    cases = [shown[0] for name, shown in result.anomalies.items() if name not in UNKNOWN_TYPES]
+    cases = [
+        first_cases[0]
+        for name, first_cases in result.anomalies.items()
+        if name not in UNKNOWN_TYPES
+    ]
     verified: list[str] = []
     beyond: dict[str, str] = {}
     try:
@@ -78,8 +82,8 @@ def certified(
 def told(
     name: str, result: ElleResult, proof: Mapping[str, Any] | None, operations: int
 ) -> CheckResult:
-    """The result of the checker `name`, which judged so many `operations`."""
-    cases = [case for shown in result.anomalies.values() for case in shown]
+    """The result of the checker `name` on a number of `operations`."""
+    cases = [case for kind_cases in result.anomalies.values() for case in kind_cases]
     blamed = tuple(dict.fromkeys(index for case in cases for index in case.operations))
     details: dict[str, Any] = {
         "operations": operations,
@@ -96,9 +100,9 @@ def told(
                     "operations": list(case.operations[:OPERATIONS_MAX]),
                     **case.details,
                 }
-                for case in shown
+                for case in kind_cases
             ]
-            for anomaly, shown in result.anomalies.items()
+            for anomaly, kind_cases in result.anomalies.items()
         },
         "notes": list(result.notes),
     }
@@ -114,10 +118,10 @@ def told(
 def _sentences(result: ElleResult) -> list[str]:
     """The first cases of each anomaly in words, how many there are, and the notes."""
     lines: list[str] = []
-    for anomaly, shown in result.anomalies.items():
-        count = result.counts.get(anomaly, len(shown))
+    for anomaly, cases in result.anomalies.items():
+        count = result.counts.get(anomaly, len(cases))
         lines.append(f"{anomaly}, found {count} time{'s' if count > 1 else ''}:")
-        lines += (f"  {sentence}" for case in shown[:CASES_TOLD_MAX] for sentence in case.text)
+        lines += (f"  {sentence}" for case in cases[:CASES_TOLD_MAX] for sentence in case.text)
     lines += result.notes
     if len(lines) > SENTENCES_MAX:
         lines = [*lines[:SENTENCES_MAX], f"... and {len(lines) - SENTENCES_MAX} more lines."]

@@ -1,15 +1,17 @@
 """catalog: names with ids, versions and payloads, from supplied tables or from our own DDL.
 
-The two vocabularies are told apart by their values: an invocation of the tables has a `payload`.
+The two vocabularies differ in their values: an invocation of the tables has a `payload`.
 A lost create of a table carries the id that it got if it took effect. Our own DDL goes the way of
 a run's history (`checkers.catalog.linearizable`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
 
 from checkers.catalog.history import catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
@@ -40,16 +42,37 @@ from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, V
 from harness.plugins import HistoryModel
 
 OPERATIONS: Final = ("create", "drop", "alter", "ren", "get", "list")
-RESULTS: Final = ("ok", "ex", "nf")
 _REFUSALS: Final = {"ex": "exists", "nf": "not-found"}
 _VOCABULARY: Final = (
     f"{', '.join(OPERATIONS)} as in the tables of catalogs, "
     "with name and name2 as text, payload and id as whole numbers"
 )
 _ANSWERS: Final = (
-    f"answers {{result, id, version, payload, listing}} with a result of {', '.join(RESULTS)}, "
+    "answers {result, id, version, payload, listing} with a result of ok, ex, nf, "
     "whole numbers, and a listing of [name, id]"
 )
+
+
+T = TypeVar("T")
+
+
+class TableRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of an invocation."""
+
+    name: str
+    name2: str
+    payload: int
+    id: int
+
+
+class TableAnswer(msgspec.Struct, frozen=True):
+    """The value of a completion."""
+
+    result: Literal["ok", "ex", "nf"]
+    id: int
+    version: int
+    payload: int
+    listing: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +128,20 @@ class _Tables(LinearizabilityModel):
         call, done = pair.invoke, pair.completion
         if self._did_nothing(pair):
             return None
-        if call.f not in OPERATIONS or not _is_table_value(call.value):
+        value = _parsed(call.value, TableRequest)
+        if call.f not in OPERATIONS or value is None:
             raise bad_op(call, self.name, _VOCABULARY)
-        request = table_request(call.f, call.value)
+        request = table_request(call.f, value)
         if done is None or done.type is OpType.INFO:
             return None if isinstance(request, Get | ListTables) else operation_of(pair, request)
         if done.f != call.f:
-            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
-        if not _is_table_answer(done.value):
+            raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
+        answer = _parsed(done.value, TableAnswer)
+        if answer is None:
             raise bad_op(done, self.name, _ANSWERS)
-        if done.type is OpType.FAIL and done.value["result"] == "ok":
+        if done.type is OpType.FAIL and answer.result == "ok":
             raise bad_op(done, self.name, "completions of type ok where the result is ok")
-        return operation_of(pair, request, table_answer(request, done.value))
+        return operation_of(pair, request, table_answer(request, answer))
 
     def _did_nothing(self, pair: Pair) -> bool:
         # One that failed with "nf" or "ex" is an observation.
@@ -137,16 +162,16 @@ def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
     return Catalog(operations, ids, once=False, rules=TABLES)
 
 
-def table_request(f: str, value: Mapping[str, Any]) -> CatalogInput:
-    """The request `f` of a table, with its `{name, name2, payload, id}`."""
-    name, payload = value["name"], f"payload {value['payload']}"
+def table_request(f: str, value: TableRequest) -> CatalogInput:
+    """The request `f` of a table."""
+    name, payload = value.name, f"payload {value.payload}"
     match f:
         case "create":
-            return Create(name, str(value["id"]), (payload,))
+            return Create(name, str(value.id), (payload,))
         case "alter":
             return Alter(name, (("set", payload),))
         case "ren":
-            return Rename(name, value["name2"])
+            return Rename(name, value.name2)
         case "drop":
             return Delete(name)
         case "get":
@@ -155,54 +180,34 @@ def table_request(f: str, value: Mapping[str, Any]) -> CatalogInput:
             return ListTables()
 
 
-def table_answer(request: CatalogInput, value: Mapping[str, Any]) -> Answer:
-    """The answer `{result, id, version, payload, listing}` to `request`."""
-    if value["result"] != "ok":
-        return Answer(_REFUSALS[value["result"]])
-    ident, version, payload = str(value["id"]), value["version"], f"payload {value['payload']}"
+def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
+    """The answer of a table to `request`."""
+    if value.result != "ok":
+        return Answer(_REFUSALS[value.result])
     match request:
         case ListTables():
-            listing = tuple((name, str(table), None) for name, table in value["listing"])
+            listing = tuple((name, str(ident), None) for name, ident in value.listing)
             if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
                 listing = (*listing, *listing)  # a name twice or out of order: never legal
             return Answer("ok", listing=listing)
         case Create(key=key):
             return Answer("ok", key)
         case Alter():
-            return Answer("ok", ident, version)
+            return Answer("ok", str(value.id), value.version)
         case Get():
-            return Answer("ok", ident, version, columns=(payload,))
+            columns = (f"payload {value.payload}",)
+            return Answer("ok", str(value.id), value.version, columns=columns)
         case _:
-            return Answer("ok", ident)
+            return Answer("ok", str(value.id))
 
 
 def _is_of_table(value: Any) -> bool:
-    return isinstance(value, dict) and set(value) == {"name", "name2", "payload", "id"}
+    return isinstance(value, dict) and set(value) == set(TableRequest.__struct_fields__)
 
 
-def _is_table_value(value: Any) -> bool:
-    return (
-        _is_of_table(value)
-        and all(type(value[key]) is str for key in ("name", "name2"))
-        and all(type(value[key]) is int for key in ("payload", "id"))
-    )
-
-
-def _is_table_answer(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() >= {"result", "id", "version", "payload", "listing"}
-        and value["result"] in RESULTS
-        and all(type(value[key]) is int for key in ("id", "version", "payload"))
-        and isinstance(value["listing"], list | tuple)
-        and all(_is_entry(entry) for entry in value["listing"])
-    )
-
-
-def _is_entry(entry: Any) -> bool:
-    return (
-        isinstance(entry, list | tuple)
-        and len(entry) == 2
-        and type(entry[0]) is str
-        and type(entry[1]) is int
-    )
+def _parsed(value: Any, kind: type[T]) -> T | None:
+    """`value` as a struct, if it has that form."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return None

@@ -3,16 +3,15 @@
 A `fail` means that nothing happened, as everywhere in those histories, so it is left out: a lock
 that was refused, a dequeue that found nothing. Initially the lock is free, the rest empty.
 
-* mutex: acquire and release. As in Knossos the values mean nothing, and anybody may release.
+* mutex: acquire and release. As in Knossos the values mean nothing, and any process may release.
 * set: add (and remove) with an element, read with all elements. A read that was answered with an
   element twice is no state of a set, so no order explains it.
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
   the element. A dequeue that is `ok` with nil found the queue empty.
 
-Elements are whatever a history can hold, [key value] too; 1, 1.0, "1" and true are four. An
+Any value of a history can be an element, [key value] too; 1, 1.0, "1" and true are four. An
 operation that ended in `info`, or not at all, may take effect at any later time or never; a lost
-dequeue then takes whatever there is. What answers tell about lost additions is used beforehand, see
-`settled`.
+dequeue then takes any element. `settled` uses beforehand how answers bound lost additions.
 """
 
 from __future__ import annotations
@@ -40,26 +39,26 @@ from harness.vocabularies.edn import members
 
 
 class _ContainerModel(LinearizabilityModel):
-    """What they share: pairs of ops become operations."""
+    """The common part: pairs of ops become operations."""
 
     vocabulary: ClassVar[str]
 
     @abc.abstractmethod
     def _input(self, op: Op) -> Any:
-        """What `op` asks for; raises `HistoryError` where it is not in the vocabulary."""
+        """The request of `op`; raises `HistoryError` where it is not in the vocabulary."""
 
     @abc.abstractmethod
     def _output(self, op: Op) -> Any:
-        """What the completion `op`, which is `ok`, answers."""
+        """The answer of the `ok` completion `op`."""
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.f != call.f:
-            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
-        given = self._input(request_of(pair))
+            raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
+        request = self._input(request_of(pair))
         if done is None or done.type is OpType.INFO:
-            return operation_of(pair, given)
-        return None if failed(pair) else operation_of(pair, given, self._output(done))
+            return operation_of(pair, request)
+        return None if failed(pair) else operation_of(pair, request, self._output(done))
 
     def _element(self, op: Op, value: Any) -> Hashable:
         """`value`, which `op` has, as an element."""
@@ -71,31 +70,31 @@ class _ContainerModel(LinearizabilityModel):
 def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
     """The same question, with fewer additions of unknown outcome.
 
-    An element that was added once, and is seen nowhere, was not added for all we can tell: whatever
-    order adds it, the order without it is legal, too. One that is seen was added before the first
-    answer that shows it returned.
+    If an element was added once and no answer shows it, every legal order stays legal without it,
+    so the addition is left out. If an answer shows it, it was added before that answer returned.
     """
     added = Counter(o.input.element for o in operations if isinstance(o.input, Add | Enqueue))
-    shown: dict[Any, float] = {}
+    first_seen: dict[Any, float] = {}
     for operation in operations:
         if isinstance(operation.input, ReadAll | Dequeue) and operation.return_time is not None:
             answer: Any = operation.output
             for element in [answer] if isinstance(operation.input, Dequeue) else answer:
-                shown[element] = min(
-                    shown.get(element, operation.return_time), operation.return_time
+                first_seen[element] = min(
+                    first_seen.get(element, operation.return_time), operation.return_time
                 )
-    found: list[AnyOperation] = []
+    kept: list[AnyOperation] = []
     for operation in operations:
-        given = operation.input
-        if operation.is_unknown and isinstance(given, Add | Enqueue) and added[given.element] == 1:
-            seen = shown.get(given.element)
+        request = operation.input
+        lost = operation.is_unknown and isinstance(request, Add | Enqueue)
+        if lost and added[request.element] == 1:
+            seen = first_seen.get(request.element)
             if seen is None:
                 continue
             if seen >= operation.call:
-                found.append(replace(operation, output=None, return_time=seen))
+                kept.append(replace(operation, output=None, return_time=seen))
                 continue
-        found.append(operation)
-    return found
+        kept.append(operation)
+    return kept
 
 
 class MutexModel(_ContainerModel):
@@ -131,8 +130,8 @@ class SetModel(_ContainerModel):
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         # A lost read says nothing.
-        told = [o for o in operations if not (o.is_unknown and isinstance(o.input, ReadAll))]
-        return settled(told)
+        answered = [o for o in operations if not (o.is_unknown and isinstance(o.input, ReadAll))]
+        return settled(answered)
 
     def _input(self, op: Op) -> Add | Remove | ReadAll:
         if op.f == "read":
@@ -145,7 +144,7 @@ class SetModel(_ContainerModel):
 
     def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
         if op.f != "read":
-            return None  # whether the element was new is not told
+            return None  # an answer does not say whether the element was new
         items = members(op.value)
         if items is None:
             raise bad_op(op, self.name, "reads that are answered with a collection of elements")
@@ -184,7 +183,7 @@ class UnorderedQueueModel(FifoQueueModel):
     specification = UnorderedQueue().to_model
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # What a lost dequeue took may as well have stayed, unless somebody found the queue empty.
+        # The element of a lost dequeue may as well have stayed, unless an answer was "empty".
         if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
             operations = [
                 o for o in operations if not (o.is_unknown and isinstance(o.input, Dequeue))

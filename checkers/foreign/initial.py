@@ -1,4 +1,4 @@
-"""Objects whose initial value a history does not tell.
+"""Objects whose initial value is not in the history.
 
 Jepsen's own registers are nil at first, Knossos's histories begin with 0, and neither is written
 down. Where the user does not say (`--initial`), each of the values that a model names is tried, one
@@ -35,23 +35,22 @@ class AssumedCheck:
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
         return self.first.operations
 
     def check(self, *, time_limit_s: float, draw: bool) -> Judged:
         """Judge until one initial value explains the history."""
         end_s = time.monotonic() + time_limit_s
-        found: list[tuple[Any, Judged]] = []
+        tries: list[tuple[Any, Judged]] = []
         for number, initial in enumerate(self.initials):
             check = self.under(initial) if number else self.first
             left_s = max(0.0, end_s - time.monotonic())
             judged = check.check(time_limit_s=left_s / (len(self.initials) - number), draw=draw)
-            found.append((initial, judged))
+            tries.append((initial, judged))
             if weighed(judged[0]).verdict is Verdict.VALID:
                 break
-        # The first of the best: whole proofs, then those that leave out too much, then no proof.
-        initial, judged = min(found, key=lambda each: _merit(each[1][0]))
-        return self._told(judged[0], initial, [each for each, _ in found]), judged[1]
+        # The first of the best: whole proofs, then proofs that leave out too much, then no proof.
+        initial, judged = min(tries, key=lambda each: _merit(each[1][0]))
+        return self._told(judged[0], initial, [each for each, _ in tries]), judged[1]
 
     def _told(self, result: CheckResult, initial: Any, tried: Sequence[Any]) -> CheckResult:
         details = {**result.details, "initial": _shown(initial)}
@@ -69,7 +68,7 @@ class AssumedCheck:
 
 
 def named(initial: Mapping[str, Any], key: Hashable, default: Any) -> Any:
-    """What a map of initial values says of `key`, in any of the forms that a map's key may have."""
+    """The value of `key` in a map of initial values, in any of the forms that its keys may have."""
     if isinstance(key, str):
         bare = key.removeprefix(":")
         forms: tuple[str, ...] = (bare, key, f'#"{bare}') if bare != key else (f'#"{key}', key)

@@ -1,8 +1,7 @@
 """Histories of many objects, `[key value]`: each key is judged apart (`harness.independent`).
 
 Where the shape of the values leaves open whether they are such tuples, and both readings can be
-judged, both are: a verdict that they share stands, any other is `unknown` and names the option that
-decides.
+judged, both are: if they differ, the verdict is `unknown` and names the option that decides.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def _keyed(
 
 
 class _Tally:
-    """What adds up over keys, and the results that are explained: the first of the worst."""
+    """The sums over keys, and the results to explain: the first of the worst."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
@@ -105,7 +104,9 @@ class _Tally:
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
-        kept = [shown for shown in self.shown.values() if shown.verdict is verdict]
+        kept = [
+            result_kept for result_kept in self.shown.values() if result_kept.verdict is verdict
+        ]
         if len(kept) < KEYS_EXPLAINED_MAX:
             self.shown[key] = result
         for name in SUMS:
@@ -116,7 +117,7 @@ class _Tally:
 
     def results(self, verdict: Verdict) -> list[tuple[Hashable, CheckResult]]:
         """The results with this verdict that are kept, with their keys."""
-        return [(key, shown) for key, shown in self.shown.items() if shown.verdict is verdict]
+        return [(key, result) for key, result in self.shown.items() if result.verdict is verdict]
 
 
 def _is_vacuous(details: Mapping[str, Any]) -> bool:
@@ -139,7 +140,6 @@ class KeyedCheck:
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
         return sum(part.operations for part in self.parts.values())
 
     def check(
@@ -169,7 +169,7 @@ class KeyedCheck:
         if tally.unseen:
             reason += f"; {len(tally.unseen)} of the keys had no answer that was looked at"
         if wild := tally.counts["exempt"].total():
-            reason += f"; {wildcards_told(wild)}"
+            reason += f"; {wildcard_note(wild)}"
         details = self._details(tally, tally.results(Verdict.VALID)[0][1].details)
         if tally.proofs:
             details["proof"] = {"keys": [{"key": key, **proof} for key, proof in tally.proofs]}
@@ -177,29 +177,29 @@ class KeyedCheck:
 
     def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
         """The result of keys that are not valid, in the words of the first few."""
-        shown = tally.results(verdict)
+        results = tally.results(verdict)
         if tally.verdicts[verdict]:
-            shown = [(key, result) for key, result in shown if key not in tally.unseen]
-        key, first = shown[0]
+            results = [(key, result) for key, result in results if key not in tally.unseen]
+        key, first = results[0]
         count = len(tally.verdicts[verdict] or tally.unseen)
         reason = f"key {key!r}: {first.reason}"
         if count > 1:
             reason += f" (and {count - 1} more of {len(self.parts)} keys)"
         text = []
-        for key, result in shown:
+        for key, result in results:
             text += [f"Key {key!r}: {result.reason}.", *(f"  {x}" for x in result.explanation)]
-        if count > len(shown):
-            text.append(f"{count - len(shown)} more keys are not explained.")
-        blamed = tuple(index for _, result in shown for index in result.operations)
+        if count > len(results):
+            text.append(f"{count - len(results)} more keys are not explained.")
+        blamed = tuple(index for _, result in results for index in result.operations)
         details = self._details(tally, first.details)
         for name in ("anomalies", "not", "also_not"):
             if name in details:
-                lists = (result.details.get(name, ()) for _, result in shown)
+                lists = (result.details.get(name, ()) for _, result in results)
                 details[name] = sorted({item for listed in lists for item in listed})
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """The details of one key, with the sums over all, and what was looked at in all."""
+        """The details of one key, with the sums over all keys, and the judged answers of all."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
         # A key without answers is one that was not looked at; `weighed` minds where most are.
@@ -216,8 +216,8 @@ class KeyedCheck:
         return f"{reason}; {TAKEN}, if not: --no-independent" if self.seen else reason
 
 
-def wildcards_told(count: int) -> str:
-    """What is said of so many reads that match anything."""
+def wildcard_note(count: int) -> str:
+    """The note on `count` reads that match anything."""
     return f"{counted(count, 'read')} of nil match any value and were not looked at"
 
 
@@ -239,7 +239,6 @@ class EitherCheck:
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
         return self.whole.operations
 
     def check(

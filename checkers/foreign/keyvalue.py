@@ -60,17 +60,19 @@ class KvString(LinearizabilityModel):
         key, value = self._value(call)
         if call.f != "get" and value is None:
             raise bad_op(call, self.name, _VOCABULARY)
-        given = KeyValueInput(call.f, key, "" if call.f == "get" or value is None else value)
+        request = KeyValueInput(call.f, key, "" if call.f == "get" or value is None else value)
         if done is None or done.type is OpType.INFO:
-            return None if call.f == "get" else operation_of(pair, given)
+            return None if call.f == "get" else operation_of(pair, request)
         if failed(pair):
             return None
         done_key, answer = self._value(done)
         if done.f != call.f or done_key != key:
-            raise bad_op(done, self.name, f"completions of what was invoked: {call.f} of {key!r}")
+            raise bad_op(
+                done, self.name, f"completions of the invoked function: {call.f} of {key!r}"
+            )
         if call.f == "get" and answer is None:
             raise bad_op(done, self.name, "gets that are answered with a string")
-        return operation_of(pair, given, answer if call.f == "get" else None)
+        return operation_of(pair, request, answer if call.f == "get" else None)
 
     def _value(self, op: Op) -> tuple[Hashable, str | None]:
         value: Any = op.value

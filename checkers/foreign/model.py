@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from checkers.foreign.keyed import by_key, wildcards_told
+from checkers.foreign.keyed import by_key, wildcard_note
 from checkers.linearizability import (
     CheckOutcome,
     Failure,
@@ -81,20 +81,19 @@ def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
 
 def bad_op(op: Op, model: str, known: str) -> HistoryError:
     """The error for an op that is not in the model's vocabulary."""
-    shown = clipped(repr(op.value), 80)
+    text = clipped(repr(op.value), 80)
     pair = isinstance(op.value, list) and len(op.value) == 2
     hint = "; if values are [key value], say --independent" if pair else ""
     return HistoryError(
-        f"op {op.index} is {op.f!r} with the value {shown}; the model {model} has {known}{hint}"
+        f"op {op.index} is {op.f!r} with the value {text}; the model {model} has {known}{hint}"
     )
 
 
 def request_of(pair: Pair) -> Op:
-    """The op that says what was asked for, in the words of Jepsen and Knossos.
+    """The op that holds the request, in the words of Jepsen and Knossos.
 
-    What an `ok` completion says belongs to the invocation as well, and counts where the two differ
-    (`knossos.history/complete`). One that says nothing, or answers with an object, takes nothing
-    back.
+    The value of an `ok` completion replaces that of the invocation (`knossos.history/complete`),
+    unless it is missing or an object.
     """
     call, done = pair.invoke, pair.completion
     if done is None or done.type is not OpType.OK or done.value is None:
@@ -121,27 +120,25 @@ class LinearizabilityCheck:
 
     name: str
     model: Model[Any, Any, Any]
-    found: Sequence[AnyOperation]
+    parsed: Sequence[AnyOperation]
     limits: Limits = dataclasses.field(default_factory=Limits)
     nothing_happened: bool = False
     reads: Reads | None = None
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
-        return len(self.found)
+        return len(self.parsed)
 
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge; see `harness.plugins.PreparedCheck`."""
         outcome = check_operations(
-            self.model, self.found, timeout_s=time_limit_s, limits=self.limits
+            self.model, self.parsed, timeout_s=time_limit_s, limits=self.limits
         )
-        observed = observations(self.model, self.found)
+        observed = observations(self.model, self.parsed)
         if outcome.result is Result.OK and not observed and not self.nothing_happened:
             return self._unobserved(outcome), None
-        by_id = {operation.id: operation for operation in self.found}
+        by_id = {operation.id: operation for operation in self.parsed}
 
         def tell(failure: Failure, proof: Certificate) -> Told:
             offenders = (failure.operation, *(n for n in failure.core if n != failure.operation))
@@ -150,11 +147,11 @@ class LinearizabilityCheck:
 
         try:
             result = judged(
-                self.name, self.model, self.found, outcome, tell=tell, limits=self.limits
+                self.name, self.model, self.parsed, outcome, tell=tell, limits=self.limits
             )
         except CertificateError as error:
             reason = f"{BROKEN} for the verdict {outcome.result.value}: {error}"
-            details = details_of(outcome, None, self.found)
+            details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
             # Nothing that was looked at is too little, unless there was nothing to look at.
@@ -165,11 +162,11 @@ class LinearizabilityCheck:
             result = self._weighable(result, observed, self.reads)
         if not draw or result.verdict is not Verdict.INVALID:
             return result, None
-        assert outcome.failure is not None, "what is invalid was explained"
+        assert outcome.failure is not None, "an invalid outcome has a failure"
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with what was looked at, reads apart, and what was not; see `weighed`."""
+        """The result with the counts of judged and exempt answers, reads apart; see `weighed`."""
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -177,11 +174,11 @@ class LinearizabilityCheck:
         }
         reason = result.reason
         if reads.wild and result.verdict is Verdict.VALID:
-            reason = f"{reason}; {wildcards_told(reads.wild)}"
+            reason = f"{reason}; {wildcard_note(reads.wild)}"
         text = result.explanation
         if reads.wild > reads.looked:
             text = (
-                f"{wildcards_told(reads.wild)[:1].upper()}{wildcards_told(reads.wild)[1:]}.",
+                f"{wildcard_note(reads.wild)[:1].upper()}{wildcard_note(reads.wild)[1:]}.",
                 *text,
             )
         return replace(result, reason=reason, explanation=text, details=details)
@@ -190,9 +187,9 @@ class LinearizabilityCheck:
         """Any order would do, so that there is one means nothing."""
         text = (
             "Writes, lost answers and reads that match any value fit every order; a history needs "
-            "answers that show what there was."
+            "answers that show a state."
         )
-        details = {**details_of(outcome, None, self.found), "rule": NOTHING_OBSERVED}
+        details = {**details_of(outcome, None, self.parsed), "rule": NOTHING_OBSERVED}
         return CheckResult(self.name, Verdict.UNKNOWN, UNOBSERVED, (text,), details=details)
 
     def _label(self, operation: AnyOperation) -> str:
@@ -221,19 +218,17 @@ class LinearizabilityCheck:
             )
         states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
         if states:
-            shown = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
+            listed = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
             more = f", or {len(states) - 4} others" if len(states) > 4 else ""
-            text.append(f"By then, {shown}{more}.")
+            text.append(f"By then, {listed}{more}.")
         others = [number for number in failure.core if number != failure.operation]
         if others and len(others) <= CORE_TOLD_MAX:
             text.append(
-                "Together with the following it is a contradiction, whatever became of all others:"
+                "Together with the following it is a contradiction, however all others ended:"
             )
             text.extend(f"  {self._did(by_id[number])}" for number in others)
         elif others:
-            text.append(
-                f"It contradicts {len(others)} other operations, whatever became of the rest."
-            )
+            text.append(f"It contradicts {len(others)} other operations, however the rest ended.")
         if failure.projection:
             text.append(f"This is already so if one looks at {failure.projection} alone.")
         size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
@@ -247,7 +242,7 @@ class LinearizabilityCheck:
         left = STATE_CHARS_TOTAL_MAX
         orders = []
         for number, survivor in enumerate(failure.survivors):
-            states = self._states(survivor, by_id, STATES_MAX if number else len(self.found))
+            states = self._states(survivor, by_id, STATES_MAX if number else len(self.parsed))
             kept = []
             for state in reversed(states):
                 left -= len(state)
@@ -255,7 +250,7 @@ class LinearizabilityCheck:
                     break
                 kept.append(state)
             orders.append(PartialOrder(survivor.order, tuple(reversed(kept)), survivor.pending))
-        labels = {operation.id: self._label(operation) for operation in self.found}
+        labels = {operation.id: self._label(operation) for operation in self.parsed}
         return Counterexample(failure.operation, failure.core, tuple(orders), labels)
 
     def _states(
@@ -294,8 +289,8 @@ class LinearizabilityModel(HistoryModel):
 
     def understand(self, history: History) -> LinearizabilityCheck:
         """The check of one object's history, whose values have no keys."""
-        found = [self._operation(pair) for pair in history.pairs]
-        kept = self._reduced([operation for operation in found if operation is not None])
+        parsed = [self._operation(pair) for pair in history.pairs]
+        kept = self._reduced([operation for operation in parsed if operation is not None])
         # A history without any op does not say that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
@@ -304,13 +299,13 @@ class LinearizabilityModel(HistoryModel):
         )
 
     def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """What the operations are checked against; mostly that does not depend on them."""
+        """The model of `operations`; mostly it does not depend on them."""
         del operations
         return type(self).specification()
 
     @abc.abstractmethod
     def _operation(self, pair: Pair) -> AnyOperation | None:
-        """What `pair` records, if it says anything; raises `HistoryError`, see `bad_op`."""
+        """The operation of `pair`, if it says anything; raises `HistoryError`, see `bad_op`."""
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         """The same question, asked with fewer operations of unknown outcome."""
@@ -322,5 +317,5 @@ class LinearizabilityModel(HistoryModel):
         return None
 
     def _did_nothing(self, pair: Pair) -> bool:
-        """Whether the history itself says that the operation took no effect, nor may have."""
+        """Whether the history itself says that the operation did not take effect."""
         return failed(pair)

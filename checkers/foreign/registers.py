@@ -8,11 +8,11 @@ They differ in what `fail` means and in the initial value:
   out. A read that returns nil matches any value (a wildcard), and is counted as one, unless it may
   have found what the register held at first. That is 0, as Knossos has it, or nil where this
   explains more, as Jepsen has it (see `initial`);
-* values that are objects are those of our own vocabulary "register", which is nil at first and
+* values that are objects are of our own vocabulary "register", which is nil at first and
   where a compare-and-set that fails with the result "mismatch" is an observation.
 
 An operation that ended in `info`, or not at all, may take effect at any later time or never; a read
-of which nobody knows the answer says nothing and is left out.
+whose answer was lost says nothing and is left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
-"""What an operation did: a key, whether it was read, and the value, each."""
+"""The accesses of an operation: a key, whether it was read, and the value, each."""
 _VOCABULARY: Final = "read, write with a value, and cas with [old new]"
 
 
@@ -88,7 +88,7 @@ def _read_value(op: Op, model: str) -> Any:
 
 
 def _is_ours(pairs: Iterable[Pair]) -> bool:
-    """Whether the values are those of our own vocabulary."""
+    """Whether the values are of our own vocabulary."""
     return any(isinstance(value, dict) for value in _values(pairs))
 
 
@@ -100,27 +100,27 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 
 
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
-    """How many of the answered reads match any value; `read` tells what an operation did.
+    """The number of answered reads that match any value; `read` parses an operation.
 
     Where the register may have been nil at first, a read of nil is an answer as long as nothing was
     acknowledged to have changed it before.
     """
     changed_at: dict[Hashable, int] = {}
-    found: list[tuple[Hashable, Any, int]] = []
+    reads: list[tuple[Hashable, Any, int]] = []
     for pair in pairs:
         if pair.completion is None or pair.type is not OpType.OK:
             continue
         for key, is_read, value in read(pair):
             if is_read:
-                found.append((key, value, pair.invoke.index))
+                reads.append((key, value, pair.invoke.index))
             else:
                 done = pair.completion.index
                 changed_at[key] = min(done, changed_at.get(key, done))
     wild = sum(
         value is None and not (nil_at_first and begun < changed_at.get(key, begun + 1))
-        for key, value, begun in found
+        for key, value, begun in reads
     )
-    return Reads(sum(value is not None for _, value, _ in found), wild)
+    return Reads(sum(value is not None for _, value, _ in reads), wild)
 
 
 class _Register(LinearizabilityModel):
@@ -169,7 +169,7 @@ class CasRegister(_Register):
     initials: ClassVar[tuple[Any, ...]] = (0, None)
 
     def __init__(self, initial: Any = UNSET, *, ours: bool = False) -> None:
-        """With `ours`, values are those of our own vocabulary."""
+        """With `ours`, values are of our own vocabulary."""
         super().__init__(initial)
         self._ours = ours
 
@@ -200,7 +200,7 @@ class CasRegister(_Register):
         return self.initials if nil else self.initials[:1]
 
     def understand(self, history: History) -> LinearizabilityCheck:
-        model = type(self)(self._initial, ours=_is_ours(history.pairs))
+        model = type(self)(self._initial, ours=self._ours or _is_ours(history.pairs))
         return super(CasRegister, model).understand(history)
 
     def _model(self, operations: Sequence[AnyOperation]) -> Register:
@@ -218,21 +218,21 @@ class CasRegister(_Register):
         return _read_counts(pairs, read, nil_at_first=self._initial is None)
 
     def _asked(self, pair: Pair) -> Op:
-        """The op that says what was asked for."""
+        """The op that holds the request."""
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:
-        """Whether nobody knows if the operation took effect."""
+        """Whether it is unknown if the operation took effect."""
         return pair.type is OpType.INFO
 
     def _did_nothing(self, pair: Pair) -> bool:
         # A failure that is a time-out may have happened.
         return failed(pair) and not self._unknown(pair)
 
-    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
+    def _observed(self, pair: Pair, request: RegisterInput) -> bool:
         """Whether a failed operation tells something about the register."""
         done = pair.completion
-        if not self._ours or done is None or not isinstance(given, Cas):
+        if not self._ours or done is None or not isinstance(request, Cas):
             return False
         return isinstance(done.value, dict) and done.value.get("result") == "mismatch"
 
@@ -243,16 +243,16 @@ class CasRegister(_Register):
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.type is not OpType.INFO and done.f != call.f:
-            raise bad_op(done, self.name, f"completions of what was invoked, here {call.f!r}")
-        given = _register_input(self._asked(pair), self.name)
+            raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
+        request = _register_input(self._asked(pair), self.name)
         if done is None or self._unknown(pair):
-            return None if isinstance(given, Read) else operation_of(pair, given)
+            return None if isinstance(request, Read) else operation_of(pair, request)
         if failed(pair):
-            return operation_of(pair, given, False) if self._observed(pair, given) else None
-        if not isinstance(given, Read):
-            return operation_of(pair, given, True if isinstance(given, Cas) else None)
+            return operation_of(pair, request, False) if self._observed(pair, request) else None
+        if not isinstance(request, Read):
+            return operation_of(pair, request, True if isinstance(request, Cas) else None)
         value = _read_value(done, self.name)
-        return None if self._matches_anything(value) else operation_of(pair, given, value)
+        return None if self._matches_anything(value) else operation_of(pair, request, value)
 
 
 class EtcdCasRegister(CasRegister):
@@ -271,8 +271,8 @@ class EtcdCasRegister(CasRegister):
         # Porcupine looks at no completion's value but a read's.
         return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
-    def _observed(self, pair: Pair, given: RegisterInput) -> bool:
-        return super()._observed(pair, given) if self._ours else isinstance(given, Cas)
+    def _observed(self, pair: Pair, request: RegisterInput) -> bool:
+        return super()._observed(pair, request) if self._ours else isinstance(request, Cas)
 
     def _unknown(self, pair: Pair) -> bool:
         # A failure that is a time-out observed nothing.

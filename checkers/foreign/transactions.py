@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from checkers.elle.transactions import mops_of
+from checkers.elle.recorded import mops_of
 from checkers.elle.verdict import certified, told
 from checkers.foreign.keyed import by_key
 from checkers.foreign.model import LABEL_CHARS_MAX, refuse_initial
@@ -188,7 +188,7 @@ class _OfRuns(Checker):
     model: ClassVar[type[ElleModel]]
 
     def __init__(self, **settings: Any) -> None:
-        """`settings` are those of `ModelSettings`."""
+        """`settings` are fields of `ModelSettings`."""
         self._settings = ModelSettings(**settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:

@@ -69,7 +69,6 @@ class EventsChecker(Checker):
     doc = "the notification log has every change once, in order, with unique ids and no gaps"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; a few passes over the events, so `time_limit_s` is not needed."""
         del case, time_limit_s
         polls = [p for p in history.pairs if p.invoke.f == "poll" and p.type is OpType.OK]
         log = _final_log(history)
@@ -146,10 +145,7 @@ def _check_poll(findings: Findings, poll: Pair) -> None:
 
 
 def _check_unique(
-    findings: Findings,
-    seen: dict[int, tuple[_Event, int]],
-    events: Iterable[_Event],
-    where: int,
+    findings: Findings, seen: dict[int, tuple[_Event, int]], events: Iterable[_Event], where: int
 ) -> None:
     for event in events:
         seen_before, first = seen.setdefault(event.ident, (event, where))

@@ -44,10 +44,9 @@ class FailoverChecker(Checker):
 
     api_version = 1
     name = "hms-failover"
-    doc = "clients of a metastore go to another one after a failure, within their bound"
+    doc = "after a failure, clients of a metastore go to another within their bound"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; operations times faults, so `time_limit_s` is not needed."""
         del case, time_limit_s
         findings = Findings(self.name, permits_of(history))
         snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))

@@ -40,7 +40,6 @@ class InvariantsChecker(Checker):
     doc = "rows of a metastore's database are whole, all metastores show them, errors are right"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; linear in the history, so `time_limit_s` is not needed."""
         del case, time_limit_s
         findings = Findings(self.name, permits_of(history))
         for pair in history.pairs:

@@ -23,13 +23,7 @@ from checkers.hms.model import (
     OrderedMetastore,
 )
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
-from checkers.linearizability import (
-    UNKNOWN,
-    CheckOutcome,
-    Failure,
-    Result,
-    check_operations,
-)
+from checkers.linearizability import UNKNOWN, CheckOutcome, Failure, Result, check_operations
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.judged import Told, judged
 from checkers.verdict.search import (
@@ -72,7 +66,6 @@ class HmsLinearizable(SearchChecker):
     doc = "DDL of a metastore is linearizable over all databases, lists and renames included"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "hms"."""
         del case
         end_s = time.monotonic() + time_limit_s
         converted = metastore_history(history)

@@ -102,7 +102,6 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
     def step(
         self, state: State, input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> tuple[bool, State]:
-        """See `_after` and `_allows`."""
         if self.read_only(input_, output):
             return output is UNKNOWN or _allows(state, input_, output), state
         after = _after(state, input_)
@@ -135,7 +134,6 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
     def describe_operation(
         self, input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> str:
-        """For people."""
         what = f"{input_.f} {input_.name}".strip()
         if input_.f == "rename":
             what += f" to {input_.new_name}"
@@ -148,7 +146,6 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
         return f"{what} -> {output.result}" + (f" {output.nonce}" if output.nonce else "")
 
     def describe_state(self, state: State, /) -> str:
-        """For people."""
         return ", ".join(f"{name} is {nonce or 'some table'}" for name, nonce in state) or "nothing"
 
 
@@ -182,7 +179,6 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
     def describe_operation(
         self, input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> str:
-        """For people."""
         return self._strict.describe_operation(input_, output)
 
 
@@ -270,5 +266,4 @@ class _Name(NameView):
     """One name. The nonce of its table is the payload; refusals of the kind's own are left out."""
 
     def describe_state(self, state: Slot, /) -> str:
-        """For people."""
         return f"{'nothing' if state is None else state[2] or 'some table'} has the name"

@@ -13,12 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.hms.model import (
-    OBSERVED,
-    MetastoreInput,
-    MetastoreOperation,
-    MetastoreOutput,
-)
+from checkers.hms.model import OBSERVED, MetastoreInput, MetastoreOperation, MetastoreOutput
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.verdict import sentences
 from harness.errors import HistoryError

@@ -55,7 +55,6 @@ class TokensChecker(Checker):
     doc = "a metastore accepts a token if and only if the shared store would"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; uses of a token times its renewals, so `time_limit_s` is not needed."""
         del case, time_limit_s
         findings = Findings(self.name, permits_of(history))
         times = _times_of(history)
@@ -207,10 +206,10 @@ class _Judge:
 
     def _judge_accepted(self, use: Pair, token: _Token) -> None:
         if use.invoke.f == "verify":
-            owner, given = fields_of(token.issue.invoke).get("owner"), fields_of(use.completion)
-            text = f"{self._told(use, token)} of {owner}, and was taken for {given.get('owner')}."
+            owner, answer = fields_of(token.issue.invoke).get("owner"), fields_of(use.completion)
+            text = f"{self._told(use, token)} of {owner}, and was taken for {answer.get('owner')}."
             self._findings.hold(
-                "owner", given.get("owner") == owner, text, self._blamed(use, token)
+                "owner", answer.get("owner") == owner, text, self._blamed(use, token)
             )
         before = [c for c in token.cancels if _is_done_before(c, use)]
         if before:

@@ -2,15 +2,16 @@
 
     outcome = check_operations(Register(), [Operation(0, Write(1), 0, None, 10), ...])
 
-`model` says what is checked, `direct` decides without a search where values are unique, `problem`
-prepares, `search` and `frontier` explore within the limits that `clock` keeps, `explain` says why
-not, and `core` finds the few operations that contradict each other; `certificate` proves a verdict,
-`verify` by other means; `models` holds specifications, `nondeterministic` makes one of outcomes
-that are several. The searches are those of Wing and Gong (1993), Lowe (2017)
-and Horn and Kroening (2015), with read absorption and dominance for unknown operations.
+`model` defines operations and specifications, `direct` decides without a search where values are
+unique, `problem` prepares, `search` and `frontier` explore within the limits that `clock` keeps,
+`explain` explains a failure, and `core` finds the few operations that contradict each other;
+`certificate` proves a verdict, `verify` by other means; `models` holds specifications, and
+`nondeterministic` turns one with several outcomes into a deterministic one. The searches follow
+Wing and Gong (1993), Lowe (2017) and Horn and Kroening (2015), with read absorption and dominance
+for unknown operations.
 """
 
-from checkers.linearizability.api import CheckOutcome, check_events, check_operations
+from checkers.linearizability.api import check_events, check_operations
 from checkers.linearizability.certificate import Certificate, certify
 from checkers.linearizability.direct import Decision
 from checkers.linearizability.explain import Failure, Survivor
@@ -27,6 +28,7 @@ from checkers.linearizability.model import (
     observations,
 )
 from checkers.linearizability.nondeterministic import NondeterministicModel
+from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.verify import CertificateError
 
 __all__ = [

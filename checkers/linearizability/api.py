@@ -1,53 +1,14 @@
-"""The front door: `check_operations` and `check_events`.
-
-A model that knows a direct method (`Model.decide`) is asked for a verdict before any search, or
-after a first round of searches that found none. Otherwise every part (partition or projection) gets
-three searches that compete by budget, in rounds: the lean depth-first one, the complete depth-first
-one, and the breadth-first one with dominance. The first that decides wins, so the verdict is theirs
-together; an invalid part ends the whole check, since no other part can mend it. Budgets are counted
-in steps; a verdict depends on the clock and the memory only by being `UNKNOWN`.
-"""
+"""The front door: `check_operations` and `check_events`; `rounds` does the work."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from checkers.linearizability.clock import Clock, LimitReachedError, tick
-from checkers.linearizability.explain import Failure, explain_decision
-from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operation, Result
-from checkers.linearizability.part import Part, explained_part, projected, unexplained
-
-DIRECT_STEPS = 16
-"""Steps for each operation that searches may take before a direct method is asked: it takes longer
-than so many on the native core, which mostly find an order."""
-EXPLAINED_BY_TRIALS_MAX = 2_000
-"""Operations of a part that a search refuted, and whose core a search looks for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckOutcome:
-    """What a check found.
-
-    `witness` (only for `OK`) is one legal order of operation ids per partition; unknown operations
-    not in it never took effect. `failure` (only for `ILLEGAL`, if asked for) explains. `decided_by`
-    names the search or the projection that settled it. `progress` is how many `returns` could be
-    passed on the best path of the part that was left undecided, or that is illegal. `end_s` is when
-    the check should be over, proof included, on the monotonic clock.
-    """
-
-    result: Result
-    reason: str
-    witness: tuple[tuple[int, ...], ...] | None = None
-    failure: Failure | None = None
-    decided_by: str = ""
-    steps: int = 0
-    configurations: int = 0
-    progress: int = 0
-    returns: int = 0
-    end_s: float = math.inf
+from checkers.linearizability.clock import Clock, LimitReachedError
+from checkers.linearizability.model import UNKNOWN, Event, Limits, Model, Operation
+from checkers.linearizability.rounds import Check, CheckOutcome
 
 
 def check_operations(
@@ -58,7 +19,7 @@ def check_operations(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """Whether `operations` are linearizable under `model`.
+    """Check whether `operations` are linearizable under `model`.
 
     `timeout_s` overrides `limits.time_s`; `None` means no limit of time. Without `explained` an
     `ILLEGAL` outcome has no `failure`, which often takes longer to find than the verdict. Raises
@@ -68,223 +29,13 @@ def check_operations(
     limits = limits or Limits()
     time_s = timeout_s if timeout_s is not None else limits.time_s
     clock = Clock(time_s, limits.memory_mib)
-    check = _Check(model, _with_ids(operations), limits, clock, limits.steps_max(time_s))
+    check = Check(model, _with_ids(operations), limits, clock, limits.steps_max(time_s))
     with clock.running():
         try:
             outcome = check.run(explained=explained)
         except LimitReachedError:
             outcome = check.undecided()
     return replace(outcome, end_s=clock.end_s)
-
-
-class _Check:
-    """One check: its parts, and the steps spent on them."""
-
-    def __init__(
-        self,
-        model: Model[Any, Any, Any],
-        operations: Sequence[Operation[Any, Any]],
-        limits: Limits,
-        clock: Clock,
-        steps_max: int,
-    ) -> None:
-        self._model = model
-        self._operations = operations
-        self._limits = limits
-        self._clock = clock
-        self._steps_max = steps_max
-        self._spent = 0
-        self._asked = False
-        self._parts: list[Part] = []
-        self._projections: list[Part] | None = None
-
-    def run(self, *, explained: bool) -> CheckOutcome:
-        """The verdict of the direct method, or of searches in rounds."""
-        model = self._model
-        groups = [group for group in model.partition(self._operations) if group]
-        self._parts = [
-            Part(f"partition {n}", model, group, self._limits, only_refutes=False)
-            for n, group in enumerate(groups)
-        ]
-        refuted = self._decide() if model.direct_first else None
-        for budget in _budgets(self._limits):
-            at_start = self._spent
-            refuted = refuted or self._search([*self._parts, *(self._projections or ())], budget)
-            if refuted is None and self._spent >= DIRECT_STEPS * len(self._operations):
-                refuted = self._decide()
-            if refuted is None and not self._is_settled and self._projections is None:
-                refuted = self._search(self._project(), budget)
-            if refuted is not None:
-                return self._illegal(refuted, explained=explained)
-            if self._is_settled or self._is_over or self._spent == at_start:
-                break
-        refuted = self._decide()
-        if refuted is not None:
-            return self._illegal(refuted, explained=explained)
-        return _valid(self._parts, self._spent) if self._is_settled else self.undecided()
-
-    @property
-    def _is_settled(self) -> bool:
-        return all(part.result is Result.OK for part in self._parts)
-
-    @property
-    def _is_over(self) -> bool:
-        return self._spent >= self._steps_max or self._clock.is_over()
-
-    def _decide(self) -> Part | None:
-        """Ask the direct method about all parts, once; returns the first that it refutes."""
-        if self._asked:
-            return None
-        self._asked = True
-        for part in self._parts:
-            if part.result is None and part.decide() is Result.ILLEGAL:
-                return part
-        return None
-
-    def _search(self, parts: Iterable[Part], budget: int) -> Part | None:
-        """Give each part `budget` more steps; returns the first that is refuted."""
-        for part in parts:
-            if part.result is not None or part.stuck:
-                continue
-            if self._is_over:
-                break
-            before = part.steps
-            result = part.run(budget, self._clock, room=self._steps_max - self._spent)
-            self._spent += part.steps - before
-            if result is Result.ILLEGAL:
-                return part
-        return None
-
-    def _project(self) -> list[Part]:
-        tick()
-        if self._projections is None:
-            self._projections = projected(self._model, self._operations, self._limits)
-        return self._projections
-
-    def _illegal(self, part: Part, *, explained: bool) -> CheckOutcome:
-        """The outcome for a refuted part, with the reason where that is `explained`.
-
-        Of a large part a direct method finds a small core much sooner than trials do.
-        """
-        large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
-        if explained and large and part.decision is None and not self._clock.is_over():
-            part.decide()
-        if part.decision is not None:
-            failure = None
-            if explained:
-                failure = explain_decision(
-                    self._model,
-                    part.operations,
-                    part.decision,
-                    self._limits,
-                    is_over=self._clock.is_over,
-                )
-            return _illegal(part, self._parts, failure)
-        if not explained:
-            return _illegal(part, [*self._parts, *(self._projections or ())])
-        try:
-            told, failure = explained_part(part, self._project(), self._limits, self._clock)
-        except LimitReachedError:
-            told, failure = part, unexplained(part)
-        return _illegal(told, [*self._parts, *(self._projections or ())], failure)
-
-    def undecided(self) -> CheckOutcome:
-        """The outcome where a limit was reached."""
-        limits, parts = self._limits, self._parts
-        open_parts = [part for part in parts if part.result is None]
-        if self._clock.is_over():
-            why = self._clock.why
-        elif all(part.stuck for part in open_parts):
-            why = f"more than {limits.configurations_max} configurations would be remembered"
-        else:
-            why = f"the limit of {self._steps_max} steps was reached"
-        if not open_parts:
-            reason = f"{why} before the search began"
-            return CheckOutcome(result=Result.UNKNOWN, reason=reason, steps=self._spent)
-        worst = min(open_parts, key=lambda part: part.best / max(1, part.returns_total))
-        lost = len(worst.operations) - worst.returns_total
-        return CheckOutcome(
-            result=Result.UNKNOWN,
-            reason=(
-                f"{why} after {self._spent} steps; "
-                f"{len(open_parts)} of {len(parts)} partitions undecided, "
-                f"the furthest path passed {worst.best} of {worst.returns_total} returns, "
-                f"{lost} operations have an unknown outcome"
-            ),
-            steps=self._spent,
-            configurations=sum(part.configurations for part in parts),
-            progress=worst.best,
-            returns=worst.returns_total,
-        )
-
-
-def _budgets(limits: Limits) -> Iterable[int]:
-    """The rounds, the last one again and again."""
-    yield from limits.rounds
-    while True:
-        yield limits.rounds[-1]
-
-
-def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
-    """The operations, each with an id: its own, or its position."""
-    if not isinstance(operations, (list, tuple)):
-        operations = list(operations)  # what can be gone through only once would be gone below
-    ids = [operation.id for operation in operations]
-    if min(ids, default=0) < 0:
-        # Spelled out: `replace` takes twice as long, and that of 100,000 operations is noticed.
-        operations = [
-            operation
-            if operation.id >= 0
-            else Operation(
-                operation.client_id,
-                operation.input,
-                operation.call,
-                operation.output,
-                operation.return_time,
-                number,
-                operation.metadata,
-            )
-            for number, operation in enumerate(operations)
-        ]
-        ids = [operation.id for operation in operations]
-    if len(set(ids)) != len(ids):
-        raise ValueError("two operations have the same id; give each its own, or none at all")
-    return operations
-
-
-def _valid(parts: Sequence[Part], spent: int) -> CheckOutcome:
-    witness = tuple(part.order() for part in parts)
-    by = sorted({part.decided_by for part in parts})
-    return CheckOutcome(
-        result=Result.OK,
-        reason="a legal order exists",
-        witness=witness,
-        decided_by=", ".join(by) or "nothing to check",
-        steps=spent,
-        configurations=sum(part.configurations for part in parts),
-        progress=sum(part.returns_total for part in parts),
-        returns=sum(part.returns_total for part in parts),
-    )
-
-
-def _illegal(part: Part, parts: Sequence[Part], failure: Failure | None = None) -> CheckOutcome:
-    if part.decision is None:
-        progress = part.finished.best
-    elif failure is None:
-        progress = 0
-    else:
-        ends = {o.id: (o.return_time, o.id) for o in part.operations if o.return_time is not None}
-        progress = sum(end < ends[failure.operation] for end in ends.values())
-    return CheckOutcome(
-        result=Result.ILLEGAL,
-        reason="no legal order exists",
-        failure=failure,
-        decided_by=f"{part.decided_by} on {part.name}",
-        steps=sum(other.steps for other in parts),
-        configurations=sum(other.configurations for other in parts),
-        progress=progress,
-        returns=part.returns_total,
-    )
 
 
 def check_events(
@@ -295,7 +46,7 @@ def check_events(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """As `check_operations`, for calls and returns in the order of their positions.
+    """Like `check_operations`, for calls and returns in the order of their positions.
 
     A call without a return is unknown. Ids are arbitrary; results number operations by the order of
     their calls. Raises `ValueError` for a return without a call, or an id that is used twice.
@@ -333,3 +84,30 @@ def check_events(
     return check_operations(
         model, operations, timeout_s=timeout_s, limits=limits, explained=explained
     )
+
+
+def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
+    """The operations, each with an id: its own, or its position."""
+    if not isinstance(operations, (list, tuple)):
+        operations = list(operations)  # what can be gone through only once would be gone below
+    ids = [operation.id for operation in operations]
+    if min(ids, default=0) < 0:
+        # Spelled out: `replace` takes twice as long, and that of 100,000 operations is noticed.
+        operations = [
+            operation
+            if operation.id >= 0
+            else Operation(
+                operation.client_id,
+                operation.input,
+                operation.call,
+                operation.output,
+                operation.return_time,
+                number,
+                operation.metadata,
+            )
+            for number, operation in enumerate(operations)
+        ]
+        ids = [operation.id for operation in operations]
+    if len(set(ids)) != len(ids):
+        raise ValueError("two operations have the same id; give each its own, or none at all")
+    return operations

@@ -12,8 +12,8 @@ the depth-first one, in pure Python; and where that does not come to an end eith
 whole history instead. The certificate says who confirmed what. All of that ends after a number of
 steps, after `CONFIRM_S_MAX` seconds, and with the time of the check, or shortly after it.
 
-A certificate that turns out to prove nothing raises `CertificateError`; one that nobody could
-confirm within the limits has an empty `confirmed_by`, and its verdict should not be passed on.
+A certificate that turns out to prove nothing raises `CertificateError`; one that could not be
+confirmed within the limits has an empty `confirmed_by`, and its verdict should not be passed on.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from checkers.linearizability.api import CheckOutcome
 from checkers.linearizability.clock import Clock, LimitReachedError, tick
 from checkers.linearizability.core import relaxed
 from checkers.linearizability.explain import Failure, named
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.model import Limits, Model, Operation, Projection, Result
 from checkers.linearizability.problem import Problem
+from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
 
@@ -69,10 +69,10 @@ class Certificate:
                 "confirmed_by": self.confirmed_by,
             }
         total = sum(len(order) for order in self.orders)
-        shown: dict[str, Any] = {"orders": [list(order) for order in self.orders]}
+        details: dict[str, Any] = {"orders": [list(order) for order in self.orders]}
         if total > SHOWN_MAX:
-            shown = {"orders_left_out": f"{total} ids are more than {SHOWN_MAX}"}
-        return {**shown, "never": list(self.never), "confirmed_by": self.confirmed_by}
+            details = {"orders_left_out": f"{total} ids are more than {SHOWN_MAX}"}
+        return {**details, "never": list(self.never), "confirmed_by": self.confirmed_by}
 
 
 def certify(
@@ -135,11 +135,11 @@ def _certify_orders(
 def _part(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], failure: Failure
 ) -> Projection[Any, Any, Any]:
-    """The problem in which the core is said to contradict itself."""
+    """The problem in which the core contradicts itself."""
     if failure.projection and not failure.elements:
-        for found in model.projections(operations):
-            if found.name == failure.projection:
-                return found
+        for view in model.projections(operations):
+            if view.name == failure.projection:
+                return view
         raise CertificateError(f"there is no projection {failure.projection}")
     parts = [part for part in model.partition(operations) if part]
     for number, part in enumerate(parts):
@@ -208,7 +208,7 @@ def _confirmed(
 def _confirm(
     part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int, clock: Clock
 ) -> str:
-    """Who else finds the core illegal; `""` if nobody does in time.
+    """The method that confirms the core; `""` if none does in time.
 
     Cores are found breadth-first, natively where that is possible; so the others are the
     depth-first search, and the breadth-first one in Python.

@@ -3,7 +3,7 @@
 A `Clock` is current while its check runs, and `tick` asks it: before every step of a model that is
 not remembered, within a step over many states, and between the slices of a search, which are as
 long as some milliseconds and not as some number of steps. So a limit is kept to well within a
-second whatever a step costs, unless a single step of a model in Python takes longer than that.
+second at any cost of a step, unless a single step of a model in Python takes longer than that.
 
 Memory is what the process grew by since the check began. It is looked at twenty times a second.
 """
@@ -26,7 +26,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class LimitReachedError(Exception):
-    """The time or the memory of a check is used up; whoever catches it has no verdict."""
+    """The time or the memory of a check is used up, so that there is no verdict."""
 
 
 def resident_bytes() -> int:

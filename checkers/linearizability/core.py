@@ -1,7 +1,7 @@
 """From an invalid history to the few operations that contradict each other.
 
-A *core* is a set of operations that cannot all have happened as they answered, whatever became of
-the others: each other operation is made **optional**, so that it may take effect, with the answer
+A *core* is a set of operations that cannot all have happened as they answered, however the others
+ended: each other operation is made **optional**, so that it may take effect, with the answer
 it gave, at any moment after its call, or never. (Leaving it out would prove nothing; see `verify`.)
 Making one more operation optional can only make a history more linearizable, so
 
@@ -27,7 +27,7 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-LEAN_STEPS = 2_000  # what is valid without an operation mostly shows at once
+LEAN_STEPS = 2_000  # a part that is valid without an operation mostly shows it at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Core:
 class Recorded(Model[Any, Any, Any]):
     """A model whose inputs are (input, answer given, their types), whether or not it returned.
 
-    To a search an operation without a return is unknown; here it still does what it answered.
+    For searches, operations without a return are unknown; here they still do what they answered.
     """
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
@@ -50,21 +50,17 @@ class Recorded(Model[Any, Any, Any]):
         self._model = model
 
     def init(self) -> Any:
-        """As in the model."""
         return self._model.init()
 
     def step(self, state: Any, input_: Any, output: Any | Unknown, /) -> tuple[bool, Any]:
-        """As in the model, with the answer in the input."""
         del output
         return self._model.step(state, input_[0], input_[1])
 
     def read_only(self, input_: Any, output: Any | Unknown, /) -> bool:
-        """As in the model, with the answer in the input."""
         del output
         return self._model.read_only(input_[0], input_[1])
 
     def footprint(self, input_: Any, /) -> frozenset[str] | None:
-        """As in the model."""
         return self._model.footprint(input_[0])
 
 
@@ -74,22 +70,22 @@ def relaxed(
     """The problem in which all but `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # What was called after all of the core had returned can be placed last, and what changes
-    # nothing can be left out: neither matters.
+    # Operations called after all of the core had returned can be placed last, and operations
+    # that change nothing can be left out.
     others = [
         o
         for o in operations
         if o.id not in core and o.call <= end and not model.read_only(o.input, o.said)
     ]
     kept = [*chosen, *model.blurred(chosen, others)]
-    known = [o if o.id in core else replace(o, return_time=None) for o in kept]
+    weakened = [o if o.id in core else replace(o, return_time=None) for o in kept]
     # Unknown outcomes keep their output only in `known`, where the model may look for names.
-    hinted = model.for_operations(known)
+    hinted = model.for_operations(weakened)
     pairs: list[Operation[Any, Any]] = []
-    for operation, weaker in zip(kept, known, strict=True):
-        said = operation.said
-        input_ = (operation.input, said, type(operation.input), type(said))
-        pairs.append(replace(weaker, input=input_, output=said))
+    for operation, weaker in zip(kept, weakened, strict=True):
+        answer = operation.said
+        input_ = (operation.input, answer, type(operation.input), type(answer))
+        pairs.append(replace(weaker, input=input_, output=answer))
     return Recorded(hinted), pairs
 
 
@@ -108,7 +104,7 @@ class _Trials:
         return self.left <= 0 or self.is_over()
 
     def decide(self, core: set[int]) -> Result:
-        """Whether `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
+        """Decide if `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
         if self.exhausted:
             return Result.UNKNOWN
         try:
@@ -154,8 +150,8 @@ def find_core(
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
-    # What is still open at the failing return may owe its part to an answer that came later; then
-    # what had returned by then proves nothing, and the whole is taken instead.
+    # An operation that is open at the failing return may be needed for its later answer; then the
+    # operations that had returned prove nothing, and the whole is taken instead.
     ids = [o.id for o in everything if o.id in first]
     if len(ids) == len(everything) or not trials.refutes(set(ids)):
         ids = [o.id for o in everything]

@@ -1,10 +1,10 @@
-"""Why a history is not linearizable, and the smallest part of it that still is not.
+"""The reason why a history is not linearizable, and the smallest part that still is not.
 
 `explain` answers as Knossos does: the first operation that cannot be linearized (by the order of
 returns), the last one that could, and the configurations that survived until then, each with its
 last steps and state.
 
-`core` finds the few operations that contradict each other whatever became of the others.
+`core` finds the few operations that contradict each other however the others ended.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Survivor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why there is no legal order. All numbers are operation ids.
+    """The reason why there is no legal order. All numbers are operation ids.
 
     `operation` is the first that cannot be linearized, `previous` the one whose return was the last
     that could be passed, or `None`. `survivors` is cut at 8 (`survivors_total` says how many there
     were). `core` is a set of operations that contradict each other whether and whenever those in
     `weakened` took effect; dropping any one makes it linearizable, unless `core_minimal` is false:
     then the search for it ran out of budget.
-    `projection` names the smaller problem that failed, if one did, and `elements` what is in it
-    where it is one of `Model.restricted`. A direct method knows no survivors.
+    `projection` names the smaller problem that failed, if one did, and `elements` its elements if
+    it is one of `Model.restricted`. A direct method knows no survivors.
     """
 
     operation: int
@@ -72,7 +72,7 @@ def explain(
     name: str = "",
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """Why return number `best` of `problem` cannot be passed; `limits` bound the work."""
+    """Explain why return number `best` of `problem` cannot be passed; `limits` bound the work."""
     operations = problem.operations
     failing = operations[problem.returns[best]].id
     try:
@@ -147,11 +147,11 @@ def _survivors(
     run_sliced(frontier, limits.shrink_steps, is_over)
     if frontier.status is not Status.EXHAUSTED:
         return _one_survivor(problem, best, limits, is_over), 1
-    found = frontier.remaining()
+    survivors = frontier.remaining()
     # The plainest stories first: few unknown operations that happened to act, then few steps.
-    found.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
-    shown = found[:SURVIVORS_MAX]
-    return tuple(_survivor(problem, best, c.choices(), c.state) for c in shown), len(found)
+    survivors.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
+    listed = survivors[:SURVIVORS_MAX]
+    return tuple(_survivor(problem, best, c.choices(), c.state) for c in listed), len(survivors)
 
 
 def _one_survivor(

@@ -1,7 +1,7 @@
 """Breadth-first search over return events: Lowe's just-in-time linearization, with dominance.
 
-The frontier before a return is the set of all configurations that can stand there. Only those that
-have not yet linearized the returning operation are expanded; the others pass it as they are. Per
+The frontier before a return is the set of all configurations possible there. Only configurations
+without the returning operation are expanded; the others pass it as they are. Per
 (mask, state) only the antichain of minimal sets of unknown operations used is kept: from a smaller
 set everything can be reached that a larger one can reach, as unused unknown operations may stay
 unused. This decides invalid histories with many lost answers where a depth-first search does not.
@@ -36,17 +36,17 @@ class Configuration(NamedTuple):
 
     def choices(self) -> list[int]:
         """The branching choices from the start."""
-        found: list[int] = []
+        choices: list[int] = []
         path = self.path
         while path is not None:
-            found.append(path.choice)
+            choices.append(path.choice)
             path = path.previous
-        found.reverse()
-        return found
+        choices.reverse()
+        return choices
 
 
 class Frontier:
-    """A resumable breadth-first search; `best` is the return it stands before."""
+    """A resumable breadth-first search; `best` is the next return."""
 
     def __init__(self, problem: Problem, *, configurations_max: int) -> None:
         """Start at the beginning of the history."""
@@ -65,7 +65,7 @@ class Frontier:
         self._next_layer()
 
     def _arrive(self, position: int, config: Configuration) -> None:
-        """Put a configuration where it stands after passing returns and absorbing reads."""
+        """Keep a configuration after passing returns and absorbing reads."""
         position, mask = self._problem.advance(position, config.mask, config.state)
         if position == len(self._problem.returns):
             self.winner = config

@@ -46,9 +46,9 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
 
 
 class Told(NamedTuple):
-    """An invalid history in words: what is not linearizable, why, and the operations to blame.
+    """An invalid history in words: the subject, the reasons, and the operations to blame.
 
-    `rule` is the short name of what was broken, by which reports group failures.
+    `rule` is the short name of the broken rule, by which reports group failures.
     """
 
     subject: str
@@ -66,9 +66,9 @@ def judged(
     tell: Callable[[Failure, Certificate], Told],
     limits: Limits,
 ) -> CheckResult:
-    """The result of the check `name` that found `outcome`, with its proof.
+    """The result of the check `name` with this `outcome` and its proof.
 
-    Only what was confirmed is passed on; `tell` is asked about what is confirmed to be invalid.
+    An outcome that is not confirmed is `unknown`; `tell` describes a confirmed failure.
     Raises `CertificateError` where the proof proves nothing.
     """
     proof = certify(model, operations, outcome, limits=limits)

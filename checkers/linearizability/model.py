@@ -1,4 +1,4 @@
-"""What is checked: operations, and the sequential specification they are checked against.
+"""Operations, and the sequential specification that they are checked against.
 
 The vocabulary is Porcupine's (an `Operation` has a client, input, call, output and return; a
 `Model` has `init`, `step`, `partition` and two `describe_...`), with three things added:
@@ -9,7 +9,7 @@ The vocabulary is Porcupine's (an `Operation` has a client, input, call, output 
   compare-and-set, "already exists", "not found"). The search linearizes them as soon as they are
   legal, without branching; this is what makes catalog histories cheap.
 * `projections` names smaller problems, each of which must be linearizable if the whole is. They
-  can only refute, and do so much sooner than a search over the whole state.
+  can only refute, but far sooner than a search over the whole state.
 
 A model is a plain class: pure functions over hashable states. Equal states must hash equally.
 """
@@ -28,7 +28,7 @@ from checkers.linearizability.direct.decision import Decision
 from harness.errors import HarnessError
 
 S = TypeVar("S")
-I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
+I = TypeVar("I")  # noqa: E741 - input, as in Porcupine
 O = TypeVar("O")  # noqa: E741
 
 
@@ -39,7 +39,7 @@ class Unknown(enum.Enum):
 
 
 UNKNOWN: Final = Unknown.UNKNOWN
-"""The output of an operation that nobody saw return."""
+"""The output of an operation whose answer was lost."""
 
 STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
 MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
@@ -51,7 +51,7 @@ NO_LIMIT: Final = 1 << 62
 
 
 class Result(enum.Enum):
-    """What a check says, in Porcupine's words."""
+    """The verdict of a check, in Porcupine's words."""
 
     OK = "Ok"
     ILLEGAL = "Illegal"
@@ -67,7 +67,7 @@ class Operation(Generic[I, O]):
     """One operation. `call` and `return_time` are on one clock of any unit.
 
     Intervals are closed: at equal times a call comes before a return. `return_time=None` makes the
-    operation unknown, whatever `output` holds. `id` is the caller's label and is what results name;
+    operation unknown, with any `output`. `id` is the caller's label, which results name;
     left at -1 it becomes the operation's position.
     """
 
@@ -81,12 +81,12 @@ class Operation(Generic[I, O]):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody saw it return."""
+        """Whether its answer was lost."""
         return self.return_time is None
 
     @property
     def said(self) -> O | Unknown:
-        """The output, as far as anybody saw it."""
+        """The output, if it was seen."""
         return UNKNOWN if self.is_unknown else self.output
 
 
@@ -111,14 +111,14 @@ class Projection(Generic[S, I, O]):
 
 
 def _from_environment(name: str) -> int | None:
-    """A limit that the command line set for this process and those that it starts."""
+    """A limit that the command line set for this process and its children."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() and int(text) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Where a check gives up: after some time, with so much memory, or after so many steps.
+    """The bounds of a check: time, memory and steps.
 
     `time_s` is wall time, and `memory_mib` what the process may grow by; both are kept to within a
     second. `steps` counts attempted model steps, memoised or not, over all strategies and
@@ -171,7 +171,7 @@ class Limits:
 
 
 class Specification(abc.ABC, Generic[S, I, O]):
-    """What all specifications say, whether a step has one outcome or several."""
+    """The common part of specifications whose steps have one outcome, or several."""
 
     direct_first: bool = False
     """Whether `decide` comes before any search, and not only after a first, short one."""
@@ -180,8 +180,8 @@ class Specification(abc.ABC, Generic[S, I, O]):
         """Whether this answer could have contradicted others.
 
         It is `False` for what says no more than that it was done, and is legal in every state, such
-        as a write. No search asks; whoever judges a history without any such answer has looked at
-        nothing. An answer that nobody saw is no observation, whatever this says.
+        as a write. No search asks; the verdict on a history without observations means nothing. A
+        lost answer is never an observation.
         """
         del input_, output
         return True
@@ -198,7 +198,7 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
         """The verdict on one part by a direct method, or `None` where only a search can tell.
 
-        Both verdicts must be exact. They are proven like those of a search.
+        Both verdicts must be exact. They are proven like the verdicts of a search.
         """
         del operations
         return None
@@ -206,7 +206,7 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def restricted(
         self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
     ) -> Sequence[Operation[I, O]]:
-        """What the operations say about these `elements` alone; they keep their ids.
+        """The operations, reduced to these `elements`; they keep their ids.
 
         It must be linearizable whenever the whole is.
         """
@@ -235,7 +235,7 @@ class Model(Specification[S, I, O]):
     def step(self, state: S, input_: I, output: O | Unknown, /) -> tuple[bool, S]:
         """Whether the operation is legal in `state` with this output, and the state after it.
 
-        With `UNKNOWN` as the output the operation takes effect with whatever outcome `state`
+        With `UNKNOWN` as the output the operation takes effect with the outcome that `state`
         dictates: the answer is legal, or the same state where it would have failed.
         """
 
@@ -269,7 +269,7 @@ class Model(Specification[S, I, O]):
         """The same specification, prepared for other operations.
 
         A model that looked into all operations beforehand, to rule out steps that lead nowhere,
-        must forget here what only others said: a counterexample is made smaller by weakening
+        must forget here the answers of others: a counterexample is made smaller by weakening
         operations, and what it then still proves must not rest on the ones that are gone.
         """
         del operations
@@ -289,5 +289,5 @@ class Model(Specification[S, I, O]):
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """How many answers could have contradicted others; without any, every verdict is empty."""
+    """The number of answers that could have contradicted others; without any, a verdict is void."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

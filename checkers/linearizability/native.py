@@ -123,7 +123,7 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
             getattr(kind, "footprint", None) is not Model.footprint,
         )
     except _EXTENSION.Unsupported:
-        # Not an error: what is wrong with the operations, if anything is, the other one says.
+        # Not an error: the pure Python problem reports invalid operations.
         return Problem(model, operations)
     return NativeProblem(model, operations, core)
 
@@ -138,7 +138,6 @@ class _Watched:
         self.footprint = model.footprint
 
     def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
-        """As in the model; raises `LimitReachedError`."""
         tick()
         return self._step(state, input_, output)
 
@@ -176,7 +175,6 @@ class NativeStepper(Stepper):
         self.states = cast("list[Any]", _States(core))
 
     def step(self, state: int, op: int) -> int:
-        """As in `Stepper`."""
         return self._core.step(state, op)
 
 
@@ -208,12 +206,11 @@ class NativeProblem(Problem):
         self.open_reads = cast("list[tuple[Slot, ...]]", _Opens(core, reads=True))
 
     def replay(self, choices: Sequence[int]) -> list[int]:
-        """As in `Problem`."""
         return self.core.replay(choices)
 
 
 class _NativeSearch:
-    """What both searches show of the one in the core."""
+    """The state of a search in the core, as both searches show it."""
 
     _search: _Search
 
@@ -240,7 +237,6 @@ class NativeDepthFirst(_NativeSearch, DepthFirst):
         self._look()
 
     def choices(self) -> list[int]:
-        """As in `DepthFirst`."""
         return self._search.choices()
 
 
@@ -262,7 +258,6 @@ class NativeFrontier(_NativeSearch, Frontier):
             self.winner = Configuration(0, 0, 0, path)
 
     def remaining(self) -> list[Configuration]:
-        """As in `Frontier`."""
         configurations, nodes = self._search.remaining()
         paths: dict[int, Path | None] = {-1: None}
         for node, previous, choice in nodes:

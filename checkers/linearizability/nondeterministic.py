@@ -1,7 +1,7 @@
 """Specifications in which one operation may have several outcomes.
 
 As in Porcupine, `to_model` turns such a specification into an ordinary one over *sets* of states:
-all those that can be true after what was linearized so far. A step keeps, of every state in the
+all states that can be true after the operations so far. A step keeps, of every state in the
 set, what may follow; it is illegal when nothing may. So a check is exact, and costs what the sets
 cost.
 """
@@ -19,7 +19,7 @@ from checkers.linearizability.model import Model, Operation, Specification, Unkn
 STATES_UNWATCHED: Final = 16  # states of a step between two looks at the clock
 
 S = TypeVar("S")
-I = TypeVar("I")  # noqa: E741 - input, beside O for output, as in Porcupine
+I = TypeVar("I")  # noqa: E741 - input, as in Porcupine
 O = TypeVar("O")  # noqa: E741
 
 
@@ -34,7 +34,7 @@ class NondeterministicModel(Specification[S, I, O]):
     def step(self, state: S, input_: I, output: O | Unknown, /) -> Iterable[S]:
         """All states that may follow; none where the operation is illegal with this output.
 
-        With `UNKNOWN` as the output: whatever may follow if it takes effect, at least one state.
+        With `UNKNOWN` as the output: all states that may follow if it takes effect, at least one.
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
@@ -55,43 +55,38 @@ class PowerSet(Model[frozenset[S], I, O]):
         self.direct_first = inner.direct_first
 
     def init(self) -> frozenset[S]:
-        """What is possible at first."""
+        """The possible first states."""
         return frozenset(self._inner.init())
 
     def step(
         self, state: frozenset[S], input_: I, output: O | Unknown, /
     ) -> tuple[bool, frozenset[S]]:
-        """What may follow from any state in the set."""
+        """The states that may follow from any state in the set."""
         step = self._inner.step
         after: set[S] = set()
-        for number, one in enumerate(state):
+        for number, single in enumerate(state):
             if not number % STATES_UNWATCHED:
                 tick()
-            after.update(step(one, input_, output))
+            after.update(step(single, input_, output))
         return bool(after), frozenset(after) or state
 
     def partition(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Sequence[Operation[I, O]]]:
-        """As in the inner model."""
         return self._inner.partition(operations)
 
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
-        """As in the inner model."""
         return self._inner.decide(operations)
 
     def restricted(
         self, operations: Sequence[Operation[I, O]], elements: Sequence[Hashable], /
     ) -> Sequence[Operation[I, O]]:
-        """As in the inner model."""
         return self._inner.restricted(operations, elements)
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
-        """As in the inner model."""
         return self._inner.observes(input_, output)
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """As in the inner model."""
         return self._inner.describe_operation(input_, output)
 
     def describe_state(self, state: frozenset[S], /) -> str:

@@ -53,7 +53,7 @@ class Part:
 
     @cached_property
     def lean(self) -> DepthFirst:
-        """The depth-first search that mostly finds what is valid."""
+        """The depth-first search that mostly finds an order."""
         return depth_first(self.problem, lean=True, configurations_max=self._most)
 
     @cached_property
@@ -77,7 +77,7 @@ class Part:
             not o.call <= (math.inf if o.return_time is None else o.return_time)
             for o in self.operations
         ):
-            self._start()  # which raises the error that says what is wrong
+            self._start()  # raises the error of invalid operations
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK
@@ -115,7 +115,7 @@ class Part:
 
     @property
     def failing_return(self) -> float:
-        """When the first operation returned that cannot be linearized."""
+        """The return time of the first operation that cannot be linearized."""
         time_of = self.operations[self.problem.returns[self.finished.best]].return_time
         assert time_of is not None
         return time_of
@@ -133,7 +133,7 @@ class Part:
     def run(self, budget: int, stop: Clock, *, room: int | None = None) -> Result | None:
         """Give each search that still runs `budget` more steps, or until one decides.
 
-        `room` is what is left for all of them together; where it is too little, all get less.
+        `room` is the rest for all of them together; if it is too small, all get less.
         """
         self._start()
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
@@ -184,7 +184,7 @@ def projected(
 
 
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
-    """What to explain an invalid history with: the projections that fail, the first to fail first.
+    """The projections that explain an invalid history, the first to fail first.
 
     A projection tells a shorter story than the whole, and its counterexample can be made smaller.
     """
@@ -199,19 +199,19 @@ def explained_part(
     part: Part, projections: list[Part], limits: Limits, clock: Clock
 ) -> tuple[Part, Failure]:
     """The failure with a small core, of the first projections that fail; else the smallest."""
-    found: list[tuple[Part, Failure]] = []
-    for told in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
+    failures: list[tuple[Part, Failure]] = []
+    for sharp in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
         failure = explain(
-            told.problem,
-            told.finished.best,
+            sharp.problem,
+            sharp.finished.best,
             limits,
-            name=told.name if told.only_refutes else "",
+            name=sharp.name if sharp.only_refutes else "",
             is_over=clock.is_over,
         )
         if failure.core_minimal and len(failure.core) <= CORE_SMALL:
-            return told, failure
-        found.append((told, failure))
-    return min(found, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
+            return sharp, failure
+        failures.append((sharp, failure))
+    return min(failures, key=lambda pair: (not pair[1].core_minimal, len(pair[1].core)))
 
 
 def unexplained(part: Part) -> Failure:

@@ -1,10 +1,10 @@
 """Search for a legal order that respects a given partial order, where no clock orders everything.
 
-Real time orders operations by intervals, which is what the other searches live on. What a profile
-permits (`checkers.catalog.permits`) takes single pairs out of that order, and what is left is no
-order of intervals any more. So here each operation has a set of those that must come before it, as
-a bit mask; all else is as in `search`: depth first, what was met is remembered, and an operation
-that only looks is taken as soon as it can be, since that loses nothing.
+Real time orders operations by intervals, and the other searches rely on that. The permits of a
+profile (`checkers.catalog.permits`) take single pairs out of that order, and the rest is not an
+order of intervals any more. So here each operation has a bit mask of its predecessors; all else is
+as in `search`: depth first, with a memory of visited configurations, and an operation that only
+looks is taken as soon as it can be, since that loses nothing.
 
 `partial_search` looks for it. Exact within its bounds of steps and memory: an order that was found
 has been walked along once more, with a model of its own; and where the search ended without one,
@@ -57,11 +57,11 @@ class PartialOutcome:
 
 
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
-    """Of each operation the mask of those that had returned when it was called: real time."""
-    known = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
-    known.sort()
-    returns = [when for when, _ in known]
-    prefixes = list(itertools.accumulate((1 << at for _, at in known), operator.or_, initial=0))
+    """Per operation the mask of the operations that had returned at its call: real time."""
+    returned = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
+    returned.sort()
+    returns = [when for when, _ in returned]
+    prefixes = list(itertools.accumulate((1 << at for _, at in returned), operator.or_, initial=0))
     return [prefixes[bisect.bisect_left(returns, o.call)] for o in operations]
 
 
@@ -81,10 +81,10 @@ def find_partial_order(
 
     Operations are in the order of their calls. `before[i]` is the mask of positions that must come
     before `i`; it holds none that never returned. `chains` are masks of all positions, within each
-    of which what must come before only grows. `hints` say what is likely to come first (the
-    lowest): where a log was written in this order, (term, index) of its entry, or of the last one
-    that an answer saw. `end_s` is on the monotonic clock. `backs` is the mask of those that fall
-    back; they never returned.
+    of which the predecessors only grow. `hints` sort the likely order (the lowest first): where a
+    log was written in this order, (term, index) of its entry, or of the last one that an answer
+    saw. `end_s` is on the monotonic clock. `backs` is the mask of the fall backs, which never
+    returned.
     """
     search = Search(
         model, operations, before, chains, hints, end_s, steps_max, backs, held_bytes_max
@@ -95,14 +95,14 @@ def find_partial_order(
         return PartialOutcome(None, False, search.steps, search.stuck)
     if order is None:
         return PartialOutcome(None, True, search.steps, search.stuck)
-    found = PartialOutcome(order, True, search.steps, back=search.back)
+    outcome = PartialOutcome(order, True, search.steps, back=search.back)
     done = 0
-    for at, _ in zip(order, states_along(model, operations, found), strict=True):
+    for at, _ in zip(order, states_along(model, operations, outcome), strict=True):
         assert not before[at] & ~done, f"operation {operations[at].id} comes too early"
         done |= 1 << at
     missing = [o.id for at, o in enumerate(operations) if not o.is_unknown and not done >> at & 1]
     assert not missing, f"the order leaves out {missing}"
-    return found
+    return outcome
 
 
 def find_relaxed_order(
@@ -161,7 +161,7 @@ def states_along(
     for number, at in enumerate(found.order):
         if at in found.back:
             lost = found.order[found.back[at] : number]
-            assert found.back[at] <= number, "what is later cannot be taken up"
+            assert found.back[at] <= number, "a fall back cannot reach a later state"
             assert not any(_is_kept(model, operations, at, other) for other in lost), "it is kept"
             states.append(states[found.back[at]])
         else:

@@ -1,10 +1,10 @@
-"""The search of `partial`: depth first, by what is likely, and by everything in the end.
+"""The search of `partial`: depth first, likely choices first, and all in the end.
 
-Chronological backtracking mends the last choices first, and it may be an early one that was wrong:
-that a state was lost at a power cut often shows only much later. So at first few choices may be
-other than the likely ones, wherever they are (limited discrepancy search, Harvey and Ginsberg,
-IJCAI 1995), and in the end all. What is likely is told by hints: the log of the target, as far as
-answers name its entries. They decide nothing but the order of trials.
+Chronological backtracking revises the last choices first, and it may be an early one that was
+wrong: that a state was lost at a power cut often shows only much later. So at first few choices may
+be other than the likely ones, wherever they are (limited discrepancy search, Harvey and Ginsberg,
+IJCAI 1995), and in the end all. Hints say which choices are likely: the log of the target, as far
+as answers name its entries. They decide nothing but the order of trials.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Final, TypeAlias
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
 Hint = tuple[int, int]
-"""A term, and an index or a time: `_UNHINTED` where nobody knows."""
+"""A term, and an index or a time; `_UNHINTED` if unknown."""
 
 STEPS_MAX: Final = 4_000_000
 DISCREPANCIES: Final = (0, 1, 2, 4)
-"""Walks with so few unlikely choices have half of the steps; the one with all has the rest."""
+"""Walks with these numbers of unlikely choices have half of the steps; the last has the rest."""
 AHEAD: Final = 16
-"""So many of the next operations tell one fall back from another."""
+"""The number of next operations that distinguish fall backs."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
-"""What was met and is remembered may take so much, about."""
+"""The approximate memory for visited configurations."""
 
 
 class SpentError(Exception):
@@ -52,7 +52,7 @@ _ENTRY_BYTES: Final = 240  # a tuple in a set, and its numbers, without what gro
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What is done, the state, and the hint of the last change that counts."""
+    """The operations done, the state, and the hint of the last change that counts."""
 
     done: int
     state: Any
@@ -61,8 +61,8 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A place of the search: the length of the path to it, and what is left to try there; so many
-    choices may be `others` than the likely ones from here on.
+    """A place of the search: the length of the path to it, and the choices left to try there, of
+    which `others` need not be the likely ones.
     """
 
     place: _Place
@@ -129,7 +129,7 @@ class Search:
         return self._walk(len(self._operations), self._steps_max)
 
     def _walk(self, others: int, steps_end: int) -> tuple[int, ...] | None:
-        """An order in which at most so many choices are `others` than the likely ones."""
+        """An order in which at most `others` choices are not the likely ones."""
         self._steps_end, self._pruned = steps_end, False
         path: list[int] = []
         state = self._model.init()
@@ -175,19 +175,19 @@ class Search:
         return None
 
     def _past(self, node: _Node, reached: int) -> _Past:
-        """What fall backs after `reached` may go back to: that of before, and the node's state."""
+        """The states for fall backs after `reached`: the earlier ones, and the node's state."""
         if not self._backs & ~reached:
             return array("i")
         last = (reached & ~node.place.done & self._changes).bit_length() - 1
-        found = array("i", node.past)
+        past = array("i", node.past)
         if last >= 0:
             for number, since in enumerate(node.past):
                 if _NEVER < since < last:
-                    found[number] = last
+                    past[number] = last
         number = self._number(node.place.state)
-        found.extend([_NEVER] * (number + 1 - len(found)))
-        found[number] = last
-        return found
+        past.extend([_NEVER] * (number + 1 - len(past)))
+        past[number] = last
+        return past
 
     def _hint(self, at: int) -> Hint:
         return self._hints.get(at, _UNHINTED)
@@ -206,7 +206,7 @@ class Search:
         return self._model.step(state, operation.input, operation.said)
 
     def _enabled(self, wanted: int, done: int) -> Iterator[int]:
-        """Of the wanted ones, those that nothing undone has to come before."""
+        """The wanted operations without undone predecessors."""
         for chain in self._chains:
             for at in _bits(chain & wanted & ~done):
                 if self._before[at] & ~done:
@@ -214,7 +214,7 @@ class Search:
                 yield at
 
     def _absorb(self, done: int, state: Any, path: list[int]) -> int:
-        """Take all that only looks and is legal; what is taken may let more in."""
+        """Take all legal operations that only look; each may enable more."""
         grown = True
         while grown:
             grown = False
@@ -231,7 +231,7 @@ class Search:
         return done
 
     def _choices(self, node: _Place) -> Iterator[tuple[bool, _Choice]]:
-        """What may come next and changes the state; whether it is the likely one."""
+        """The possible next changes; whether each is the likely one."""
         met: set[tuple[int, int]] = set()
         for choice in self._ordered(node):
             key = (choice[0], self._number(choice[1]))
@@ -241,12 +241,12 @@ class Search:
 
     def _ordered(self, place: _Place) -> Iterator[_Choice]:
         """Likely ones first. Where a term begins, a state may have been lost; else the next one by
-        the hints is legal, or waits for what nobody answered.
+        the hints is legal, or waits for a change whose answer was lost.
         """
         done, state = place.done, place.state
-        known = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))
+        changes = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))
         looks = self._enabled(self._looks, done)
-        first = min([*known[:1], *looks], key=lambda at: (self._hint(at), at), default=None)
+        first = min([*changes[:1], *looks], key=lambda at: (self._hint(at), at), default=None)
         if first is not None:
             if self._backs & ~done and self._hint(first)[0] > place.hint[0]:
                 yield from self._promising(place, first)
@@ -255,7 +255,7 @@ class Search:
                     legal, after = self._step(at, state)
                     if legal and after != state and self._step(first, after)[0]:
                         yield at, after, None
-        for at in known:
+        for at in changes:
             legal, after = self._step(at, state)
             if legal:
                 yield at, after, None

@@ -58,9 +58,9 @@ class Stepper:
         Raises `ModelError` when a step contradicts `read_only`.
         """
         memo = self.memo[op]
-        known = memo.get(state)
-        if known is not None:
-            return known
+        remembered = memo.get(state)
+        if remembered is not None:
+            return remembered
         operation = self._operations[op]
         output = operation.said
         self.model_calls += 1
@@ -125,18 +125,18 @@ class Problem:
     def _footprints(self) -> list[int]:
         """Footprints as bit masks, -1 for everything."""
         bits: dict[str, int] = {}
-        found: list[int] = []
+        order: list[int] = []
         for operation in self.operations:
             parts = self.model.footprint(operation.input)
             if parts is None:
-                found.append(EVERYTHING)
+                order.append(EVERYTHING)
                 continue
             mask = 0
             for part in sorted(parts):
                 mask |= bits.setdefault(part, 1 << len(bits))
-            found.append(mask)
-        self._separable = any(mask != EVERYTHING for mask in found)
-        return found
+            order.append(mask)
+        self._separable = any(mask != EVERYTHING for mask in order)
+        return order
 
     def relevant(self, position: int, mask: int) -> int:
         """The footprint of all that can matter to the operation that must return at `position`.

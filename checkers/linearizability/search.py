@@ -6,19 +6,19 @@ used, state). It has won when every return is passed. From Wing and Gong (1993) 
 
 * the cache key does not grow with the history (see `problem`);
 * reads are absorbed, never branched on;
-* configurations that differ only in the unknown operations used are compared by inclusion: whoever
-  used fewer can do all that the other can, so the other is dropped (dominance);
+* configurations that differ only in the unknown operations used are compared by inclusion: with
+  fewer used, everything is possible that is with more, so the other is dropped (dominance);
 * interchangeable unknown operations are used in call order;
-* order: the operation that must return next, then those that make it legal, then the open ones,
-  latest call first, and unknown ones last.
+* order: the operation that must return next, then operations that make it legal, then the open
+  ones, latest call first, and unknown ones last.
 
-The *lean* variant uses an unknown operation only right before one that it makes legal. Most
-valid histories with many lost answers have such a linearization, and it finds it where the complete
-search would drown in the ways to apply what nobody needed. It can prove a history valid but never
-invalid: it then ends as `EXHAUSTED_LEAN`.
+The *lean* variant uses an unknown operation only right before one that it makes legal. Most valid
+histories with many lost answers have such a linearization, and it finds it where the complete
+search would drown in the ways to apply changes that no answer needs. It can prove a history valid
+but never invalid: it then ends as `EXHAUSTED_LEAN`.
 
 A search is an object that runs for a budget and can be continued; nothing it finds depends on the
-clock. `run_sliced` runs one until a clock says that it is enough.
+clock. `run_sliced` runs one until a clock ends it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SLICE_LONG_S: Final = 0.05
 
 
 class Status(enum.Enum):
-    """How a search stands after some budget."""
+    """The state of a search after some budget."""
 
     RUNNING = "running"
     FOUND = "found"
@@ -196,20 +196,20 @@ class DepthFirst:
         """Whether the must-return is illegal here; the open writes that make it legal; the rest."""
         frame.reach = self._problem.relevant(frame.position, frame.mask)
         blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
-        known: list[Move] = [
+        moves: list[Move] = [
             ((op,), mask, frame.used, after) for op, mask, after in self._known_steps(frame)
         ]
-        helpful = [move for move in known if blocked and self._enables(move[3], must)]
-        return blocked, helpful, [move for move in known if move not in helpful]
+        helpful = [move for move in moves if blocked and self._enables(move[3], must)]
+        return blocked, helpful, [move for move in moves if move not in helpful]
 
     def _enables(self, state: int, op: int) -> bool:
         self.steps += 1
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """All single moves but the must-return; those that make it legal come first."""
+        """All single moves but the must-return; moves that make it legal come first."""
         must = self._problem.returns[frame.position]
-        blocked, helpful, known = self._known_moves(frame, must)
+        blocked, helpful, moves = self._known_moves(frame, must)
         unknown: list[Move] = []
         yield from helpful
         if blocked:
@@ -219,7 +219,7 @@ class DepthFirst:
                     yield move
                 else:
                     unknown.append(move)
-        yield from known
+        yield from moves
         if blocked:
             yield from unknown
         else:
@@ -230,12 +230,12 @@ class DepthFirst:
         """Open writes, and unknown operations only together with one that they make legal."""
         problem = self._problem
         must = problem.returns[frame.position]
-        blocked, helpful, known = self._known_moves(frame, must)
+        blocked, helpful, moves = self._known_moves(frame, must)
         yield from helpful
         if blocked:
             bit = problem.return_bits[frame.position]
             yield from self._chains(frame, must, bit)
-        yield from known
+        yield from moves
         others = itertools.chain(
             problem.open_writes[frame.position], problem.open_reads[frame.position]
         )
@@ -272,7 +272,7 @@ class DepthFirst:
 
 
 class _Resumable(Protocol):
-    """What both searches have."""
+    """The common part of both searches."""
 
     steps: int
     status: Status
@@ -283,7 +283,7 @@ class _Resumable(Protocol):
 def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
     """Search for about `budget` more steps, or until `is_over`, asked every few milliseconds.
 
-    Where the search stands after the whole budget does not depend on the slices.
+    The state of the search after the whole budget does not depend on the slices.
     """
     end, size = search.steps + budget, SLICE_STEPS
     while search.status is Status.RUNNING and search.steps < end and not is_over():

@@ -1,4 +1,4 @@
-"""Certificates, verified by other means than those that found them.
+"""Certificates, verified independently of the searches.
 
 This module shares nothing with the searches but the vocabulary and the model's own `step`, keeps to
 the plainest methods there are, and is kept short enough to be checked by reading:
@@ -10,8 +10,8 @@ the plainest methods there are, and is kept short enough to be checked by readin
 What a core claims. Its operations took effect, with the answers they gave, between their calls and
 their returns. Every other operation is *optional*: it took effect with the answer it gave (if it
 gave one) at some moment after its call, or never. If even that has no legal order, then the history
-has none, for its legal order would be one here as well: this holds for every model, whatever its
-`read_only` or its reading of unknown outcomes. Leaving operations out instead would prove
+has none, for its legal order would be one here as well: this holds for every model, with any
+`read_only` and any reading of unknown outcomes. Leaving operations out instead would prove
 nothing: without the create, the read of what it made is a contradiction of its own.
 """
 
@@ -44,7 +44,7 @@ def verify_orders(
     *,
     watch: Callable[[], None] = lambda: None,
 ) -> None:
-    """That `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
+    """Require that `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
 
     `watch` is called before each step and may end this by an error of its own.
     """
@@ -97,7 +97,7 @@ def verify_core(
     steps_max: int,
     watch: Callable[[], None] = lambda: None,
 ) -> bool:
-    """That `core` (ids) contradicts `model` whatever became of the other `operations`.
+    """Whether `core` (ids) contradicts `model` however the other `operations` ended.
 
     `False`: `steps_max` steps could not tell. `watch` is as in `verify_orders`. Raises
     `CertificateError` if there is a legal order.
@@ -107,7 +107,7 @@ def verify_core(
     if not wanted or len(must) != len(core) or any(operation.is_unknown for operation in must):
         raise CertificateError(f"core {tuple(core)} is not a set of operations that returned")
     returns = [o.return_time for o in must if o.return_time is not None]
-    # What was called after all of the core had returned can take effect last, so does not matter.
+    # An operation called after all of the core had returned can take effect last.
     others = [o for o in operations if o.id not in wanted and o.call <= max(returns)]
     twins = _interchangeable(model.blurred(must, others))
     plain = _without_hints(model, operations)
@@ -117,11 +117,11 @@ def verify_core(
     steps = 0
     while todo:
         done, used, state = todo.popleft()
-        known = seen.setdefault((done, state), [])
-        # Whoever used up fewer optional operations can do all that others can.
-        if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in known):
+        visited = seen.setdefault((done, state), [])
+        # With fewer optional operations used, everything is possible that is with more.
+        if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
-        known.append(used)
+        visited.append(used)
         if done == full:
             raise CertificateError(f"core {tuple(core)} has a legal order")
         first = min(end for n, end in enumerate(returns) if not done >> n & 1)
@@ -148,8 +148,8 @@ def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]
     """Equal optional operations, in the order of their calls, in which they are used."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
-        said = operation.said
-        key: Hashable = (operation.input, said, type(operation.input), type(said))
+        answer = operation.said
+        key: Hashable = (operation.input, answer, type(operation.input), type(answer))
         try:
             alike = classes.setdefault(key, [])
         except TypeError:  # not hashable: it is interchangeable with none

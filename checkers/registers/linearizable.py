@@ -3,64 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from checkers.linearizability import Failure, Operation, check_operations
+from checkers.foreign.registers import CasRegister
+from checkers.linearizability import Failure, check_operations
 from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import Told, judged, operation_of
-from checkers.linearizability.models.register import (
-    Cas,
-    Read,
-    Register,
-    RegisterInput,
-    Write,
-    distinct,
-)
+from checkers.linearizability.judged import AnyOperation, Told, judged
 from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
-from harness.ops import CheckResult, History, Op, OpType, Pair
-
-
-def _fields(op: Op) -> Mapping[str, Any]:
-    return op.value if isinstance(op.value, Mapping) else {}
+from harness.ops import CheckResult, History, Pair
+from harness.vocabularies import fields_of
 
 
 def _rule(pair: Pair) -> str:
     """The short name of the broken rule; reports group failures by it."""
     if pair.invoke.f == "read":
         return "stale-read"
-    result = "ok" if pair.completion is None else _fields(pair.completion).get("result", "ok")
+    result = "ok" if pair.completion is None else fields_of(pair.completion).get("result", "ok")
     return "wrong-ack" if result == "ok" else f"wrong-{result}"
 
 
-def _register_operation(pair: Pair) -> Operation[RegisterInput, Any] | None:
-    call, done = pair.invoke, pair.completion
-    value = _fields(call)
-    call_input: RegisterInput
-    match call.f:
-        case "read":
-            call_input = Read()
-        case "write" if "value" in value:
-            call_input = Write(distinct(value["value"]))
-        case "cas" if "old" in value and "new" in value:
-            call_input = Cas(distinct(value["old"]), distinct(value["new"]))
-        case _:
+class _Register(CasRegister):
+    """The translation of the model `cas-register`, for our own vocabulary alone."""
+
+    name = "linearizable-register"
+
+    def _operation(self, pair: Pair) -> AnyOperation | None:
+        call = pair.invoke
+        if not isinstance(call.value, Mapping):
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
-    if done is None or done.type is OpType.INFO:
-        return operation_of(pair, call_input)
-    answer = _fields(done)
-    if done.type is OpType.FAIL:
-        mismatch = isinstance(call_input, Cas) and answer.get("result") == "mismatch"
-        return operation_of(pair, call_input, False) if mismatch else None
-    if not isinstance(call_input, Read):
-        return operation_of(pair, call_input, True if isinstance(call_input, Cas) else None)
-    if "value" not in answer:
-        raise HistoryError(f"op {done.index} is an ok read without a value: {done.value!r}")
-    return operation_of(pair, call_input, distinct(answer["value"]))
+        return super()._operation(pair)
 
 
 class RegisterLinearizable(SearchChecker):
@@ -70,12 +45,10 @@ class RegisterLinearizable(SearchChecker):
     doc = "reads, writes and compare-and-sets of one register are linearizable"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for a history that is not in the vocabulary "register"."""
         del case
         pairs = {pair.invoke.index: pair for pair in history.pairs}
-        read = [_register_operation(pair) for pair in history.pairs]
-        operations = [operation for operation in read if operation is not None]
-        model = Register(None)
+        prepared = _Register(None, ours=True).understand(history)
+        model, operations = prepared.model, prepared.parsed
         outcome = check_operations(model, operations, timeout_s=time_limit_s, limits=self._limits)
 
         def tell(failure: Failure, proof: Certificate) -> Told:

@@ -6,8 +6,8 @@ writes them moves amounts between them, knows all of them, and takes effect at o
 So any look at one instant shows all rows of a group or none, and their balances add up.
 
 Nothing of that depends on lost answers, on clocks or on who else wrote what: a group that was also
-written in another way is none. Looks at one instant are those of one tablet: a read shows one row
-only and is not asked.
+written in another way is none. A look at one instant is of one tablet: a read shows one row
+only and is not judged.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
     for part in read.parts:
         keys = frozenset(row.key for row in part.rows)
         group, total = (part.table, keys), _total(part)
-        known = {of_row.setdefault((part.table, key), keys) for key in sorted(keys)}
-        if known != {keys} or total is None or totals.setdefault(group, total) != total:
-            broken.update((part.table, other) for other in known)
+        sets = {of_row.setdefault((part.table, key), keys) for key in sorted(keys)}
+        if sets != {keys} or total is None or totals.setdefault(group, total) != total:
+            broken.update((part.table, other) for other in sets)
             broken.add(group)
     for table, keys in totals:
         tablets = {read.tablets.get((table, key)) for key in keys}
@@ -100,7 +100,6 @@ class BankSums(Checker):
     doc = "balances that every write keeps adding up to the same add up in every scan"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del time_limit_s
         options = getattr(case, "workload_options", None)
         if isinstance(options, Mapping) and options.get("groups") == 0:

@@ -40,9 +40,8 @@ import msgspec
 
 from checkers.elle.verdict import certified, told
 from checkers.rows.permits import PowerCuts
-from checkers.rows.problem import floors
+from checkers.rows.problem import Cell, Writers, cells_of, floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.values import Cell, Writers, cells_of
 from checkers.verdict.permitted import permitted_result
 from harness.ops import CheckResult, History, Op, OpType, Pair, Verdict
 from harness.permits import LOST_AFTER_POWER_CUT
@@ -114,7 +113,7 @@ class _Cells:
         self._read = read
         self._stretch = stretch
         self._left_out = Writers(read).repeated()
-        self._seen = {found for look in read.looks for found in cells_of(look.table, look.rows)}
+        self._seen = {each for look in read.looks for each in cells_of(look.table, look.rows)}
         self._columns: dict[str, set[str]] = {}
         self._deleted: set[tuple[str, str]] = set()
         for part in read.parts:
@@ -234,15 +233,14 @@ class ElleRows(Checker):
     doc = "writes and scans of rows are strictly serializable in the order of their timestamps"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
         del case
         end_s = time.monotonic() + time_limit_s
         cuts = PowerCuts(history)
         read = rows_history(history)
         # A power cut may come between two looks at one timestamp.
-        found = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
-        if found.verdict is not Verdict.INVALID or not cuts.at:
-            return found
+        strict = self._judge(*transactions_in_time(read, apart=bool(cuts.at)), end_s)
+        if strict.verdict is not Verdict.INVALID or not cuts.at:
+            return strict
         open_question = None
         for begin, end in itertools.pairwise([-math.inf, *cuts.at, math.inf]):
             stretch = _Stretch(read, begin, end)
@@ -254,7 +252,7 @@ class ElleRows(Checker):
         if open_question is not None:
             return open_question
         counts = {LOST_AFTER_POWER_CUT: 1}
-        return permitted_result(found, cuts.permits, counts, found.operations, found.details)
+        return permitted_result(strict, cuts.permits, counts, strict.operations, strict.details)
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
         """Elle's result about transactions in time."""
@@ -274,13 +272,13 @@ class ElleRows(Checker):
             for place, index in enumerate(columns.index.tolist()):
                 columns.index[place] = of_index[index]
             result = _searched(columns, end_s)
-        found = told(self.name, result, proof, len(columns))
+        listed = told(self.name, result, proof, len(columns))
         reads = sum(op.type is OpType.OK and op.value[0][0] == "r" for op in timed)
-        reason = found.reason
+        reason = listed.reason
         if result.verdict is Verdict.VALID:
             reason = f"{reason}, in the order of timestamps"
         return msgspec.structs.replace(
-            found, reason=reason, details={**found.details, "looked": {"looks": reads}}
+            listed, reason=reason, details={**listed.details, "looked": {"looks": reads}}
         )
 
 

@@ -98,18 +98,16 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return [parts[place] for place in sorted(parts)]
 
     def describe_operation(self, input_: RowInput, output: RowOutput | Unknown, /) -> str:
-        """For people."""
         place = f"{input_.place[1]!r} of {input_.place[0]!r}"
         if not input_.steps:
-            told = "" if not isinstance(output, Seen) else f": {self.describe_state(output.row)}"
-            return f"read {place}{told}"
+            seen = "" if not isinstance(output, Seen) else f": {self.describe_state(output.row)}"
+            return f"read {place}{seen}"
         steps = ", ".join(f"{kind} {_words(cells)}".strip() for kind, cells in input_.steps)
         if output is UNKNOWN or isinstance(output, Seen):
             return f"{steps} {place} (unknown)"
         return f"{steps} {place}: {', '.join(output)}"
 
     def describe_state(self, state: Row, /) -> str:
-        """For people."""
         return "the row is absent" if state is None else f"the row has {_words(state) or 'no cell'}"
 
 

@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from checkers.rows.permits import RowFindings
 from checkers.rows.places import check_places
+from checkers.rows.problem import Cell, Writers, cells_of
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.values import Cell, Writers, cells_of
 from checkers.rows.words import looked, place_words, wrote
 from checkers.verdict.sentences import seconds
 from harness.ops import CheckResult, History
@@ -163,7 +163,7 @@ def _tell_return(
     last, missing, back = looks
     if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
         return  # they contradict each other, but do not show that anything came back
-    effective = [found for found in writers.of(cell, value) if _may_have(found)]
+    effective = [writer for writer in writers.of(cell, value) if _may_have(writer)]
     if len(effective) != 1:
         return
     part = effective[0][0]
@@ -178,8 +178,8 @@ def _tell_return(
     )
 
 
-def _may_have(found: tuple[Part, Written]) -> bool:
-    return found[1].result not in _REFUSALS
+def _may_have(writer: tuple[Part, Written]) -> bool:
+    return writer[1].result not in _REFUSALS
 
 
 class ExactlyOnce(Checker):
@@ -190,7 +190,6 @@ class ExactlyOnce(Checker):
     doc = "no row is written twice or out of nowhere, and a resent request gets its first answer"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
         findings, writers = RowFindings(self.name, history), Writers(read)

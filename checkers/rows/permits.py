@@ -19,11 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from checkers.linearizability import UNKNOWN, Operation
-from checkers.linearizability.partial import (
-    Fact,
-    PartialOutcome,
-    find_relaxed_order,
-)
+from checkers.linearizability.partial import Fact, PartialOutcome, find_relaxed_order
 from checkers.rows.model import RowInput, Rows
 from checkers.rows.orders import RowOperation
 from checkers.verdict.findings import Findings

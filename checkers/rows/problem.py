@@ -1,4 +1,4 @@
-"""Operations on single rows, out of the parts and looks of a history."""
+"""Operations on single rows, and the writers of cells, out of the parts and looks of a history."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from checkers.linearizability.partial import Fact
-from checkers.rows.model import RowInput, RowOutput, RowStep
+from checkers.rows.model import Row, RowInput, RowOutput, RowStep
 from checkers.rows.orders import RowOperation
-from checkers.rows.reading import Look, Part, RowsHistory
+from checkers.rows.reading import Look, Part, RowsHistory, Written
 from harness.ops import Pair
 
 _NOBODY: Final = Fact(None, None)
@@ -128,3 +128,44 @@ def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, 
             proof["never"] = [named(number) for number in proof["never"]]
         renumbered["proof"] = proof
     return renumbered
+
+
+Cell = tuple[str, str, str]
+"""A table, a key and a column."""
+
+
+class Writers:
+    """The writes of every cell by value, refused ones included: those should not be seen."""
+
+    def __init__(self, read: RowsHistory) -> None:
+        self._by: dict[tuple[Cell, Any], list[tuple[Part, Written]]] = {}
+        for part in read.parts:
+            for row in part.rows:
+                for column, value in row.step.cells:
+                    if value is not None:
+                        cell = (part.table, row.key, column)
+                        self._by.setdefault((cell, value), []).append((part, row))
+
+    def of(self, cell: Cell, value: Any) -> list[tuple[Part, Written]]:
+        """All that wrote this, or tried to."""
+        return self._by.get((cell, value), [])
+
+    def only(self, cell: Cell, value: Any) -> tuple[Part, Written] | None:
+        """The one write of this value; `None` where there is none, or there are several."""
+        writers = self.of(cell, value)
+        return writers[0] if len(writers) == 1 else None
+
+    def repeated(self) -> frozenset[Cell]:
+        """Cells to which one value was written more than once, refused writes left out."""
+        return frozenset(
+            cell
+            for (cell, _), writers in self._by.items()
+            if sum(row.result in {"ok", None} for _, row in writers) > 1
+        )
+
+
+def cells_of(table: str, rows: Mapping[str, Row]) -> Iterator[tuple[Cell, Any]]:
+    """All cells of some rows."""
+    for key, row in rows.items():
+        for column, value in row or ():
+            yield (table, key, column), value

@@ -6,7 +6,7 @@ them under the same model, `linearizability.models.rows`:
 * `linearizable-rows`, in **real time**, which is the order of indices: all writes, reads, and what
   scans of the mode `latest` saw at the leaders, absent rows included;
 * `snapshot-scans`, in the **time of timestamps**: a write takes effect at its timestamp, and a look
-  with a timestamp sees just what was written at or before it. So all scans at one timestamp agree,
+  with a timestamp sees just the writes at or before it. So all scans at one timestamp agree,
   later scans do not go back, nothing acknowledged is missing, and every row shown was written. All
   is in order here but the writes whose answers were lost: these have any timestamp above what their
   process knew when it asked (see the vocabulary).
@@ -40,9 +40,8 @@ from checkers.linearizability.partial import Fact
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import PowerCuts, relaxed
-from checkers.rows.problem import RowProblem, by_invocation, by_row, end_of, floors
+from checkers.rows.problem import RowProblem, Writers, by_invocation, by_row, end_of, floors
 from checkers.rows.reading import Look, RowsHistory, rows_history
-from checkers.rows.values import Writers
 from checkers.rows.words import sentence
 from checkers.verdict.permitted import permitted_result
 from checkers.verdict.search import Relaxed, undecided
@@ -90,7 +89,6 @@ class _RowsChecker(Checker):
         self._limits = limits or Limits()
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for values that are not in the vocabulary "rows"."""
         del case
         end_s = time.monotonic() + time_limit_s
         read = rows_history(history)
@@ -296,8 +294,8 @@ class SnapshotScans(_RowsChecker):
                     f"Both are the state at timestamp {look.timestamp}, which is one.",
                 ]
                 blamed = (look.pair.invoke.index, other.pair.invoke.index)
-                told = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
-                yield (look.table, key), told
+                conviction = Told(sentence(look.pair, name, key, row), text, blamed, "one-instant")
+                yield (look.table, key), conviction
 
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
         problem = RowProblem([], [], [])

@@ -20,9 +20,8 @@ from typing import Any
 
 from checkers.rows.model import Row
 from checkers.rows.permits import RowFindings
-from checkers.rows.problem import floors
+from checkers.rows.problem import Writers, floors
 from checkers.rows.reading import Look, Part, RowsHistory, Written, rows_history
-from checkers.rows.values import Writers
 from checkers.rows.words import cells_words, looked, place_words, wrote
 from harness.ops import CheckResult, History
 from harness.plugins import Checker
@@ -41,11 +40,11 @@ def _causality(read: RowsHistory, findings: RowFindings) -> None:
         if part.timestamp is None:
             continue
         findings.look("causality")
-        known = floor[part.pair.invoke.index]
-        if part.timestamp <= known:
+        answered = floor[part.pair.invoke.index]
+        if part.timestamp <= answered:
             findings.violate(
                 "causality",
-                f"{wrote(read, part)}, though the process had been answered timestamp {known} "
+                f"{wrote(read, part)}, though the process had been answered timestamp {answered} "
                 "before it asked: scans in between see effects without their causes.",
                 part.pair.invoke.index,
             )
@@ -135,19 +134,19 @@ def _look(
     if look.mode != "read-your-writes":
         return
     for key, row in read.seen_by(look):
-        own = session.wrote.get((look.table, key))
-        if own is None:
+        last = session.wrote.get((look.table, key))
+        if last is None:
             continue
         findings.look(rule)
-        if _is_older(look.table, key, row, own, writers, deleters):
+        if _is_older(look.table, key, row, last, writers, deleters):
             seen = "it absent" if row is None else f"it with {cells_words(row)}"
             place = place_words(read.name_of(look.table), key)
             findings.violate(
                 rule,
                 f"{looked(read, look)} and found of {place} {seen}, which is older than its own "
-                f"write: {wrote(read, own[0])}.",
+                f"write: {wrote(read, last[0])}.",
                 look.pair.invoke.index,
-                own[0].pair.invoke.index,
+                last[0].pair.invoke.index,
             )
 
 
@@ -178,8 +177,10 @@ def _is_older(
     for column, value in written.step.cells:
         if column not in cells or cells[column] == value:
             continue
-        found = writers.of((table, key, column), cells[column])
-        if found and not any(_may_be_later(other, part) or other is part for other, _ in found):
+        writers_of = writers.of((table, key, column), cells[column])
+        if writers_of and not any(
+            _may_be_later(other, part) or other is part for other, _ in writers_of
+        ):
             return True
     return False
 
@@ -197,7 +198,6 @@ class ReadYourWrites(Checker):
     doc = "a client sees its own writes where it asked to, and its timestamps rise"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; near-linear, so `time_limit_s` is not needed. Raises `HistoryError`."""
         del case, time_limit_s
         read = rows_history(history)
         findings = RowFindings(self.name, history)

@@ -13,9 +13,9 @@ failed, it is unknown what the target would have done in that time. So:
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
 `infrastructure`, and `node-exit` by the host or by an unknown sender.
 
-Two of them say from when to when they were, and explain only what they can (`excuses`): the target
-had its bound again where as much time went by undisturbed, and bounds are wide enough for nodes
-that had to wait for a processor in less than a tenth of it, as those that start together do.
+Two of them have a begin and an end, and excuse no more than that (`excuses`): the target had its
+bound again where as much time went by undisturbed, and bounds are wide enough for nodes that had to
+wait for a processor in less than a tenth of it, as nodes that start together do.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Disturbance(msgspec.Struct, frozen=True):
 
 def disturbances_of(history: History) -> tuple[Disturbance, ...]:
     """Every disturbance that the history records, in its order."""
-    found = [
+    every = [
         *(_gap(op) for op in history.facts("heartbeat-gap")),
         *_starvations(history),
         *_failures(history),
         *_exits(history),
     ]
-    return tuple(sorted(found, key=lambda disturbance: disturbance.operation))
+    return tuple(sorted(every, key=lambda disturbance: disturbance.operation))
 
 
 def excuses(
@@ -90,18 +90,18 @@ def excuses(
     along, in the last one where only a look `at_end` proves anything. Nodes that starved for less
     than `tolerated_s` did not pass it for that.
     """
-    found = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
-    if bound_s is None or any(each.kind not in TIMED for each in found):
-        return found
+    within = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
+    if bound_s is None or any(each.kind not in TIMED for each in within):
+        return within
     free_ns, last_ns = 0, begin_ns
-    for each in sorted(found, key=lambda each: each.begin_ns):
+    for each in sorted(within, key=lambda each: each.begin_ns):
         free_ns = max(free_ns, each.begin_ns - last_ns)
         last_ns = max(last_ns, each.end_ns)
     if max(0 if at_end else free_ns, end_ns - last_ns) > bound_s * NS_PER_S:
         return []
-    if starved_ns(found, begin_ns, end_ns) < tolerated_s * NS_PER_S:
-        return [each for each in found if each.kind != "starvation"]
-    return found
+    if starved_ns(within, begin_ns, end_ns) < tolerated_s * NS_PER_S:
+        return [each for each in within if each.kind != "starvation"]
+    return within
 
 
 def starved_ns(disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int) -> int:
@@ -150,11 +150,11 @@ def _gap(op: Op) -> Disturbance:
 
 def _starvations(history: History) -> Iterator[Disturbance]:
     """One for each time without a break, for all nodes that starved in it."""
-    told = [
+    spans = [
         (_time_ns(op, "from_s"), _time_ns(op, "to_s"), op) for op in history.facts("starvation")
     ]
     joined: list[tuple[int, int, int, dict[str, None]]] = []
-    for begin_ns, end_ns, op in sorted(told, key=lambda one: one[0]):
+    for begin_ns, end_ns, op in sorted(spans, key=lambda one: one[0]):
         waited = _field(op, "waited_s")
         names = dict.fromkeys(
             map(str, waited if isinstance(waited, dict) and waited else ["a node"])

@@ -7,7 +7,7 @@ the checkers of rows, and I9 by `crash`; the certificate of a run adds up what a
 at.
 
 A mutated history for each, which nothing but its invariant complains about, is in
-`tests/checkers/test_named_invariants.py`.
+`tests/checkers/catalog/test_named_invariants.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ INVARIANTS: Final = (
     Invariant(
         "I4",
         "ddl-linearizable",
-        "answers are those of one catalog, refusals too; a change that is done stays done",
+        "one catalog explains all answers, refusals too; a change that is done stays done",
         "all answers; in weaker profiles as far as their permits leave it",
         (
             "answers",

@@ -77,7 +77,7 @@ def permitted_result(
 
 
 def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
-    """The permit that gives up a rule of a checker; of several, one after a power cut."""
+    """The permit that gives up a rule of a checker; of several, that of a power cut."""
     able = [permit for permit in permits.values() if rule in permit.rules.get(checker, ())]
     return min(able, key=lambda permit: permit.after != "power-cut").name if able else None
 

@@ -54,7 +54,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 class ToyClient:
-    """One process: a connection that is opened anew after each failure."""
+    """One process: a connection that is opened again after each failure."""
 
     def __init__(self, env: ClientEnv) -> None:
         self.env = env

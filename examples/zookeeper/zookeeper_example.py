@@ -232,8 +232,8 @@ class ZooKeeper(Target):
         return [self.node(number) for number in range(1, len(NAMES) + 1)]
 
     def node(self, number: int) -> NodeSpec:
-        own = f"{{host}}:{{port:{PEERS}}}:{{port:{ELECTIONS}}}"
-        servers = [f"server.{i}={own if i == number else f'{{host:{n}}}:{PEERS}:{ELECTIONS}'}\n"
+        address = f"{{host}}:{{port:{PEERS}}}:{{port:{ELECTIONS}}}"
+        servers = [f"server.{i}={address if i == number else f'{{host:{n}}}:{PEERS}:{ELECTIONS}'}\n"
                    for i, n in enumerate(NAMES, 1)]  # fmt: skip
         return NodeSpec(
             name=NAMES[number - 1],

@@ -2,8 +2,8 @@
 
 Results go to stdout, progress and errors to stderr. Exit codes are Jepsen's: 0 valid, 1 invalid,
 2 unknown, 254 usage, 255 crash (argparse alone would exit with 2 for a usage error, which here
-means *unknown*). 141 means that whoever read a long output had enough of it. A verdict's code is
-only ever what a verb returned: whatever is raised, `SystemExit` as well, has another.
+means *unknown*). 141 means that the reader of a long output closed the pipe. Only the return value
+of a verb is a verdict's code: any exception, `SystemExit` as well, has another one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         note(f"harness: {type(error).__name__}: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        note("harness: interrupted; `harness clean` removes what is left")
+        note("harness: interrupted; `harness clean` removes leftovers")
         return EXIT_INTERRUPTED
     except SystemExit as error:
         if not error.code and not _ASKED_AND_ANSWERED.isdisjoint(arguments):
@@ -75,7 +75,9 @@ def _fault_of(error: BaseException) -> str:
     """Whose mistake a crash is: a plug-in's where the last code before libraries is its own."""
     from harness.support.distributions import packages_of, plugin_distributions
 
-    packages = {package for found in plugin_distributions() for package in packages_of(found)}
+    packages = {
+        package for distribution in plugin_distributions() for package in packages_of(distribution)
+    }
     packages |= _OURS
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
@@ -92,14 +94,16 @@ def _fault_of(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where it was raised, as `file:line`."""
+    """The place of an exception, as `file:line`."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename] or frames
-    return f"at {os.path.basename(own[-1].filename)}:{own[-1].lineno}"  # noqa: PTH119
+    frames_of_ours = [
+        frame for frame in frames if f"{os.sep}harness{os.sep}" in frame.filename
+    ] or frames
+    return f"at {os.path.basename(frames_of_ours[-1].filename)}:{frames_of_ours[-1].lineno}"  # noqa: PTH119
 
 
 def _checked(code: object) -> int:
-    """What a verb returned. Another package's may forget to, and 256 would read as valid."""
+    """The code of a verb, checked: a plug-in may return none, and 256 would read as valid."""
     if isinstance(code, int) and 0 <= code <= EXIT_CODE_MAX:
         return code
     note(f"harness: the verb returned {code!r}; its exit code must be in 0 .. {EXIT_CODE_MAX}")

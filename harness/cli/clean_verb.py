@@ -17,8 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = Parser(
         prog="harness clean",
         description="Remove processes, containers, networks and rules of runs whose harness is "
-        "dead. Runs that are still going on, and clusters that stand (`harness up`), are left "
-        "alone.",
+        "dead. Active runs and running clusters (`harness up`) are left alone.",
     )
     parser.parse_args(list(arguments))
     removed: list[str] = []

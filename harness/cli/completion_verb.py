@@ -62,8 +62,8 @@ def _whole_parser() -> argparse.ArgumentParser:
 
 def _bugs() -> list[str]:
     """The bugs of all targets that load."""
-    found = [target for _, target in load_all("targets") if not isinstance(target, UsageError)]
-    return [bug for target in found for bug in target.bugs]
+    targets = [target for _, target in load_all("targets") if not isinstance(target, UsageError)]
+    return [bug for target in targets for bug in target.bugs]
 
 
 _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {

@@ -84,19 +84,21 @@ def _disk() -> Finding:
 
 def _environments() -> list[Finding]:
     findings = []
-    for name, found in load_all("environments"):
-        reason = str(found) if isinstance(found, UsageError) else found.unavailable()
-        findings.append(Finding(reason is None, f"environment {name}", reason or found.doc))
+    for name, environment in load_all("environments"):
+        reason = (
+            str(environment) if isinstance(environment, UsageError) else environment.unavailable()
+        )
+        findings.append(Finding(reason is None, f"environment {name}", reason or environment.doc))
     return findings
 
 
 def _optional() -> list[Finding]:
-    """What plug-ins look for and can do without; one that does not load is said by `_plugins`."""
+    """Findings of plug-ins about optional tools; `_plugins` reports plug-ins that do not load."""
     findings = [_faketime()]
-    for name, found in load_all("diagnoses"):
+    for name, diagnosis in load_all("diagnoses"):
         with contextlib.suppress(UsageError):
-            if not isinstance(found, UsageError):
-                ok, detail = found.look()
+            if not isinstance(diagnosis, UsageError):
+                ok, detail = diagnosis.look()
                 findings.append(Finding(ok, name, detail, optional=True))
     return findings
 
@@ -104,11 +106,11 @@ def _optional() -> list[Finding]:
 def _faketime() -> Finding:
     from harness.environments.host.faketime import find_library
 
-    found = find_library()
+    library = find_library()
     lack = (
         "faults of the clocks of foreign programs in processes need it: apt-get install libfaketime"
     )
-    return Finding(found is not None, "libfaketime", str(found or lack), optional=True)
+    return Finding(library is not None, "libfaketime", str(library or lack), optional=True)
 
 
 def _taken_names() -> list[Finding]:
@@ -129,7 +131,7 @@ def _plugins() -> list[Finding]:
     findings = []
     for group in GROUPS:
         names = plugin_names(group)
-        broken = [str(found) for _, found in load_all(group) if isinstance(found, UsageError)]
+        broken = [str(plugin) for _, plugin in load_all(group) if isinstance(plugin, UsageError)]
         detail = "; ".join(broken) or f"{len(names)} found"
         findings.append(Finding(bool(names) and not broken, f"plug-ins {group}", detail))
     return findings

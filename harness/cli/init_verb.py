@@ -21,18 +21,18 @@ target = "kudu"
 workload = "ddl"
 # profile = "strict"
 
-# What breaks. `harness list nemeses` describes each.
+# Faults. `harness list nemeses` describes each nemesis.
 nemeses = ["partition-leader"]
 
-# Where: "sim", "process", "docker" or "auto" (Docker if it works here, otherwise processes).
+# The environment: "sim", "process", "docker" or "auto" (Docker if it works here, else processes).
 env = "sim"
 
-# How long (seconds), how fast (operations per second) and how many clients.
+# Seconds, operations per second and number of clients.
 time-limit = 60
 # rate = 40
 # concurrency = 10
 
-# Where runs are kept, and the name that tells soaks apart in reports.
+# The folder of runs, and the name that distinguishes soaks in reports.
 store = "store"
 # label = "v1"
 

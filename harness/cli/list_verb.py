@@ -58,14 +58,14 @@ def main(arguments: Sequence[str]) -> int:
         if group == FAULTS:
             raise UsageError("--json has no table of faults; drop --json, or list environments")
         if group == BUGS:
-            found: dict[str, Any] = {BUGS: _bugs(parsed.target)}
+            answer: dict[str, Any] = {BUGS: _bugs(parsed.target)}
         else:
-            found = {name: _entries(name) for name in chosen}
+            answer = {name: _entries(name) for name in chosen}
         if parsed.target is not None and group == "workloads":
             spoken = load_plugin("targets", parsed.target).vocabularies
             able = {name for name, each in _working("workloads") if each.vocabulary in spoken}
-            found[group] = [entry for entry in found[group] if entry["name"] in able]
-        say(msgspec.json.encode({"schema_version": 1, **found}).decode())
+            answer[group] = [entry for entry in answer[group] if entry["name"] in able]
+        say(msgspec.json.encode({"schema_version": 1, **answer}).decode())
         return 0
     if group is None:
         _print_summary()
@@ -96,7 +96,7 @@ def _print_summary() -> None:
         if names:
             say(f"{title:15} {len(names):3}  {_shortened(names)}")
         if group == "targets":
-            bugs = [bug for found in _bugs(None).values() for bug in found]
+            bugs = [bug for of_target in _bugs(None).values() for bug in of_target]
             say(f"{BUGS:15} {len(bugs):3}  {_shortened(bugs)}")
     say("")
     say("harness list GROUP describes each, e.g. `harness list nemeses`;")
@@ -110,7 +110,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _bugs(target: str | None) -> dict[str, dict[str, str]]:
     """The bugs of each target that has some, or of one."""
-    return {name: dict(found.bugs) for name, found in _targets(target) if found.bugs}
+    return {name: dict(described.bugs) for name, described in _targets(target) if described.bugs}
 
 
 def _targets(name: str | None) -> list[tuple[str, Target]]:
@@ -130,14 +130,16 @@ def _print_workloads(target: str | None) -> None:
             say(f"{name:16} BROKEN: {workload}")
             continue
         able = [
-            each for each, found in targets.items() if workload.vocabulary in found.vocabularies
+            each
+            for each, candidate in targets.items()
+            if workload.vocabulary in candidate.vocabularies
         ]
         if target is None or able:
             say(f"{name:16} {workload.doc}")
             say(f"{'':16} targets: {', '.join(able) or 'none installed'}")
     say("")
     say("environments:")
-    simulated = [name for name, found in targets.items() if _simulated(found)]
+    simulated = [name for name, candidate in targets.items() if _simulated(candidate)]
     say(f"  sim              {', '.join(simulated) or 'none of them'}")
     say("  process, docker  every target; `harness doctor` shows what works on this machine")
 
@@ -191,7 +193,7 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """What it can do to foreign programs; to disks, of those that have one of ours."""
+    """Faults for foreign programs; disk faults, for those with a disk of the harness."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})
@@ -202,13 +204,13 @@ def _fidelities(able: Mapping[Capability, Fidelity]) -> dict[str, str]:
 
 
 def _print_faults() -> None:
-    """Which fault works where, by what each needs and each environment says it can do.
+    """Print the faults by environment, from their needs and the environments' capabilities.
 
     Foreign programs have columns of their own: their disks and clocks are not the harness's.
     """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
     for name, environment in load_all("environments"):
-        if not isinstance(environment, UsageError):  # said above
+        if not isinstance(environment, UsageError):  # reported above
             able[name] = environment.capabilities
             if environment.reaches_foreign is not None:
                 able[f"{name}{_FOREIGN}"] = _of_foreign(environment)
@@ -219,14 +221,14 @@ def _print_faults() -> None:
         cells = []
         for name, capabilities in able.items():
             cell = _fidelity(needs, capabilities)
-            own = name.endswith(_FOREIGN) and not needs.isdisjoint(FAULTY_DISK)
-            cells.append(f"{'faulty disk' if own else cell:16}")
+            on_faulty_disk = name.endswith(_FOREIGN) and not needs.isdisjoint(FAULTY_DISK)
+            cells.append(f"{'faulty disk' if on_faulty_disk else cell:16}")
         say(f"  {text:40} {' '.join(cells)}".rstrip())
     here = why_missing() or "can be had here"
     say(f"  faulty disk: where the node declares one (NodeSpec.faulty_disk); {here}")
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """How well it works: as well as what works worst of all it needs."""
-    found = [able.get(need, Fidelity.NONE) for need in needs]
-    return max(found, key=list(Fidelity).index).value
+    """The fidelity of a fault: the worst among the capabilities that it needs."""
+    fidelities = [able.get(need, Fidelity.NONE) for need in needs]
+    return max(fidelities, key=list(Fidelity).index).value

@@ -1,10 +1,10 @@
-"""Where results go: stdout, which may be closed, full, or a pipe whose reader went away.
+"""Output of results: stdout, which may be closed, full, or a pipe whose reader has gone.
 
-Whatever is printed is text: what a terminal would obey is shown escaped. Colours and tables come
-from rich (`harness.cli.styles`), and are plain text where the stream is no terminal.
+All output is text: control characters are escaped. Colours and tables come from rich
+(`harness.cli.styles`), and are plain text if the stream is no terminal.
 
-What a verb found out is in its exit code, and the exit code must not depend on whether somebody
-still listens: `harness run | head -1` of an invalid run exits with 1, not with a crash.
+A verb's result is in its exit code, which must not depend on a reader: `harness run | head -1` of
+an invalid run exits with 1, not with a crash.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def say(*parts: RenderableType) -> None:
-    """Print text, or what rich draws, as lines of results.
+    """Print text, or a renderable of rich, as lines of results.
 
-    A stdout that takes none is said on stderr, once.
+    A stdout that takes none is reported on stderr, once.
     """
     try:
         for part in parts:
@@ -43,19 +43,19 @@ def note(text: str) -> None:
 
 
 def reader_went_away() -> bool:
-    """Whether stdout is a pipe that nobody reads any more."""
+    """Whether stdout is a pipe whose reader has gone."""
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # errors are reported whatever one asks for
+        poll.register(sys.stdout.fileno(), 0)  # errors are always reported
         return any(event & select.POLLERR for _, event in poll.poll(0))
     except (OSError, ValueError):  # no file behind it
         return False
 
 
 def flush_output() -> None:
-    """Write out what stdout and stderr still hold; what nobody wants is dropped without a word.
+    """Flush stdout and stderr; drop output silently if its reader has gone.
 
-    Python does the same at its end, but exits with 120 where it cannot.
+    Python does the same at exit, but exits with 120 if it fails.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is None:  # it was closed when we were started
@@ -72,7 +72,7 @@ def flush_output() -> None:
 
 
 def _mute(stream: TextIO) -> None:
-    """Let a stream end in nothing, so that what is still buffered raises no second time."""
+    """Redirect a stream to nothing, so that buffered output does not raise again."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)

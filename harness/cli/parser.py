@@ -103,7 +103,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """As argparse does; `captured_parser` gets the parser instead."""
+        """Parse; for `captured_parser`, hand over the parser instead."""
         if _capturing:
             raise _Captured(self)
         return super().parse_args(args, namespace)
@@ -173,8 +173,8 @@ class Parser(argparse.ArgumentParser):
             return ""
         if (owner := self.elsewhere(given)) is not None:
             return f"; {owner}"
-        known = [flag for action in self._actions for flag in action.option_strings]
-        near = choices_near(given, known)
+        flags = [flag for action in self._actions for flag in action.option_strings]
+        near = choices_near(given, flags)
         return f"; {near}" if near.startswith("did") else ""
 
 
@@ -234,7 +234,7 @@ def captured_parser(verb: str) -> Parser | None:
 
 
 def _name_of(action: argparse.Action) -> str:
-    """What a message calls an argument."""
+    """The name of an argument in messages."""
     if action.option_strings:
         return action.option_strings[-1]
     metavar = action.metavar if isinstance(action.metavar, str) else None
@@ -262,7 +262,7 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
 
 
 def verb_module(verb: str) -> Verb:
-    """Import the module of one verb: our own, or one that a package brings by entry point."""
+    """Import the module of one verb: a bundled one, or a plug-in."""
     if _is_module(verb):
         return cast("Verb", importlib.import_module(_module_name(verb)))
     return load_verb(verb)
@@ -278,7 +278,7 @@ def _module_name(verb: str) -> str:
 
 
 def known_verbs() -> dict[str, str]:
-    """Every verb with a line on what it does: ours, then those of other packages."""
+    """Every verb with a one-line description: bundled ones, then plug-ins."""
     foreign: list[str] = []
     for name in plugin_names("verbs"):
         if _is_module(name):

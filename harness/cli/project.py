@@ -1,10 +1,9 @@
-"""`harness.toml`: the defaults of a folder, which take the place of options that are not given.
+"""`harness.toml`: the defaults of a folder, for options that a command line omits.
 
-The file is read from the current folder only, so that a command never depends on a folder above
-it. Its values become options in front of those of the command line, where the last one wins: what
-is checked, stored and replayed is the same as if the user had typed them. `--case FILE` decides a
-whole case, so the file is ignored beside it; `--no-config` ignores it, too, and is in the replay
-commands that a folder with such a file prints.
+Only the current folder's file is read, so that a command never depends on a parent folder. Its
+values become options in front of those of the command line, where the last one wins: checks, stores
+and replays are the same as if the user had typed them. `--case FILE` decides a whole case, and
+`--no-config` ignores the file, too; replay commands contain it if their folder has such a file.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _READ_BY: Final[dict[str, frozenset[str]]] = {
     "import": frozenset({"store"}),
 }
 _OF_TARGET: Final = frozenset({"workload", "profile"})
-"""What is of no use to another target than the file's."""
+"""Options that only make sense for the file's target."""
 _OF_WORKLOAD: Final = frozenset({"target", "profile"})
 """What another workload than the file's may not fit; it brings a target of its own."""
 
@@ -60,8 +59,8 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     the wrong type.
     """
     wanted = _READ_BY.get(verb)
-    given = {argument.partition("=")[0]: n for n, argument in enumerate(arguments)}
-    if wanted is None or not given.keys().isdisjoint({"--case", NO_CONFIG, *_HELP}):
+    flags = {argument.partition("=")[0]: n for n, argument in enumerate(arguments)}
+    if wanted is None or not flags.keys().isdisjoint({"--case", NO_CONFIG, *_HELP}):
         return []
     values = _read(Path(FILE))
     target = _value_of("--target", arguments)
@@ -73,7 +72,7 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
     added: list[str] = []
     for key, value in values.items():
         flag = _FLAGS.get(key, f"--{key}")
-        replaced = flag in given or (key == "nemeses" and "--fault" in given)
+        replaced = flag in flags or (key == "nemeses" and "--fault" in flags)
         if key in wanted and not replaced:
             text = ",".join(value) if isinstance(value, list) else str(value)
             added.append(f"{flag}={text}")
@@ -83,7 +82,7 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
 
 
 def replay_words() -> list[str]:
-    """What a replay command needs so that the file of this folder does not change its case."""
+    """Options of a replay command that keep this folder's file from changing its case."""
     return [NO_CONFIG] if Path(FILE).exists() else []
 
 

@@ -1,7 +1,7 @@
-"""What is going on, in place of what was said before; a line now and then where nothing is redrawn.
+"""A status line that is redrawn on a terminal; elsewhere a line now and then.
 
-On a terminal this is rich's live display, below the lines that stay. A terminal or pipe that goes
-away takes the progress with it, never the work.
+On a terminal this is rich's live display, below the permanent lines. If the terminal or pipe goes
+away, only the progress is lost, never the work.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ REDRAWN_PER_S: Final = 4
 
 
 class StatusLine:
-    """Writes to `stream` (default: stderr); where there is no terminal, every `pipe_interval_s`.
+    """Writes to `stream` (default: stderr); without a terminal, every `pipe_interval_s`.
 
-    `draw` makes what a terminal shows, again and again, from another thread; without it a terminal
-    shows the text when it is told.
+    `draw` renders the terminal's display, repeatedly, from another thread; without it a terminal
+    shows each text when it arrives.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class StatusLine:
 
     @property
     def width(self) -> int:
-        """How many characters fit into one line of the terminal."""
+        """The number of characters in one line of the terminal."""
         return width_of(self._stream)
 
     def show(self, text: str) -> None:
-        """Say where it stands, in place of what was said before."""
+        """Show a text in place of the previous one."""
         self._text = text
         if not self.terminal:
             self.line(text)
@@ -79,7 +79,7 @@ class StatusLine:
             _Sturdy(self._stream).write(f"{harmless(text)}\n")
 
     def finish(self) -> None:
-        """Remove what was redrawn."""
+        """Remove the redrawn part."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -108,7 +108,7 @@ class StatusLine:
 
 
 class _Sturdy(io.StringIO):
-    """A stream that may be closed or full, or whose reader may go away, and that nobody misses."""
+    """An expendable stream: it may be closed or full, or lose its reader."""
 
     def __init__(self, stream: TextIO | None) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class _Sturdy(io.StringIO):
 
 
 def fitting(parts: list[str], width: int) -> str:
-    """As many whole parts as fit into one line."""
+    """The leading parts that fit into one line."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(part) + 2 > width:

@@ -50,7 +50,7 @@ def harmless(text: str) -> str:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether what was written to `stream` can be rewritten."""
+    """Whether output to `stream` can be redrawn."""
     try:
         return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # it is closed
@@ -93,7 +93,7 @@ def drawn(part: RenderableType, stream: TextIO) -> str:
 
 
 def plain(parts: Sequence[RenderableType]) -> list[str]:
-    """Lines of text without colours, for what is no terminal."""
+    """Lines of text without colours, for streams that are no terminal."""
     lines: list[str] = []
     for part in parts:
         text = part if isinstance(part, str) else _drawn_plainly(part)
@@ -149,26 +149,26 @@ def table(
     indent: int = 0,
     wraps: bool = True,
 ) -> Table:
-    """Rows in columns as wide as they must be; the last column takes what is left of a line."""
+    """Rows in columns of minimal width; the last column takes the rest of a line."""
     from rich.table import Table
 
     columns = max((len(row) for row in rows), default=len(head))
-    found = Table(box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0))
-    found.header_style = "bold"
+    table = Table(box=None, show_header=bool(head), pad_edge=False, padding=(0, 2, 0, 0))
+    table.header_style = "bold"
     if indent:
-        found.add_column(width=indent - 2)
+        table.add_column(width=indent - 2)
     for number in range(columns):
         last = wraps and number == columns - 1
         name = styled(head[number]) if head else ""
-        found.add_column(name, no_wrap=not last, overflow="fold")
+        table.add_column(name, no_wrap=not last, overflow="fold")
     for row in rows:
         cells = [styled(cell) if isinstance(cell, str) else cell for cell in row]
-        found.add_row(*[""] * bool(indent), *cells)
-    return found
+        table.add_row(*[""] * bool(indent), *cells)
+    return table
 
 
 def bar(done: float, total: float, text: Text) -> Table:
-    """A bar of progress, and beside it what is done."""
+    """A bar of progress, followed by the finished work."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

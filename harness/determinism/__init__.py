@@ -7,7 +7,7 @@ list of hazards measured under different hash seeds:
 * `import`, `call`: clocks, randomness, threads, sockets, files, processes; everything of that kind
   comes through `harness.env.Env`. `random` may be imported for the annotation `random.Random`.
 * `set-order`: the order of a set (or of `keys() & other`) differs from process to process, so
-  whatever consumes it in order needs `sorted(...)`.
+  code that consumes it in order needs `sorted(...)`.
 * `global`: in simulation all nodes share one interpreter, so module state is shared state.
 
 Sets are recognised by displays, calls, operators, and by annotations and assignments of names,

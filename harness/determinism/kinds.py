@@ -1,4 +1,4 @@
-"""As much type knowledge as the lint needs: which names, attributes and results are sets."""
+"""Type knowledge for the lint: names, attributes and results that are sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.determinism.rules import LIST_TYPES, MAP_TYPES, SET_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """As much of a type as matters: a set, or a container of `item`, or anything else."""
+    """A type, reduced to a set, a container of `item`, or anything else."""
 
     name: str  # "set", "map", "list" or "other"
     item: Kind | None = None
@@ -24,7 +24,7 @@ OTHER: Final = Kind("other")
 
 @dataclass(slots=True)
 class Names:
-    """What is known about attributes and results, by name, over all files linted together."""
+    """Kinds of attributes and results by name, over all linted files."""
 
     attributes: dict[str, list[Kind]] = field(default_factory=dict)
     results: dict[str, list[Kind]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def annotated(annotation: ast.expr | None) -> Kind:
 
 
 def last_name(node: ast.AST | None) -> str:
-    """The last part of a dotted name, or of what is called."""
+    """The last part of a dotted name, or of the name of a call."""
     if isinstance(node, ast.Call):
         return last_name(node.func)
     if isinstance(node, ast.Attribute):

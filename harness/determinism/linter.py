@@ -38,7 +38,7 @@ class Finding:
 
 
 class Linter(ast.NodeVisitor):
-    """Walks one file; scopes are a stack of names and what is known about them."""
+    """Walks one file; scopes are a stack of names and their kinds."""
 
     def __init__(self, path: str, text: str, names: Names) -> None:
         self.findings: list[Finding] = []
@@ -62,7 +62,7 @@ class Linter(ast.NodeVisitor):
     # --- modules, scopes --------------------------------------------------------------------
 
     def visit_Module(self, node: ast.Module) -> None:
-        """Look at annotations first: what stands in them never runs."""
+        """Look at annotations first: code in them never runs."""
         for child in ast.walk(node):
             for annotation in _annotations_of(child):
                 self._annotations.update(ast.walk(annotation))
@@ -100,7 +100,7 @@ class Linter(ast.NodeVisitor):
     def _bindings(
         self, body: Sequence[ast.stmt], parameters: dict[str, Kind] | None = None
     ) -> dict[str, Kind]:
-        """Names that a scope binds, by annotation or by what is assigned to all of them."""
+        """Names that a scope binds, with their kinds by annotation or by all assigned values."""
         declared: dict[str, Kind] = dict(parameters or {})
         assigned: dict[str, list[ast.expr]] = {}
         for node in _walk_scope(body):
@@ -305,7 +305,7 @@ class Linter(ast.NodeVisitor):
         return self._kind(node) == SET
 
     def _kind(self, node: ast.expr | None) -> Kind:
-        """What is known about the value of an expression."""
+        """The kind of the value of an expression."""
         if isinstance(node, ast.Set | ast.SetComp):
             return SET
         if isinstance(node, ast.Name):
@@ -437,7 +437,7 @@ def _annotations_of(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _walk_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of a scope, without those of functions and classes inside."""
+    """All nodes of a scope, without the inside of functions and classes."""
     pending = list(body)[::-1]
     while pending:
         node = pending.pop()

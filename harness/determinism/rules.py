@@ -1,5 +1,5 @@
-"""What the determinism lint knows: names that are banned, with what to use instead, and names
-that say whether the order of a set matters.
+"""Rules of the determinism lint: banned names with their replacements, and names that tell whether
+the order of a set matters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BANNED_NAMES: Final = {
     "asyncio.as_completed": "it keeps a set of tasks; use asyncio.gather",
     "asyncio.all_tasks": "it returns a set of tasks; keep the tasks you need in a list",
     "asyncio.TaskGroup": "it aborts its tasks in the order of a set; use env.spawn or gather",
-    "asyncio.wait_for": "it costs a task a call before 3.12; use `async with asyncio.timeout(s)`",
+    "asyncio.wait_for": "it starts a task for each call before 3.12; use `asyncio.timeout(s)`",
     "asyncio.to_thread": "there are no threads in simulation",
     "asyncio.run": "the environment runs the loop",
     "asyncio.new_event_loop": "the environment runs the loop",

@@ -1,4 +1,4 @@
-"""Who opened a connection on loopback, told without the caller's help.
+"""The process that opened a connection on loopback, found without the caller's help.
 
 All nodes of a run are processes of one machine and call from 127.0.0.1. Who has the other end of an
 accepted connection, the kernel knows: asked for exactly this socket (sock_diag(7)) it names an
@@ -8,7 +8,7 @@ reading /proc/net/tcp takes milliseconds on a machine with a thousand sockets. I
 privilege: processes of the same user can be looked at, and root's harness can look at all.
 
 The driver notes in a folder which processes are whose, one small file a caller, before these can
-have done much: a file, since it must be there at once, whoever else is busy.
+have done much: a file, since it must be there at once, however busy others are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Address = tuple[str, int]
 
 
 class CallerGoneError(Exception):
-    """The caller has closed its end already, so nobody can say who it was."""
+    """The caller has closed its end already, so it cannot be identified."""
 
 
 def socket_inode(local: Address, remote: Address) -> int:
@@ -121,7 +121,7 @@ class CallerBook:
                 yield path.name.partition("~")[0], pids
 
     def find(self, local: Address, remote: Address) -> str | None:
-        """The caller whose socket has these ends; `None` where it is nobody's in the book.
+        """The caller whose socket has these ends; `None` for a process that is not in the book.
 
         Raises `CallerGoneError`, and `InfrastructureError` where the kernel does not tell.
         """
@@ -137,6 +137,6 @@ class CallerBook:
         """The same, asked again for a moment: a process calls before it is in the book."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
-        while (found := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll
+        while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll
             await asyncio.sleep(_POLL_S)
-        return found
+        return caller

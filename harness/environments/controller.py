@@ -23,7 +23,7 @@ _CONTROLLER = re.compile(r"(\d+:\d+)@([0-9a-f-]+)/(\d+)")
 
 
 class Life(enum.Enum):
-    """What can be said of a controller from here."""
+    """The state of a controller, as far as it is visible from here."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -65,7 +65,7 @@ def _controller(pid: int) -> Controller:
 
 
 def life(controller: Controller, here: Controller, *, same_machine: bool) -> Life:
-    """Whether `controller` lives, as far as `here` can know.
+    """The state of `controller`, as far as `here` can know.
 
     Another boot id means that the machine was restarted, where it is the same machine; else it may
     as well be another one. Another PID namespace cannot be looked into.

@@ -1,9 +1,9 @@
 """The disk and the clock of a node on `Env` as its environment lets it have them.
 
-`FaultyDisk`, the same in all worlds, stands between the node and the environment's own disk, which
+`FaultyDisk`, the same in all worlds, is between the node and the environment's own disk, which
 it asks unless the request is to fail. A request that fails had no effect, as a device does that
 reports an error for the whole request; what the kernel forgets after a failed fsync is the power
-cut's business. Bits rot as they are read, by their place alone: whoever reads again reads the same,
+cut's business. Bits rot as they are read, by their place alone: a second read returns the same,
 and the fault can be healed, which no damage to the data themselves could be.
 
 `FaultyClock` does to the clocks of the real world what `SimClock` does in simulation: an offset
@@ -28,7 +28,7 @@ _MILLION: Final = 1_000_000
 
 
 class DiskTrouble:
-    """How bad the disk of one machine is now, and how many requests felt it."""
+    """The quality of one machine's disk now, and the number of requests that it touched."""
 
     def __init__(self, draws: random.Random, label: str) -> None:
         """A good disk; `draws` decides which requests fail, and `label` which places rot."""
@@ -38,12 +38,12 @@ class DiskTrouble:
         self._touched = 0
 
     def set(self, quality: DiskQuality) -> int:
-        """From now on it is as bad as this; returns how many requests felt what was before."""
+        """Set the quality; returns the number of requests that the previous one touched."""
         self.quality = quality
         return self.touched()
 
     def touched(self) -> int:
-        """How many requests felt it since this was asked last."""
+        """The number of touched requests since the last call."""
         touched, self._touched = self._touched, 0
         return touched
 
@@ -66,7 +66,7 @@ class DiskTrouble:
             raise OSError(errno.EIO, "input/output error", path)
 
     def rot(self, path: str, data: bytes, offset: int, size: int) -> bytes:
-        """What is read instead of `data`, from `offset` of a file of `size` bytes."""
+        """The rotten content instead of `data`, from `offset` of a file of `size` bytes."""
         share = self.quality.bitrot
         if not share:
             return data
@@ -85,7 +85,7 @@ class DiskTrouble:
 
 
 class FaultyDisk:
-    """A disk that fails when it is told to (`harness.env.Disk`)."""
+    """A disk that fails on command (`harness.env.Disk`)."""
 
     def __init__(self, disk: Disk, trouble: DiskTrouble) -> None:
         """`disk` is the environment's own."""
@@ -93,34 +93,29 @@ class FaultyDisk:
         self._trouble = trouble
 
     async def open(self, path: str) -> FaultyFile:
-        """Open for appending, creating the file where it is missing."""
         await self._trouble.strike(path, writes=False)
         return FaultyFile(await self._disk.open(path), path, self._trouble)
 
     async def read(self, path: str) -> bytes:
-        """The whole file. Raises `FileNotFoundError`."""
         await self._trouble.strike(path, writes=False)
         data = await self._disk.read(path)
         return self._trouble.rot(path, data, 0, len(data))
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Replace the file atomically and durably."""
         await self._trouble.strike(path, writes=True)
         await self._disk.replace(path, data)
 
     async def list(self, prefix: str = "") -> list[str]:
-        """Paths that start with `prefix`, sorted."""
         await self._trouble.strike(prefix, writes=False)
         return await self._disk.list(prefix)
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably; a missing one is no error."""
         await self._trouble.strike(path, writes=False)
         await self._disk.remove(path)
 
 
 class FaultyFile:
-    """An open file of a disk that fails when it is told to (`harness.env.File`)."""
+    """An open file of a disk that fails on command (`harness.env.File`)."""
 
     def __init__(self, file: File, path: str, trouble: DiskTrouble) -> None:
         self._file = file
@@ -130,7 +125,6 @@ class FaultyFile:
         self.close = file.close
 
     async def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
         await self._trouble.strike(self._path, writes=False)
         data = await self._file.read(offset, size)
         return self._trouble.rot(self._path, data, offset, self._file.size())
@@ -141,18 +135,16 @@ class FaultyFile:
         return await self._file.append(data)
 
     async def sync(self) -> None:
-        """Make everything appended so far durable."""
         await self._trouble.strike(self._path, writes=False)
         await self._file.sync()
 
     async def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
         await self._trouble.strike(self._path, writes=False)
         await self._file.truncate(size)
 
 
 class ClockError(msgspec.Struct, frozen=True, kw_only=True):
-    """How a machine's clocks are wrong; in `harness.cluster.check_clock`'s limits."""
+    """The errors of a machine's clocks; in `harness.cluster.check_clock`'s limits."""
 
     offset_ns: int = 0  # of the wall clock
     drift_ppm: int = 0  # of both: how much faster than they should they run
@@ -160,10 +152,10 @@ class ClockError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultyClock:
-    """Clocks that go wrong when they are told to (`harness.env.Clock`).
+    """Clocks that go wrong on command (`harness.env.Clock`).
 
     Monotonic time goes on from where it is when its rate changes, so it never goes back. The wall
-    clock is off by what was said last, and by what it has drifted since then.
+    clock is off by the last offset, and by the drift since then.
     """
 
     def __init__(self, clock: Clock, error: ClockError) -> None:
@@ -181,19 +173,16 @@ class FaultyClock:
         return 1 + self._error.drift_ppm / _MILLION
 
     def monotonic_ns(self) -> int:
-        """Ns since an arbitrary start, at this machine's rate."""
         passed = self._clock.monotonic_ns() - self._anchor_ns
         return self._local_ns + passed + passed * self._error.drift_ppm // _MILLION
 
     def wall_ns(self) -> int:
-        """Ns since the epoch as this machine believes."""
         right = self._clock.wall_ns()
         passed = self._clock.monotonic_ns() - self._anchor_ns
         drifted = self._ahead_ns + passed * self._error.drift_ppm // _MILLION
         return right + drifted + self._error.offset_ns
 
     def max_error_ns(self) -> int:
-        """The bound on the error of `wall_ns` that holds while no fault touches the clock."""
         return self._clock.max_error_ns()
 
     def set(self, error: ClockError) -> None:

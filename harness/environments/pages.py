@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from harness.env import PageHandler, PageRequest, PageResponse
 
 IN_FLIGHT_MAX: Final = 8
-"""Pages that a node makes at a time; further requests are told to come back (503)."""
+"""Pages that a node makes at a time; further requests are refused for now (503)."""
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 PAGE_TIMEOUT_S: Final = 10.0
 _QUERY_FIELDS_MAX: Final = 32
@@ -54,7 +54,7 @@ class PageDoor:
                 response = await self._handler(request)
         except TimeoutError:
             return self._failed(request, f"it took more than {PAGE_TIMEOUT_S:g} s")
-        except Exception as error:  # noqa: BLE001 - it is this page's answer, and said
+        except Exception as error:  # noqa: BLE001 - it becomes this page's answer
             return self._failed(request, f"{type(error).__name__}: {error}")
         finally:
             self._in_flight -= 1
@@ -71,7 +71,7 @@ class PageDoor:
 
 
 def _parse(target: str, accept: str) -> PageRequest:
-    """Raises `ValueError` for what is no path and query."""
+    """Raises `ValueError` for anything but a path and a query."""
     parts = urlsplit(target)
     if not parts.path.startswith("/") or parts.netloc:
         raise ValueError("a target is a path that begins with '/'")

@@ -1,6 +1,6 @@
 """Processes as the kernel shows them, identified so that a recycled pid is never mistaken.
 
-A pid alone names whoever has it now. A pid with the start time of its process (field 22 of
+A pid alone names its present holder. A pid with the start time of its process (field 22 of
 `/proc/PID/stat`, in clock ticks since boot) names one process for ever, and a pidfd opened before
 that check pins it while a signal is sent. See proc(5), pidfd_open(2).
 """
@@ -8,13 +8,14 @@ that check pins it while a signal is sent. See proc(5), pidfd_open(2).
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 STOPPED = frozenset("Tt")
 """The states of a process that a signal or a debugger has stopped."""
@@ -23,6 +24,9 @@ _STATE, _GROUP, _START_TICKS = 0, 2, 19  # positions after the command's closing
 _CHILDREN_USER_TICKS, _CHILDREN_SYSTEM_TICKS = 13, 14
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
+_SEGMENTS: Final = Path("/proc/sysvipc/shm")
+_REMOVE: Final = 0  # IPC_RMID
+_ROUNDED_S: Final = 1.0  # the kernel's times of segments are whole seconds
 
 
 class ProcessId(NamedTuple):
@@ -50,7 +54,7 @@ class ThreadId(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """What the scheduler did with a thread since it began."""
+    """The scheduler's account of a thread since it began."""
 
     state: str  # one letter: "R" runs, or could
     ran_ns: int
@@ -65,7 +69,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _fields(stat: str) -> list[str]:
-    # The command stands in parentheses and may itself hold spaces and parentheses.
+    # The command is in parentheses and may itself hold spaces and parentheses.
     return _read(stat).rpartition(")")[2].split()
 
 
@@ -81,10 +85,10 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def this_process() -> ProcessId:
-    """Who calls."""
-    found = identify(os.getpid())
-    assert found is not None, "/proc shows every process itself"
-    return found
+    """The calling process."""
+    caller = identify(os.getpid())
+    assert caller is not None, "/proc shows every process itself"
+    return caller
 
 
 def state(process: ProcessId) -> str | None:
@@ -146,10 +150,10 @@ def memory_bytes(process: ProcessId) -> int | None:
 
 
 def written_bytes(process: ProcessId) -> int | None:
-    """What a process made the kernel write to disks, in whole pages (`write_bytes`); see proc(5).
+    """The bytes that a process made the kernel write to disks, in whole pages; see proc(5).
 
-    `None` once it is gone, where it may not be read, and for nought: what is written to a file
-    system in memory is not counted, and who wrote nothing at all has no need to be.
+    `None` once it is gone, where it may not be read, and for zero: writes to a file
+    system in memory are not counted, so zero means little.
     """
     try:
         text = _read(f"/proc/{process.pid}/io")
@@ -177,7 +181,7 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
     whose sibling ends in this moment may be missing. See proc(5), and /proc/PID/schedstat in
     Documentation/scheduler/sched-stats.rst.
     """
-    found: dict[ThreadId, Scheduled] = {}
+    scheduled: dict[ThreadId, Scheduled] = {}
     for process in family(pid) if descendants else [pid]:
         with contextlib.suppress(OSError):  # it has ended
             for number in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
@@ -186,28 +190,28 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
                     fields = _fields(f"{folder}/stat")
                     ran_ns, waited_ns, _ = map(int, _read(f"{folder}/schedstat").split())
                     thread = ThreadId(process, int(number), int(fields[_START_TICKS]))
-                    found[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
-    return found
+                    scheduled[thread] = Scheduled(fields[_STATE], ran_ns, waited_ns)
+    return scheduled
 
 
 def family(pid: int) -> list[int]:
     """A process and its descendants; only itself on a kernel without CONFIG_PROC_CHILDREN."""
-    found = []
+    members = []
     left = [pid]
     while left:
         process = left.pop()
-        found.append(process)
+        members.append(process)
         with contextlib.suppress(OSError):  # it has ended
             for task in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208
                 left.extend(map(int, _read(f"/proc/{process}/task/{task}/children").split()))
-    return found
+    return members
 
 
 def computed_s(pids: Iterable[int]) -> float:
-    """How long these processes, and the children that they have waited for, were on processors.
+    """The processor time of these processes, and of the children that they have waited for.
 
     Together, so that of several cores. By the clock of each process, which tells nanoseconds, and
-    by ticks of the ended. It falls where a process ends whose parent has not waited for it.
+    by ticks of the ended. It falls where a process ends before its parent waits for it.
     """
     total_s = 0.0
     for process in pids:
@@ -245,19 +249,19 @@ def _states(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
 def _tracer(pid: int) -> int:
     """The pid of the tracer of a process, such as strace(1) of its command; 0 without one."""
     with contextlib.suppress(OSError):
-        found = re.search(r"^TracerPid:\s+(\d+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
-        return 0 if found is None else int(found[1])
+        match = re.search(r"^TracerPid:\s+(\d+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
+        return 0 if match is None else int(match[1])
     return 0
 
 
 def outside_group(leader: int) -> list[ProcessId]:
     """The descendants of a process that are not in its process group, which it leads."""
-    found = []
+    outside = []
     for pid in family(leader):
         fields = _stat(pid)
         if fields is not None and int(fields[_GROUP]) != leader:
-            found.append(ProcessId(pid, int(fields[_START_TICKS])))
-    return found
+            outside.append(ProcessId(pid, int(fields[_START_TICKS])))
+    return outside
 
 
 def holds_socket(pid: int, inode: int) -> bool:
@@ -275,8 +279,9 @@ def holds_socket(pid: int, inode: int) -> bool:
 
 
 def oom_kills() -> int | None:
-    """How many processes the OOM killer ended in our control group, or on this machine where the
-    group does not count them (version 1); `None` where the kernel does not either.
+    """The number of processes that the OOM killer ended in our control group.
+
+    On this machine if the group does not count them (version 1); `None` where nothing counts them.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -288,6 +293,30 @@ def oom_kills() -> int | None:
         return _count_of("oom_kill", Path("/proc/vmstat"))
     except (OSError, StopIteration, ValueError):
         return None
+
+
+def remove_shared_memory(process: ProcessId) -> int:
+    """Remove the System V segments of a process that is dead or dying; returns their number.
+
+    A PostgreSQL that is killed leaves a segment behind, and removes it when it starts again on the
+    same data; after the last kill of a run no process does. A machine has room for some thousand
+    segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
+
+    A segment in use vanishes with its last user. Segments of an earlier
+    process of the same number are older than this one.
+    """
+    since_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    since_s += process.start_ticks / _TICKS_PER_S - _ROUNDED_S
+    try:
+        names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
+    except (OSError, ValueError):
+        return 0  # a kernel without them
+    removed = 0
+    for row in rows:
+        segment = {name: int(value) for name, value in zip(names, row, strict=True)}
+        if segment["cpid"] == process.pid and segment["ctime"] >= since_s:
+            removed += ctypes.CDLL(None).shmctl(segment["shmid"], _REMOVE, None) == 0
+    return removed
 
 
 def _count_of(name: str, file: Path) -> int:

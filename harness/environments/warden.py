@@ -3,9 +3,9 @@
 `python -m harness.environments.warden` reads JSON lines (`Message`) on its standard input. A
 guarded key holds one undo: kill or continue a process, run a command, send an HTTP request. At the
 deadline of a key the warden undoes it. At the end of the input, which is what the driver's death
-looks like however it died, it undoes everything still guarded, the last first, kills whatever
-process of the run is left, and exits. It lives in a session of its own and ignores the signals of
-a terminal, so Ctrl-C and a closed window do not reach it. No answer is needed: what was written to
+looks like however it died, it undoes everything still guarded, the last first, kills every
+remaining process of the run, and exits. It lives in a session of its own and ignores the signals of
+a terminal, so Ctrl-C and a closed window do not reach it. No answer is needed: data written to
 the pipe is read even if the writer is dead.
 
 Order matters for the driver: guard first, then break; undo first, then release. Undoing is
@@ -36,9 +36,8 @@ import msgspec
 
 from harness.environments import procfs
 from harness.environments.controller import Controller, Life, life, this_controller
-from harness.environments.procfs import ProcessId
+from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.scratch import remove_signed
-from harness.environments.sharedmemory import remove_shared_memory
 from harness.errors import InfrastructureError
 
 UNKNOWN_ROLE: Final = "?"
@@ -94,7 +93,7 @@ class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
     token: str = ""
 
     def __repr__(self) -> str:
-        """As logs show it, without the token."""
+        """The text for logs, without the token."""
         return f"HttpRequest({self.method!r}, {self.url!r}, {self.body!r})"
 
 
@@ -143,7 +142,7 @@ def _perform(undo: Undo) -> None:
                 remove_shared_memory(process)
         case Continue(pid, start_ticks, group):
             if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
-                # The leader was there a moment ago, and SIGCONT harms nobody who is not stopped.
+                # The leader was there a moment ago, and SIGCONT harms no running process.
                 os.killpg(pid, signal.SIGCONT)
                 for process in procfs.outside_group(pid):
                     procfs.send(process, signal.SIGCONT)
@@ -164,7 +163,7 @@ def _perform(undo: Undo) -> None:
 
 
 class _Book:
-    """What is guarded, in order of guarding, and the deadlines."""
+    """The guarded keys, in order of guarding, and the deadlines."""
 
     def __init__(self) -> None:
         self._undos: dict[str, tuple[int, Undo]] = {}
@@ -183,7 +182,7 @@ class _Book:
             heapq.heappush(self._deadlines, (now_s + message.deadline_s, number, message.key))
 
     def next_deadline_s(self) -> float | None:
-        """When `expired` may have something."""
+        """The earliest time at which `expired` may yield an entry."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def expired(self, now_s: float) -> Iterator[tuple[str, Undo]]:
@@ -224,7 +223,7 @@ def _report(text: str) -> None:
 
 
 def serve(descriptor: int) -> None:
-    """Guard until the input ends, then undo what is left."""
+    """Guard until the input ends, then undo the rest."""
     book = _Book()
     decoder = msgspec.json.Decoder(Message)
     pending = b""
@@ -247,7 +246,7 @@ def serve(descriptor: int) -> None:
     left = [(key, undo) for key, undo in book.remaining() if not _undo(key, undo)]
     _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
     # Children of a killed server or of its set-up write a little longer, into folders that are
-    # being removed, and a half-removed one is nobody's whom `clean` knows.
+    # being removed, and `clean` does not recognise a half-removed one.
     for wait_s in _AGAIN_S:
         if not left:
             break
@@ -256,7 +255,7 @@ def serve(descriptor: int) -> None:
 
 
 def _sweep(run_id: str | None, controller: str | None) -> None:
-    """Kill what nobody guarded: children of foreign programs, a node started at the last moment.
+    """Kill unguarded processes: children of foreign programs, a node started at the last moment.
 
     Both must match: a run id is a name that two drivers may use at the same time.
     """
@@ -279,7 +278,7 @@ def main() -> int:
 
 
 def run_environment(run_id: str, role: str) -> dict[str, str]:
-    """What to add to the environment of every process of a run, so that it can be found."""
+    """The additions to the environment of every process of a run, by which it can be found."""
     controller = str(this_controller())
     return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: controller, ROLE_VARIABLE: role}
 

@@ -1,6 +1,6 @@
-"""What breaks things, as data: kinds of faults, whom they hit, when, and the words for all three.
+"""Faults as data: their targets, their times, the words for both, and the ledger that has them.
 
-`kinds` has a struct per kind of fault, `selectors` say whom one hits at the moment it happens,
-`schedules` when it happens, `words` is the language of all three (`cut leader from members every
-10s for 4s`), `aimed` makes a nemesis of it, and `conductor` carries a schedule out.
+`selectors` choose the targets at the moment of a fault, `schedules` its times, `parser` is the
+language of both (`cut leader from members every 10s for 4s`), `nemesis_from_text` makes a nemesis
+of a sentence. The `ledger` injects and heals; `door` is the way to it for tests.
 """

@@ -1,10 +1,10 @@
-"""The damage budget: no group of replicas may lose what a majority of it had synced.
+"""The damage budget: a replica group never loses data that a majority has synced.
 
 A replicated system promises to survive the loss of a minority's data, so a run that destroys more
-proves nothing, however the system fails. Charged are nodes whose synced data a fault destroys
-(`damages` of its kind); what was never synced may go everywhere at once. A node that was filled
-again from scratch would be whole again, but nobody can know that it was, so it stays charged for
-the run. To hit it once more costs nothing.
+proves nothing, however the system fails. A node is charged when a fault destroys its synced data
+(`damages` of its kind); un-synced data may be lost everywhere at once. A node that was filled again
+from scratch would be whole again, but the harness cannot see that, so it stays charged for the run.
+To hit it once more costs nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""Nodes that no observed group names may hold replicas all the same: so many copies of everything,
-on any of those that have the same role."""
+"""The assumed copies of all data on the nodes of one role that no observed group names: they may
+hold replicas all the same."""
 _NAMED_MAX: Final = 8
 
 
 class DamageBudget:
-    """Which nodes of one run are damaged, and which may be beside them."""
+    """The damaged nodes of one run, and the limits on more."""
 
     def __init__(self, specs: Mapping[str, NodeSpec], *, majority: bool) -> None:
         """All are whole. With `majority` there is no budget."""
@@ -33,7 +33,7 @@ class DamageBudget:
     def charge(self, nodes: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
         """Charge all of these nodes, unless a majority of a group would be damaged then.
 
-        `groups` are the members of each that is observed. Returns why nobody was charged.
+        `groups` are the members of each observed group. Returns the reason of a refusal.
         """
         new = self._damaged.union(nodes) - self._damaged
         for name, (members, limit) in self._limits(groups).items():
@@ -52,11 +52,11 @@ class DamageBudget:
     ) -> Mapping[str, tuple[Sequence[str], int]]:
         """The members of each group, and how many of them may be damaged: fewer than a majority."""
         observed = {node for members in groups.values() for node in members}
-        found = {name: (members, len(members) // 2) for name, members in groups.items()}
+        limits = {name: (members, len(members) // 2) for name, members in groups.items()}
         roles: dict[str, list[str]] = {}
         for node, spec in self._specs.items():
             if node not in observed:
                 roles.setdefault(spec.role, []).append(node)
         for role, alike in roles.items():
-            found[f"the role {role}"] = (alike, min(len(alike), _COPIES) // 2)
-        return found
+            limits[f"the role {role}"] = (alike, min(len(alike), _COPIES) // 2)
+        return limits

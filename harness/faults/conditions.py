@@ -1,24 +1,110 @@
-"""What clocks, processors and disks feel: all faults that are on them at once.
+"""The wanted states of links, clocks, processors and disks: all faults that are on them at once.
 
-Offsets, drifts and delays add up to what is possible, factors multiply, and of independent errors
-any is one. Each
-change sets what the node then has as a whole, so nothing depends on the order in which faults go.
+Offsets, drifts and delays add up to the possible maximum, factors multiply, and of independent
+errors any is one; a link is cut while any fault cuts it. Each change sets the whole state of a node
+or link, so nothing depends on the order in which faults end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from harness.cluster import DRIFT_PPM_MAX, DRIFT_PPM_MIN, Bite, Cluster, DiskQuality
+from harness.cluster import (
+    DRIFT_PPM_MAX,
+    DRIFT_PPM_MIN,
+    Bite,
+    Controls,
+    DiskQuality,
+    Link,
+    LinkQuality,
+    StreamQuality,
+)
 from harness.env import ClientEnv
-from harness.nodes.faults import Clock, Condition, Cpu, Disk
+from harness.errors import UsageError
+from harness.nodes.faults import Clock, Condition, Cpu, Cut, Disk, Shape, Stream
 
 _MS_PER_S: Final = 1000
 _NS_PER_MS: Final = 1_000_000
 _PPM: Final = 1_000_000
+
+
+class _OnLinks:
+    """One fault on some links."""
+
+    def __init__(self, quality: LinkQuality | StreamQuality | None, links: Iterable[Link]) -> None:
+        self.quality = quality  # None: a cut
+        self.links = frozenset(links)
+        self.bite = Bite(0, "")
+
+    def add(self, bite: Bite) -> None:
+        unmeasured = self.bite.count is None or bite.count is None
+        count = None if unmeasured else (self.bite.count or 0) + (bite.count or 0)
+        self.bite = Bite(count, bite.unit, undone=self.bite.undone or bite.undone)
+
+
+class Links:
+    """The links of one run."""
+
+    def __init__(self, controls: Controls) -> None:
+        """All are whole."""
+        self._controls = controls
+        self._laid: dict[str, _OnLinks] = {}
+
+    async def lay(
+        self, fault_id: str, what: Cut | Shape | Stream, links: Iterable[Link], lease_s: float
+    ) -> None:
+        """Cut or worsen these links."""
+        quality = None if isinstance(what, Cut) else what.quality
+        laid = _OnLinks(quality, links)
+        if not laid.links:
+            raise UsageError("a link fault needs at least one link")
+        if quality is not None:
+            quality.check()
+            if quality == type(quality)():
+                raise UsageError(f"{quality} leaves the links as they are; set delay_ms, ...")
+        self._laid[fault_id] = laid
+        try:
+            await self._settle(laid.links, lease_s)
+        except BaseException as error:
+            del self._laid[fault_id]
+            if not isinstance(error, UsageError):  # which is raised before anything is done
+                await self._settle(laid.links, lease_s)
+            raise
+
+    async def lift(self, fault_id: str) -> Bite:
+        """Take one fault off its links and return what it did."""
+        laid = self._laid[fault_id]
+        await self._take_off(laid, laid.links)
+        del self._laid[fault_id]
+        return laid.bite
+
+    async def relieve(self, ends: Collection[str]) -> None:
+        """Make all links among these ends whole; faults stay on other links."""
+        for laid in list(self._laid.values()):
+            inside = [each for each in laid.links if {each.source, each.destination} <= {*ends}]
+            await self._take_off(laid, frozenset(inside))
+
+    async def _take_off(self, laid: _OnLinks, links: frozenset[Link]) -> None:
+        laid.links -= links
+        try:
+            await self._settle(links, 0.0)
+        except BaseException:
+            laid.links |= links  # for another attempt
+            raise
+
+    async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
+        """Set these links to what all faults make of them, and account for faults that left."""
+        wanted = {
+            link: {name: each.quality for name, each in self._laid.items() if link in each.links}
+            for link in sorted(links)
+        }
+        bites = await self._controls.set_links(wanted, lease_s=lease_s) if wanted else {}
+        for fault_id, bite in bites.items():
+            if fault_id in self._laid:
+                self._laid[fault_id].add(bite)
 
 
 class _Laid:
@@ -30,7 +116,7 @@ class _Laid:
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
         self.touched = 0.0  # requests of disks, or ms by which wall clocks jumped
-        self.new = True  # what happened so far was before it
+        self.new = True  # requests so far came before it
         self.dark = False  # the offset of a strobe between two flashes
         self.strobe: asyncio.Task[None] | None = None
 
@@ -38,13 +124,13 @@ class _Laid:
 class Conditions:
     """The clocks, processors and disks of one run's nodes."""
 
-    def __init__(self, cluster: Cluster, env: ClientEnv) -> None:
-        """All are well. Strobes are tasks of `env`."""
-        self._cluster = cluster
+    def __init__(self, controls: Controls, env: ClientEnv) -> None:
+        """All are good. Strobes are tasks of `env`."""
+        self._controls = controls
         self._env = env
         self._laid: dict[str, _Laid] = {}
         self._offsets_ms: dict[str, float] = {}
-        self._measured: set[str] = set()  # nodes of which it is said what they felt of a drift
+        self._measured: set[str] = set()  # nodes that report what they felt of a drift
         self._turn = asyncio.Lock()
 
     async def lay(self, fault_id: str, what: Condition, nodes: Sequence[str]) -> None:
@@ -53,7 +139,7 @@ class Conditions:
         try:
             await self._settle(laid, nodes)
         except BaseException:
-            del self._laid[fault_id]  # nobody would heal it
+            del self._laid[fault_id]
             raise
         laid.unmeasured = sum(node not in self._measured for node in nodes)
         laid.new = False
@@ -62,15 +148,15 @@ class Conditions:
             laid.strobe = self._env.spawn(flashes, name=f"strobe-{fault_id}")
 
     async def lift(self, fault_id: str) -> Bite:
-        """Take one fault away and say what it did."""
+        """Take one fault away and return what it did."""
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
-            async with self._turn:  # a change that is under way comes to its end
+            async with self._turn:  # a change that is under way ends first
                 laid.strobe.cancel()
         try:
             await self._settle(laid, laid.nodes)
         except BaseException:
-            self._laid[fault_id] = laid  # still there, for whoever tries again
+            self._laid[fault_id] = laid  # for another attempt
             raise
         match laid.what:
             case Clock():
@@ -83,47 +169,47 @@ class Conditions:
                 return Bite(laid.hit, "processes")
 
     async def relieve(self, nodes: Iterable[str]) -> None:
-        """Make all well for these nodes, whatever fault is on them."""
+        """Make all good for these nodes, although faults are on them."""
         wanted = set(nodes)
-        # Processors first: a node that is slow may not live to hear of the rest in time.
+        # Processors first: a slow node may not live to hear of the rest in time.
         for laid in sorted(self._laid.values(), key=lambda each: not isinstance(each.what, Cpu)):
-            those = [node for node in laid.nodes if node in wanted]
+            relieved = [node for node in laid.nodes if node in wanted]
             laid.nodes = [node for node in laid.nodes if node not in wanted]
-            await self._settle(laid, those)
+            await self._settle(laid, relieved)
 
     async def _settle(self, changed: _Laid, nodes: Sequence[str]) -> None:
-        """Set what these nodes have now of the sort that has changed."""
+        """Set the clocks, processors or disks of these nodes, whichever the change concerns."""
         async with self._turn:
             for node in nodes:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """A fault that comes or goes has felt, or feels, this change as well."""
-        laid = [one for one in self._laid.values() if node in one.nodes]
+        """Account for the change also at the fault that comes or goes."""
+        laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)
         if kind is Clock:
-            clocks = [(one, one.what) for one in laid if isinstance(one.what, Clock)]
-            offset_ms = sum(clock.offset_ms for one, clock in clocks if not one.dark)
+            clocks = [(each, each.what) for each in laid if isinstance(each.what, Clock)]
+            offset_ms = sum(clock.offset_ms for each, clock in clocks if not each.dark)
             drifts_ppm = sum(clock.drift_ppm for _, clock in clocks)
             drift_ppm = max(DRIFT_PPM_MIN, min(drifts_ppm, DRIFT_PPM_MAX))
             offset_ns = round(offset_ms * _NS_PER_MS)
-            felt_ms = await self._cluster.skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
+            felt_ms = await self._controls.skew(node, offset_ns=offset_ns, drift_ppm=drift_ppm)
             touched = abs(offset_ms - self._offsets_ms.get(node, 0.0))
             self._offsets_ms[node] = offset_ms
             if felt_ms is not None:
                 touched = felt_ms
                 self._measured.add(node)
         elif kind is Cpu:
-            factors = [one.what.factor for one in laid if isinstance(one.what, Cpu)]
-            await self._cluster.slow(node, factor=math.prod(factors))
+            factors = [each.what.factor for each in laid if isinstance(each.what, Cpu)]
+            await self._controls.slow(node, factor=math.prod(factors))
             return
         else:
-            disks = [one.what.quality for one in laid if isinstance(one.what, Disk)]
-            touched = await self._cluster.worsen_disk(node, DiskQuality.together(disks).bounded())
-        for one in concerned:
-            if type(one.what) is kind and not (kind is Disk and one.new):
-                one.touched += touched
+            disks = [each.what.quality for each in laid if isinstance(each.what, Disk)]
+            touched = await self._controls.worsen_disk(node, DiskQuality.together(disks).bounded())
+        for each in concerned:
+            if type(each.what) is kind and not (kind is Disk and each.new):
+                each.touched += touched
 
     async def _flash(self, laid: _Laid, wait_s: float) -> None:
         loop = asyncio.get_running_loop()

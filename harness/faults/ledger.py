@@ -1,16 +1,17 @@
-"""The one book of a run's faults: what is broken now, by which fault, and what each of them did.
+"""The ledger: the one book of a run's faults, active faults, their targets and bites.
 
-Nemeses only take aim; whatever is broken is broken through here, so that faults which overlap mean
-the same everywhere. A node that is down or frozen is hit by no other fault that would do the same
-to it, and only the one that did it lets it go. Links do as the environment says: a link is cut
-while any fault cuts it. Of the rest, see `harness.faults.conditions`. What would destroy the synced
-data of too many is refused (`harness.faults.budget`).
+Nemeses only take aim; everything is broken through the ledger, so that faults which overlap mean
+the same everywhere. A fault keeps one id from the case to the page. A node that is down or frozen
+is hit by no other fault that would do the same to it, and only the fault that did it lets it go.
+The states of links, clocks, processors and disks follow from all faults that are on them
+(`harness.faults.conditions`). A fault that would destroy the synced data of too many nodes is
+refused (`harness.faults.budget`).
 
-Every fault is a lease: one that nobody has healed when its time is over is healed then
-(`Cluster.call_later`). Should the harness be dead or frozen by then, the environment's warden
-undoes what would outlive it.
+Every fault is a lease: unless it is healed before, it is healed when its time is over
+(`Controls.call_later`). If the harness is dead or frozen by then, the environment's warden undoes
+every fault that would outlive it.
 
-A node may end over what a fault did to its disk or its clock (`may_end`). It is started again when
+A node may end over the effect of a fault on its disk or clock (`may_end`). It is started again when
 that fault is healed, or as soon as it ends within `EXCUSED_AFTER_NS` of that, unless another fault
 holds it down.
 """
@@ -19,17 +20,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from harness.case import Damage
-from harness.cluster import Bite, Cluster, ClusterEvent, NodeState
+from harness.cluster import Bite, ClusterEvent, Controls, NodeState
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.faults.budget import DamageBudget
-from harness.faults.conditions import Conditions
+from harness.faults.conditions import Conditions, Links
 from harness.nodes.faults import (
     Aim,
     Clock,
@@ -61,9 +62,9 @@ _DID: Final = {
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a fault really hit; no targets means that it missed (nobody led, say), or `refused`.
+    """The nodes that a fault really hit; none if it missed (no node led, say), or was `refused`.
 
-    `disks`: the power was cut of these, which were down already; their page caches are gone.
+    `disks`: of nodes that were down already when their power was cut; their page caches are lost.
     """
 
     targets: tuple[str, ...]
@@ -74,17 +75,19 @@ class Injection(msgspec.Struct, frozen=True, kw_only=True):
     disks: tuple[str, ...] = ()
 
 
-class _Entry:
-    """One fault that is on, or was."""
+OnHeal = Callable[[Injection, Bite], None]
 
-    def __init__(
-        self, injection: Injection, link_fault: str = "", bite: Bite | None = None
-    ) -> None:
+
+class _Entry:
+    """One fault."""
+
+    def __init__(self, injection: Injection, on_heal: OnHeal | None) -> None:
         self.injection = injection
-        self.link_fault = link_fault
-        self.bite = bite  # what it did, once that is known
+        self.on_heal = on_heal
+        self.bite: Bite | None = None  # once it is known
         self.on = True
-        self.turn = asyncio.Lock()  # its lease may end while somebody heals it
+        self.active = False  # from the end of its injection to the end of its heal
+        self.turn = asyncio.Lock()  # its lease may end during a heal
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
@@ -95,28 +98,51 @@ class _Entry:
 class Ledger:
     """All faults of one run on one cluster."""
 
-    def __init__(self, cluster: Cluster, env: ClientEnv, *, damage: Damage = "minority") -> None:
-        """Nothing is broken; what goes on by itself while a fault is on are tasks of `env`.
+    def __init__(self, controls: Controls, env: ClientEnv, *, damage: Damage = "minority") -> None:
+        """Nothing is broken; strobes and the ends of leases are tasks of `env`.
 
-        `damage`: of how many in a group what was synced may be destroyed.
+        `damage`: the part of a group of replicas whose synced data may be destroyed.
         """
-        self._cluster = cluster
+        self._controls = controls
         self._env = env
-        self._conditions = Conditions(cluster, env)
-        self._budget = DamageBudget(cluster.nodes, majority=damage == "majority")
+        self._links = Links(controls)
+        self._conditions = Conditions(controls, env)
+        self._budget = DamageBudget(controls.nodes, majority=damage == "majority")
         self._entries: dict[str, _Entry] = {}
         self._numbers = itertools.count(1)
+        self._planned: set[str] = set()
         self._excused_until_ns: dict[str, int] = {}
-        cluster.subscribe(self._on_event)
+        controls.subscribe(self._on_event)
+
+    def new_id(self) -> str:
+        """The id of a fault that no case has planned."""
+        ids = (f"f{number}" for number in self._numbers)
+        return next(each for each in ids if each not in self._planned | self._entries.keys())
+
+    def expect(self, planned: Iterable[str]) -> None:
+        """Keep the ids of planned faults for them."""
+        self._planned |= set(planned)
+
+    @property
+    def active(self) -> list[str]:
+        """The faults that are not healed yet, in the order in which they took hold."""
+        return [fault_id for fault_id, entry in self._entries.items() if entry.active]
 
     async def inject(
-        self, aim: Aim, *, lease_s: float, groups: Mapping[str, Sequence[str]]
+        self,
+        aim: Aim,
+        *,
+        lease_s: float,
+        groups: Mapping[str, Sequence[str]],
+        fault_id: str | None = None,
+        on_heal: OnHeal | None = None,
     ) -> Injection:
-        """Break what `aim` means, for `lease_s` at most; says what it hit.
+        """Break the targets of `aim` for `lease_s` at most; returns what it hit.
 
         `groups`: the members of each group of replicas that is observed, for the damage budget.
-        Raises what the environment raises: a fault that does not take is an infrastructure error.
-        One that cannot be undone when its lease ends is one as well, and ends the run.
+        `on_heal` is called once with the bite, when the fault is healed, by its lease or before.
+        Raises the environment's errors: a fault that does not take is an infrastructure error.
+        So is one that cannot be undone when its lease ends, which ends the run.
         """
         if not 0 < lease_s <= _LEASE_S_MAX:
             raise UsageError(
@@ -125,49 +151,48 @@ class Ledger:
         what = aim.what
         if not aim.targets or isinstance(what, Operate):
             return Injection(targets=(), note=aim.note)
+        fault_id = fault_id or self.new_id()
+        if fault_id in self._entries:
+            raise UsageError(f"there was a fault {fault_id!r} in this run before")
         refusal = self._budget.charge(aim.targets, groups) if what.damages else None
         if refusal is not None:
             return Injection(targets=(), note=refusal, refused=True)
-        fault_id = f"fault-{next(self._numbers)}"  # another may come while this one is awaited
         injection = Injection(targets=aim.targets, note=aim.note, id=fault_id, what=what)
-        # From here on it keeps its targets down, though it may take a while to have them there.
-        entry = self._entries[fault_id] = _Entry(injection)
-        try:
-            hit = await self._apply(aim, entry, lease_s)
-        except BaseException:
-            del self._entries[fault_id]
-            raise
-        if not hit:
-            del self._entries[fault_id]
+        # From here on it keeps its targets down, though they may take a while to go down.
+        entry = self._entries[fault_id] = _Entry(injection, on_heal)
+        async with entry.turn:
+            try:
+                entry.active = await self._apply(aim, entry, lease_s)
+            finally:
+                entry.on = entry.active
+                del self._entries[fault_id]
+        if not entry.active:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
+        self._entries[fault_id] = entry  # behind the faults that took hold before
 
         def end_lease() -> None:
-            if entry.on or entry.turn.locked():  # who heals it now may fail
+            if entry.on or entry.turn.locked():  # the heal under way may fail
                 self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
 
-        self._cluster.call_later(lease_s, end_lease)
+        self._controls.call_later(lease_s, end_lease)
         return entry.injection
 
     async def _apply(self, aim: Aim, entry: _Entry, lease_s: float) -> bool:
-        """Break what it means; whether that hit anybody."""
+        """Break the targets; returns whether that hit any of them."""
         what = aim.what
         match what:
-            case Cut():
-                entry.link_fault = await self._cluster.cut(aim.links, lease_s=lease_s)
-            case Shape() | Stream():
-                entry.link_fault = await self._cluster.shape(
-                    aim.links, what.quality, lease_s=lease_s
-                )
+            case Cut() | Shape() | Stream():
+                await self._links.lay(entry.injection.id, what, aim.links, lease_s)
             case Reset():
-                entry.bite = Bite(await self._cluster.reset(aim.links), "connections")
+                entry.bite = Bite(await self._controls.reset(aim.links), "connections")
             case Kill() | Restart() | Pause():
                 hit = [node for node in aim.targets if await self._down(what, node, lease_s)]
-                entry.injection = _told(entry.injection, hit)
+                entry.injection = _described(entry.injection, hit)
                 return bool(hit)
             case Clock() | Cpu() | Disk():
-                entry.injection = _told(entry.injection, aim.targets)
+                entry.injection = _described(entry.injection, aim.targets)
                 ended = [node for node in aim.targets if what.damages and await self._end(node)]
                 await self._conditions.lay(entry.injection.id, what, aim.targets)
                 for node in ended:
@@ -176,20 +201,20 @@ class Ledger:
 
     async def _end(self, node: str) -> bool:
         """Kill a node that runs; one that is paused stays so, and reads its disk later if ever."""
-        return self._cluster.state(node) is NodeState.RUNNING and await self._cluster.kill(node)
+        return self._controls.state(node) is NodeState.RUNNING and await self._controls.kill(node)
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
         """Whether this fault is what took the node down, or froze it."""
         match what:
             case Kill():
-                return await self._cluster.kill(node, lose_unsynced=what.power_cut, torn=what.torn)
+                return await self._controls.kill(node, lose_unsynced=what.power_cut, torn=what.torn)
             case Restart():
-                return await self._cluster.stop(node)
+                return await self._controls.stop(node)
             case Pause():
-                return await self._cluster.pause(node, lease_s=lease_s)
+                return await self._controls.pause(node, lease_s=lease_s)
 
     async def heal(self, fault_id: str) -> Bite:
-        """Undo one fault and say what it did; a second call returns the same.
+        """Undo one fault and return what it did; a second call returns the same.
 
         Raises `UsageError` for a fault that was never injected.
         """
@@ -202,23 +227,25 @@ class Ledger:
                 try:
                     bite = await self._undo(entry)
                 except BaseException:
-                    entry.on = True  # to be tried again, by its lease if by nobody else
+                    entry.on = True  # to be tried again, at the latest by its lease
                     raise
                 entry.bite = entry.bite or bite
-        assert entry.bite is not None
-        return entry.bite
+                entry.active = False
+                if entry.on_heal is not None:
+                    entry.on_heal(entry.injection, entry.bite)
+        return entry.bite or Bite(0, "processes")  # it had missed
 
     async def _undo(self, entry: _Entry) -> Bite:
         targets = entry.injection.targets
         match entry.injection.what:
             case Kill() | Restart():
                 for node in targets:
-                    await self._cluster.start(node)
+                    await self._controls.start(node)
             case Pause():
                 for node in targets:
-                    await self._cluster.resume(node)
+                    await self._controls.resume(node)
             case Cut() | Shape() | Stream():
-                return await self._cluster.heal(entry.link_fault)
+                return await self._links.lift(entry.injection.id)
             case Reset() | None:
                 pass
             case what:
@@ -236,9 +263,9 @@ class Ledger:
         self._excused_until_ns |= dict.fromkeys(nodes, until_ns)
 
     async def _start_again(self, node: str, *, ended_by: _Entry | None = None) -> None:
-        """Unless a fault that is on keeps it down, or would end it again at once.
+        """Start a node, unless an active fault keeps it down or would end it again at once.
 
-        `ended_by` is the one for which it was ended, to be started on it.
+        `ended_by` is the fault for which it was ended, to be started on it.
         """
         held = any(
             entry.is_on(node)
@@ -246,8 +273,8 @@ class Ledger:
             and _keeps_down(entry.injection.what, lived_with_it=ended_by is not None)
             for entry in self._entries.values()
         )
-        if self._cluster.state(node) is NodeState.DOWN and not held:
-            await self._cluster.start(node)
+        if self._controls.state(node) is NodeState.DOWN and not held:
+            await self._controls.start(node)
 
     def _on_event(self, event: ClusterEvent) -> None:
         ended = event.kind == "node-exited" and not event.data.get("expected", False)
@@ -256,15 +283,30 @@ class Ledger:
             self._env.spawn(self._start_again(event.node), name=f"start-again-{event.node}")
 
     async def relieve(self, nodes: Collection[str]) -> None:
-        """Let these nodes have good clocks, processors and disks, whatever fault is on them."""
+        """Thaw these nodes, and make good their clocks, processors, disks and all links among them
+        and the clients, although faults are on them.
+        """
+        for node in nodes:
+            await self._controls.resume(node)
         await self._conditions.relieve(nodes)
         for entry in self._entries.values():
             if isinstance(entry.injection.what, Condition) and entry.injection.what.may_end:
                 self._excuse(node for node in nodes if entry.is_on(node))
                 entry.relieved |= set(nodes)
+        await self._links.relieve({*nodes, *self._controls.clients})
+
+    async def heal_active(self) -> None:
+        """Undo every fault, in the order in which they took hold."""
+        for fault_id in self.active:
+            await self.heal(fault_id)
+
+    async def heal_all(self) -> None:
+        """Undo every fault and make everything good, except that nodes may be down."""
+        await self.heal_active()
+        await self._controls.mend()
 
 
-def _told(injection: Injection, hit: Sequence[str]) -> Injection:
+def _described(injection: Injection, hit: Sequence[str]) -> Injection:
     assert injection.what is not None
     note = f"{_DID[injection.what.word]} {', '.join(hit)}"
     return msgspec.structs.replace(injection, targets=tuple(hit), note=note)

@@ -1,6 +1,6 @@
 """Nemeses made of faults in words: a schedule, a selector and a kind, and nothing else.
 
-What one hits is decided at the moment of the fault.
+The targets are chosen at the moment of the fault.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DRAW_MAX: Final = 2**31
 
 
 class AimedNemesis(Nemesis):
-    """Breaks what its sentences say; each fault is one of them, drawn where there are several."""
+    """Faults by sentences; each fault is one of them, drawn where there are several."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class AimedNemesis(Nemesis):
         schedule: Schedule | None = None,
         suits_all: bool = True,
     ) -> None:
-        """`schedule` replaces what the sentences say of time. Raises `UsageError` (see `parse`)."""
+        """`schedule` replaces the times in the sentences. Raises `UsageError` (see `parse`)."""
         self.api_version = NEMESIS_API_VERSION
         self.name = name
         self.doc = doc
@@ -55,7 +55,7 @@ class AimedNemesis(Nemesis):
 
     @classmethod
     def of_text(cls, text: str) -> AimedNemesis:
-        """The nemesis that a fault in words is; its name is the text."""
+        """The nemesis of a fault in words; its name is the text."""
         return cls(text, "what its name says", text)
 
     def plan(
@@ -72,23 +72,23 @@ class AimedNemesis(Nemesis):
         )
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
-        """Which sentence (`choice`), and the number that decides its draws (`draw`)."""
+        """Draw the sentence (`choice`), and the number that decides its draws (`draw`)."""
         return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Refuse what `draw_args` could never have drawn: a case may be written by hand."""
+        """Refuse arguments that `draw_args` never draws: a case may be written by hand."""
         for name, value in args.items():
             if name == KEEP_OTHERS and self.name == "partition-leader":
                 right, rule = type(value) is bool, "true or false"
             elif name in self._drawn:
-                # Nodes that go one by one count on from what was drawn.
+                # Nodes that go one by one count on from the draw.
                 limit = self._drawn[name] + (self._schedule.nodes if name == DRAW else 0)
                 right = type(value) is int and 0 <= value < limit
                 rule = f"a whole number in 0 .. {limit - 1}"
             else:
-                known = ", ".join(self._drawn) or "none"
+                names = ", ".join(self._drawn) or "none"
                 raise UsageError(
-                    f"the nemesis {self.name!r} knows no argument {name!r}; it knows: {known}"
+                    f"the nemesis {self.name!r} has no argument {name!r}; it has: {names}"
                 )
             if not right:
                 raise UsageError(
@@ -97,7 +97,7 @@ class AimedNemesis(Nemesis):
                 )
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
-        """Raise `UsageError` where it names what this target has not: a node, a group, ..."""
+        """Raise `UsageError` where it names a node, a group, ... that this target lacks."""
         for sentence in self.sentences:
             try:
                 check_names(sentence.whom, specs, target.groups)
@@ -107,7 +107,7 @@ class AimedNemesis(Nemesis):
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
 
     def may_hit(self, specs: Mapping[str, NodeSpec], what: Collection[Capability]) -> Sequence[str]:
-        """Those of these nodes to which it may do something that needs any of `what`."""
+        """The nodes that it may hit by a fault that needs any of `what`."""
         hit = [
             name
             for sentence in self.sentences
@@ -117,10 +117,7 @@ class AimedNemesis(Nemesis):
         return list(dict.fromkeys(hit))
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether this fault aims by who leads, so that it is worth waiting for; or in which group.
-
-        A group is named only if the fault names one.
-        """
+        """Whether this fault waits for a leader; or the group that it names."""
         whom = self._sentence(fault).whom
         return whom.group or whom.needs_leader
 
@@ -129,7 +126,7 @@ class AimedNemesis(Nemesis):
         return self._sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """What the sentence of this fault means now."""
+        """The targets of this fault's sentence now."""
         sentence = self._sentence(fault)
         scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
@@ -139,7 +136,7 @@ class AimedNemesis(Nemesis):
         ends, others, links = cut_links(whom, scene)
         if not links:
             return _missed(sentence, scene)
-        note = _told(sentence, ends, others, links, scene)
+        note = _sentence_on(sentence, ends, others, links, scene)
         nodes = tuple(end for end in ends if not is_client(end))
         return Aim(what=sentence.kind, targets=nodes, links=tuple(links), note=note)
 
@@ -151,26 +148,26 @@ class AimedNemesis(Nemesis):
 
 CLIENTS_LISTED_MAX: Final = 20
 KEEP_OTHERS: Final = "keep_others"
-"""How cases written before faults had words chose between the sentences of `partition-leader`."""
+"""The argument by which older cases choose between the sentences of `partition-leader`."""
 
 
 def load_nemesis(name: str) -> Nemesis:
-    """An installed nemesis by its name, or the one that a fault in words is.
+    """An installed nemesis by its name, or the nemesis of a fault in words.
 
     Raises `UsageError`, as `load_plugin` and `parse` do.
     """
     if are_words(name):
         return AimedNemesis.of_text(name)
-    found: Nemesis = load_plugin("nemeses", name)
-    return found
+    nemesis: Nemesis = load_plugin("nemeses", name)
+    return nemesis
 
 
 def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Target) -> None:
-    known = [ROLLING_RESTART, *target.operations]
-    if what.name not in known:
+    operations = [ROLLING_RESTART, *target.operations]
+    if what.name not in operations:
         raise UsageError(
             f"the target {target.name!r} has no operation {what.name!r}; "
-            f"{choices_near(what.name, known)}"
+            f"{choices_near(what.name, operations)}"
         )
     needed = target.variant_of.get(what.name)
     if needed is not None and not any(needed in spec.variants for spec in specs.values()):
@@ -189,13 +186,13 @@ def _check_operation(what: Operate, specs: Mapping[str, NodeSpec], target: Targe
 
 def _missed(sentence: Sentence, scene: Scene) -> Aim:
     if sentence.whom.needs_leader and scene.roles(sentence.whom.group).leader is None:
-        return Aim(what=sentence.kind, note="missed: nobody leads at this moment")
-    note = f"missed: `{sentence.text}` means nobody at this moment"
+        return Aim(what=sentence.kind, note="missed: no node leads at this moment")
+    note = f"missed: `{sentence.text}` means no node at this moment"
     return Aim(what=sentence.kind, note=note)
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """All nodes, and so many clients; all of these have one name together."""
+    """All nodes, and the first clients; all clients together have one name."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):
@@ -203,32 +200,32 @@ def _listed(ends: Sequence[str], scene: Scene) -> str:
     return ", ".join([*nodes, *([listed(clients, limit=CLIENTS_LISTED_MAX)] if clients else [])])
 
 
-def _told(
+def _sentence_on(
     sentence: Sentence,
     ends: Sequence[str],
     others: Sequence[str],
     links: Sequence[Link],
     scene: Scene,
 ) -> str:
-    """What a link fault did, in a sentence."""
-    one, many = _listed(ends, scene), _listed(others, scene)
+    """A sentence on the effect of a link fault."""
+    few, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:
-        one = f"leader {one}"
+        few = f"leader {few}"
     match sentence.kind:
         case Cut() if not others:
-            return f"cut {one} into a ring: each hears a majority, and no two the same"
+            return f"cut {few} into a ring: each hears a majority, and no two the same"
         case Shape() | Stream() if not others:
-            return f"made the links across a ring of {one} worse"
+            return f"made the links across a ring of {few} worse"
         case Reset() if not others:
-            return f"reset the connections across a ring of {one}"
+            return f"reset the connections across a ring of {few}"
         case Cut(one_way=True):
             heard = links[0].source in ends
-            source, sink = (one, many) if heard else (many, one)
+            source, sink = (few, many) if heard else (many, few)
             return f"cut all that goes from {source} to {sink}"
         case Cut():
-            return f"cut {one} off from {many}" if len(ends) == 1 else f"cut {many} from {one}"
+            return f"cut {few} off from {many}" if len(ends) == 1 else f"cut {many} from {few}"
         case Shape() | Stream():
-            return f"made the links between {one} and {many} worse"
+            return f"made the links between {few} and {many} worse"
         case _:
-            return f"reset the connections between {one} and {many}"
+            return f"reset the connections between {few} and {many}"

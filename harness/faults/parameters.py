@@ -29,10 +29,10 @@ def wrong(text: str, what: str, fix: str) -> UsageError:
 
 def duration_s(text: str, value: str) -> float:
     """A time such as 200ms, 4s or 2m, in s; raises `UsageError`."""
-    found = seconds_in(value)
-    if found is None:
+    time_s = seconds_in(value)
+    if time_s is None:
         raise wrong(text, f"has the time {value!r}", "write a number and ms, s or m: 4s, 200ms")
-    return found
+    return time_s
 
 
 _EFFECTS: Final[Mapping[str, Mapping[str, Effect]]] = {
@@ -45,22 +45,22 @@ _OF_STREAMS: Final = [effect.word for effect in StreamQuality.EFFECTS.values()]
 
 
 def examples(verb: str) -> list[str]:
-    """A setting of this verb for each thing that one environment can do and another cannot."""
-    found: dict[Capability, str] = {}
+    """One setting of this verb for each capability in which environments differ."""
+    settings: dict[Capability, str] = {}
     for effect in _EFFECTS[verb].values():
         if effect.word and effect.needs is not None:
-            found.setdefault(effect.needs, effect.example)
-    return list(found.values())
+            settings.setdefault(effect.needs, effect.example)
+    return list(settings.values())
 
 
 def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
-    known = {effect.word: name for name, effect in _EFFECTS[verb].items() if effect.word}
+    names = {effect.word: name for name, effect in _EFFECTS[verb].items() if effect.word}
     fields: dict[str, Any] = {}
     for setting in settings:
         word, _, value = setting.partition("=")
-        if word not in known:
-            raise wrong(text, f"sets {word!r}", choices_near(word, known))
-        field = known[word]
+        if word not in names:
+            raise wrong(text, f"sets {word!r}", choices_near(word, names))
+        field = names[word]
         if field in fields:
             raise wrong(text, f"sets {word} twice", "set it once")
         effect = _EFFECTS[verb][field]
@@ -68,7 +68,7 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
         if fields[field] is None:
             raise wrong(text, f"has {setting}", f"write {effect.rule}")
     if not fields:
-        raise wrong(text, "says nothing of how bad it gets", f"add one of {', '.join(known)}")
+        raise wrong(text, "does not set how bad it gets", f"add one of {', '.join(names)}")
     return fields
 
 
@@ -92,7 +92,7 @@ def condition(text: str, verb: str, settings: Sequence[str]) -> Condition:
     match verb:
         case "clock":
             if "strobe_ms" in fields and "offset_ms" not in fields:
-                raise wrong(text, "strobes without an offset", "add what it jumps by: offset=1s")
+                raise wrong(text, "strobes without an offset", "add the jump: offset=1s")
             return Clock(**fields)
         case "cpu":
             return Cpu(**fields)

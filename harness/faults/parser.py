@@ -13,9 +13,9 @@
     do step-down on leader every 10s
     reset leader from followers
 
-A verb, whom it hits (`harness.faults.selectors`), how bad it gets (`harness.faults.parameters`),
-and, if the case's `--interval` and `--duration` are not to decide, when: at a time, or at an event
-of a node since then.
+A verb, its targets (`harness.faults.selectors`), its settings (`harness.faults.parameters`) and,
+unless the case's `--interval` and `--duration` decide, its time: a moment, or the next event of a
+node.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EXAMPLES: Final = (
     "kill it when event leader",
     "do rolling-restart on all",
 )
-"""One fault of each sort, as far as environments differ in what they can do."""
+"""One fault of each sort in which environments differ."""
 
 _NODE_VERBS: Final[dict[str, FaultKind]] = {
     "kill": Kill(),
@@ -70,7 +70,7 @@ _LENGTH_MAX: Final = 300
 
 
 class Sentence(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault in words, understood."""
+    """One fault in words, parsed."""
 
     text: str
     kind: FaultKind
@@ -80,14 +80,14 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """What an environment must be able to do."""
+        """The capabilities that an environment needs."""
         more = {Capability.AIM_AT_EVENTS} if self.trigger is not None else set()
         more |= {Capability.SINGLE_CLIENTS} if self.whom.single_clients else set()
         return self.kind.requires | more
 
     @property
     def clients_min(self) -> int:
-        """How many clients there must be at once: those up to the last that it names."""
+        """The number of clients that must exist: all up to the last one that it names."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []
         names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
         return max(names, default=-1) + 1
@@ -102,7 +102,7 @@ def are_words(name: str) -> bool:
 
 
 def parse(text: str) -> Sentence:
-    """Understand one fault in words; raises `UsageError` that quotes what is wrong."""
+    """Parse one fault in words; raises `UsageError` that quotes the mistake."""
     words = text.split()
     if len(text) > _LENGTH_MAX or not words:
         raise wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")
@@ -120,8 +120,8 @@ def parse(text: str) -> Sentence:
     elif verb in _NODE_VERBS:
         kind, whom = _NODE_VERBS[verb], _whom(text, verb, body)
     else:
-        known = [*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"]
-        raise wrong(text, f"begins with {verb!r}", choices_near(verb, known) + _SEE)
+        verbs = [*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"]
+        raise wrong(text, f"begins with {verb!r}", choices_near(verb, verbs) + _SEE)
     trigger = _trigger(text, words[event:times]) if event < times else None
     if whom.names_it and trigger is None:
         raise wrong(text, "hits 'it', the node of an event", "add `when event KIND`")
@@ -158,10 +158,10 @@ def _operation(text: str, body: list[str]) -> tuple[Operate, Nodes]:
     rule = "write `do OPERATION on WHOM`, and perhaps variant=NAME"
     if len(body) not in {3, 4} or body[1] != "on":
         raise wrong(text, f"has {' '.join(body)!r} behind do", rule)
-    found = re.fullmatch(r"variant=([\w.-]+)", body[3]) if len(body) == 4 else None
-    if len(body) == 4 and found is None:
+    variant = re.fullmatch(r"variant=([\w.-]+)", body[3]) if len(body) == 4 else None
+    if len(body) == 4 and variant is None:
         raise wrong(text, f"has {body[3]!r}", rule)
-    what = Operate(name=body[0], variant=found[1] if found else "")
+    what = Operate(name=body[0], variant=variant[1] if variant else "")
     return what, _nodes(text, body[2], client=False)
 
 
@@ -199,29 +199,29 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
 
 
 def _nodes(text: str, word: str, *, client: bool) -> Nodes:
-    found = re.fullmatch(r"(?:(node|role):([\w.-]+)|([a-z]+)(?:@([\w.-]+))?)", word)
-    if found is not None and found[1]:
-        return Nodes(word=found[1], name=found[2])
-    one = re.fullmatch(rf"{CLIENT}(?::(0|[1-9]\d{{0,4}}))?", word)
-    if one is not None and client:
-        return Nodes(word=CLIENT, name=one[1] or "")
-    known = [word for word in WORDS if client or word != "others"]
-    among = found[4] if found is not None else ""
-    if found is None or found[3] not in (OF_CLIENTS if among == CLIENTS and client else known):
-        known += [CLIENT, f"{CLIENT}:NUMBER"] if client else []
-        known += [f"{name}@{CLIENTS}" for name in OF_CLIENTS if client]
-        near = choices_near(word, known)
+    match = re.fullmatch(r"(?:(node|role):([\w.-]+)|([a-z]+)(?:@([\w.-]+))?)", word)
+    if match is not None and match[1]:
+        return Nodes(word=match[1], name=match[2])
+    of_client = re.fullmatch(rf"{CLIENT}(?::(0|[1-9]\d{{0,4}}))?", word)
+    if of_client is not None and client:
+        return Nodes(word=CLIENT, name=of_client[1] or "")
+    words = [word for word in WORDS if client or word != "others"]
+    among = match[4] if match is not None else ""
+    if match is None or match[3] not in (OF_CLIENTS if among == CLIENTS and client else words):
+        words += [CLIENT, f"{CLIENT}:NUMBER"] if client else []
+        words += [f"{name}@{CLIENTS}" for name in OF_CLIENTS if client]
+        near = choices_near(word, words)
         if near.startswith("did"):
             raise wrong(text, f"names {word!r}", near)
         raise wrong(
             text,
             f"names {word!r}",
-            f"write one of {', '.join(known)}, node:NAME or role:NAME; @members, @nonmembers or "
-            "@ROLE behind it says among whom",
+            f"write one of {', '.join(words)}, node:NAME or role:NAME; @members, @nonmembers or "
+            "@ROLE behind it limits the choice",
         )
     if among == CLIENTS and not client:
         raise wrong(text, f"names {word!r}", "clients are ends of links: cut, shape or reset those")
-    return Nodes(word=found[3], among=found[4] or "")
+    return Nodes(word=match[3], among=match[4] or "")
 
 
 def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Schedule:
@@ -234,14 +234,16 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
     if waits and names == ["for"]:  # waits from the start of the chaos on, once
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
-        raise wrong(text, f"has {' '.join(words)!r} where it says when", rule)
-    found = {
+        raise wrong(text, f"has {' '.join(words)!r} as its time", rule)
+    times_ns = {
         name: round(duration_s(text, value) * NS_PER_S)
         for name, value in zip(names, values, strict=True)
     }
     least_ns = round(FAULT_S_MIN * NS_PER_S)
-    if found["for"] < least_ns or found.get("every", least_ns) < least_ns:
+    if times_ns["for"] < least_ns or times_ns.get("every", least_ns) < least_ns:
         raise wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
-    if "every" in found and found["for"] >= found["every"]:
+    if "every" in times_ns and times_ns["for"] >= times_ns["every"]:
         raise wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
-    return Schedule(every_ns=found.get("every", 0), at_ns=found.get("at"), for_ns=found["for"])
+    return Schedule(
+        every_ns=times_ns.get("every", 0), at_ns=times_ns.get("at"), for_ns=times_ns["for"]
+    )

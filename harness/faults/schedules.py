@@ -1,6 +1,6 @@
-"""When faults happen: a schedule drawn before the run, so that a case is plain data.
+"""The times of faults: a schedule drawn before the run, so that a case is plain data.
 
-A nemesis breaks something about once an interval. The last fault of such a schedule outlives the
+A nemesis breaks something about once per interval. The last fault of such a schedule outlives the
 chaos phase on purpose: a run then has something broken when it must come back to life on a quorum
 alone, as in TigerBeetle's liveness mode (`src/vopr.zig`).
 """
@@ -22,10 +22,10 @@ Draw = Callable[[random.Random], dict[str, Any]]
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """When. By default once in each interval of the case, at a random moment.
+    """The times of one nemesis; by default once in each interval of the case, at a random moment.
 
-    `every_ns` and `for_ns`: from then on, again and again, exactly; `at_ns` and `for_ns`: once.
-    `times`: each fault comes and goes so often. `nodes`: it hits so many nodes, one after the
+    `every_ns` and `for_ns`: exactly, again and again; `at_ns` and `for_ns`: exactly once. `times`:
+    each fault comes and goes this often. `nodes`: it hits this number of nodes, one after the
     other, and lets go of them in another order.
     """
 
@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
-        """What one planned time becomes: itself, short faults in it, or one a node."""
+        """The faults of one planned time: the fault itself, several short ones, or one per node."""
         count = self.times * self.nodes
         if count == 1:
             return [fault]

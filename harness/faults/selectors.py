@@ -1,4 +1,4 @@
-"""Whom a fault hits: roles and counts, resolved at the moment of the fault and not before.
+"""The targets of a fault: roles and counts, resolved at the moment of the fault, not before.
 
 | nodes         | are                                                        | of         |
 |---------------|------------------------------------------------------------|------------|
@@ -11,19 +11,19 @@
 | `half`        | half of the nodes, rounded down, drawn                     | all nodes  |
 | `all`         | every node                                                 | all nodes  |
 | `members`     | every member                                               | members    |
-| `others`      | all but those on the other end of the links                | all nodes  |
+| `others`      | all but the nodes on the other end of the links            | all nodes  |
 | `node:m1`     | the node of this name                                      | all nodes  |
 | `role:master` | every node of this role                                    | all nodes  |
 | `it`          | the node whose event the fault waited for                  | all nodes  |
 | `client`      | all of the harness's own clients, as an end of links       |            |
-| `client:2`    | the client that is process 2, and those that replace it    |            |
+| `client:2`    | the client that is process 2, and its later replacements   |            |
 
 Members are the nodes that can lead, in the target's first group of replicas if none is named. `@`
 chooses among others: `one@members`, `one@nonmembers`; by the role that nodes declare,
 `majority@tserver`; by the group, `leader@catalog`; and at the end of links among clients,
 `half@clients`. Links are `A from B` (both ways), `A to B` (what A sends), `halves`, `ring` and
-`bridge`: the partitions of Jepsen's `jepsen.nemesis`. Those reach clients on both sides, unless
-they are `halves with clients`.
+`bridge`: the partitions of Jepsen's `jepsen.nemesis`. They reach clients on both sides, except with
+`halves with clients`.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ LINK_SHAPES: Final = ("halves", "ring", "bridge")
 SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
-"""One node each; on the other end of links, those who are many are all but this one."""
+"""One node each; a group on the other end of links is all but this one."""
 _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """A selector of nodes: a word of the table, and among whom it chooses."""
+    """A selector of nodes: a word of the table, and the set that it chooses from."""
 
     word: str
     name: str = ""  # behind `node:`, `role:` or `client:`
@@ -83,7 +83,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """Whose leader it means, if it is one."""
+        """The group whose leader it means, if it means one."""
         return self.among if self.needs_leader else ""
 
     @property
@@ -118,7 +118,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """Whose leader it means, if it does."""
+        """The group whose leader it means, if it means one."""
         return next((end.group for end in self.ends if end.group), "")
 
     @property
@@ -146,25 +146,25 @@ def check_names(
     if selector.word == "role" and selector.name not in roles:
         raise UsageError(f"no role {selector.name!r}; {choices_near(selector.name, roles)}")
     if selector.among not in {"", MEMBERS, NONMEMBERS, CLIENTS, *roles, *groups}:
-        known = [MEMBERS, NONMEMBERS, *roles, *groups]
+        sets = [MEMBERS, NONMEMBERS, *roles, *groups]
         raise UsageError(
-            f"'@{selector.among}' chooses among no nodes; {choices_near(selector.among, known)}"
+            f"'@{selector.among}' chooses among no nodes; {choices_near(selector.among, sets)}"
         )
 
 
 def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
-    """Those of these nodes that it may mean at any moment; who is a member nobody knows yet."""
+    """The nodes that it may mean at any moment; members are unknown before the run."""
     if selector.word == "node":
         return [name for name in specs if name == selector.name]
     role = selector.name if selector.word == "role" else selector.among
-    those = [name for name, spec in specs.items() if spec.role == role]
-    return those or ([] if selector.word == "role" else list(specs))
+    alike = [name for name, spec in specs.items() if spec.role == role]
+    return alike or ([] if selector.word == "role" else list(specs))
 
 
-def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes or clients that it means now, in their order but for draws; nobody where it misses.
+def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
+    """The nodes or clients that it means now, in their order but for draws; none where it misses.
 
-    `beside` are those on the other end of links, who are never meant.
+    `excluded` are on the other end of the links.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -172,9 +172,9 @@ def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str
         return tuple(scene.clients)
     if selector.word in {"node", IT}:
         name = selector.name or scene.it
-        return (name,) if name in scene.specs and name not in beside else ()
+        return (name,) if name in scene.specs and name not in excluded else ()
     whole = _pool(selector, scene)
-    pool = [name for name in whole if name not in beside]
+    pool = [name for name in whole if name not in excluded]
     leader = scene.roles(selector.among).leader
     if selector.needs_leader and leader is None:
         return ()
@@ -194,12 +194,12 @@ def pick(selector: Nodes, scene: Scene, beside: Sequence[str] = ()) -> tuple[str
             pass
         case _:
             return tuple(pool)
-    return (pool[_digit(scene, beside) % len(pool)],) if pool else ()
+    return (pool[_digit(scene, excluded) % len(pool)],) if pool else ()
 
 
-def _digit(scene: Scene, beside: Sequence[str]) -> int:
-    """The part of the draw that decides about one end, whatever decided about the other."""
-    return scene.draw // len(scene.specs) if beside else scene.draw
+def _digit(scene: Scene, excluded: Sequence[str]) -> int:
+    """The part of the draw that decides about one end, independent of the other end."""
+    return scene.draw // len(scene.specs) if excluded else scene.draw
 
 
 def _pool(selector: Nodes, scene: Scene) -> list[str]:
@@ -221,8 +221,8 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
     """The two sides and the links that it means now; no links where it misses.
 
-    The first side is whom the fault is about: the one whom many are cut from, the half that is not
-    the bigger one, a node and not the clients.
+    The first side is the subject of the fault: the node that others are cut from, the smaller half,
+    a node rather than the clients.
     """
     if selector.shape == "ring":
         return _ring(scene)
@@ -245,28 +245,28 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
     )
     if turned:
         first, second = second, first
-    one = pick(first, scene)
-    other = pick(second, scene, one)
-    if not one or not other:
-        return one, other, []
+    near = pick(first, scene)
+    far = pick(second, scene, near)
+    if not near or not far:
+        return near, far, []
     if not selector.one_way:
-        return one, other, Link.between(one, other)
-    pairs = [(b, a) if turned else (a, b) for a in one for b in other]
-    return one, other, sorted(Link(a, b) for a, b in pairs)
+        return near, far, Link.between(near, far)
+    pairs = [(b, a) if turned else (a, b) for a in near for b in far]
+    return near, far, sorted(Link(a, b) for a, b in pairs)
 
 
 def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], list[str]]:
-    """Members and other nodes, each about in half, and clients if they are to be.
+    """Members and other nodes, each about in half, and clients if wanted.
 
-    A bridge is one more member, in neither.
+    A bridge is one more member, in neither half.
     """
     rng = random.Random(scene.draw)
     left: list[str] = []
     right: list[str] = []
     members = scene.members()
     others = [name for name in scene.specs if name not in members]
-    own = [end for end in scene.clients if clients and end != CLIENT]
-    for group in (members, others, own):
+    single = [end for end in scene.clients if clients and end != CLIENT]
+    for group in (members, others, single):
         order = _shuffled(group, rng)
         if bridge and group is members:
             order = order[1:]

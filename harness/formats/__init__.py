@@ -1,4 +1,4 @@
-"""Histories that others recorded, and ours: one file a format, recognised by content.
+"""Histories that others recorded, and ours, in formats that are recognised by content.
 
 | format         | what                                                      | model by default  |
 |----------------|-----------------------------------------------------------|-------------------|
@@ -9,7 +9,7 @@
 | register-table | four columns of reads and writes                          | register          |
 | jepsen-edn     | histories of Jepsen, Knossos and Elle                     | by its operations |
 
-Whatever the format, a history becomes `harness.ops.Op`s; what they mean is for a model to say.
+In every format a history becomes `harness.ops.Op`s; a model interprets them.
 """
 
 from harness.formats.detect import SUFFIXES, is_history_file, open_history

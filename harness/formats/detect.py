@@ -1,22 +1,22 @@
-"""Which format a file has."""
+"""The format of a file."""
 
 from __future__ import annotations
 
 import codecs
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from harness.errors import HistoryError, located
-from harness.formats.catalog_table import CatalogTable, is_catalog_table
-from harness.formats.jepsen_edn import JepsenEdn, KvLog, is_edn, is_kv_log
+from harness.formats.edn.jepsen import JepsenEdn, KvLog, is_edn, is_kv_log
 from harness.formats.json_ops import JsonOps, begins_json
 from harness.formats.op_lines import OpLines, begins_log, has_op_lines
-from harness.formats.register_table import RegisterTable, is_register_table
-from harness.formats.sealed import SealedHistory, is_parquet
 from harness.formats.source import Source
+from harness.formats.tables import CatalogTable, RegisterTable, is_catalog_table, is_register_table
+from harness.ops import Op
+from harness.store import read_parquet
 
 HEAD_BYTES: Final = 1 << 16
 _COMPRESSED: Final = (
@@ -32,6 +32,32 @@ SUFFIXES: Final = frozenset(
 )
 _SHARED_SUFFIXES: Final = frozenset({".json", ".jsonl", ".log", ".ndjson", ".txt"})
 _OF_OPS: Final = tuple(re.compile(rb'[:"]%s\b' % name) for name in (b"process", b"type", b"f"))
+
+
+def is_parquet(head: bytes) -> bool:
+    """Whether a file that begins like this is Parquet."""
+    return head.startswith(b"PAR1")
+
+
+class SealedHistory:
+    """One of our own sealed histories, read from the Parquet file alone.
+
+    It is checked against its digest, and has no lines.
+    """
+
+    format = "parquet"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(read_parquet(self._path))
+
+    def position(self, index: int) -> tuple[int, int] | None:
+        """Nowhere: Parquet has no lines."""
+        del index
+        return None
+
 
 _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], ...]] = (
     (is_parquet, SealedHistory),
@@ -80,7 +106,7 @@ def open_history(path: Path) -> Source:
     """The file as a source of ops; raises `HistoryError` if it is in none of the formats."""
     try:
         # Looking at the head of a pipe takes it away: the rest would be taken for the whole.
-        # Asked beforehand, since opening a pipe that nobody writes to would wait for ever.
+        # Asked beforehand, since opening a pipe without a writer would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
                 f"{str(path)!r} is not a regular file, and a history is read more than once; write "
@@ -105,7 +131,7 @@ def _compression(head: bytes) -> str | None:
 
 
 def _what_is_wrong(head: bytes) -> str:
-    """Why a file that begins like this is no history."""
+    """The reason why a file that begins like this is no history."""
     if not head:
         return "the file is empty; a history has operations"
     if len(head) < HEAD_BYTES and _NOTHING.fullmatch(head):

@@ -1,4 +1,4 @@
-"""Histories in JSON: an array of ops, or one op a line, as elle-cli and others write them.
+"""Histories in JSON: an array of ops, or one op per line, as elle-cli and others write them.
 
     {"process": 0, "type": "invoke", "f": "txn", "value": [["append", "x", 1]], "index": 0}
 
@@ -31,12 +31,12 @@ def begins_json(head: bytes) -> bool:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"an object with the key {twice!r} twice")
-    return found
+    return entries
 
 
 def _float(text: str) -> float:
@@ -147,7 +147,7 @@ def _op(form: Any, position: int) -> Op:
 
 
 def _named(value: Any) -> Any:
-    """What nobody compares, with the names of what is no JSON in place of it."""
+    """A value that is only shown, with names in place of values that JSON does not have."""
     if isinstance(value, dict):
         return {key: _named(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Logs with one op a line: Jepsen's `history.txt`, its console and `jepsen.log`, etcd's of 2014.
+"""Logs with one op per line: Jepsen's `history.txt`, its console and `jepsen.log`, etcd's of 2014.
 
     0	:invoke	:write	1
     0	:info	:write	1	:timeout
@@ -6,7 +6,7 @@
     INFO  jepsen.util - 0    :invoke :cas    [3 1]
 
 Process, type, operation, value in EDN, and perhaps an error, separated by tabs or blanks. A file
-whose first line begins with an op holds nothing else. In others, ops are found wherever they stand,
+whose first line begins with an op holds nothing else. In others, ops are found at any place,
 and other lines are left out; but one that begins like an op and is none is refused, since an op
 that is left out changes verdicts.
 
@@ -119,8 +119,10 @@ class OpLines:
         match = is_op.fullmatch(text, start)
         if match is None and (self._pure or (logged and _MEANT.match(text, start))):
             what = f"{text[start:][:80]!r} is no op; a line is PROCESS :TYPE :OPERATION VALUE, "
-            known = f"where a process is a number, and a type one of :{_TYPES.replace('|', ', :')}"
-            raise located(self._path, line, start + 1, what + known)
+            expected = (
+                f"where a process is a number, and a type one of :{_TYPES.replace('|', ', :')}"
+            )
+            raise located(self._path, line, start + 1, what + expected)
         return match
 
     def _form(self, match: re.Match[str], line: int) -> dict[str, Any]:
@@ -148,13 +150,13 @@ class OpLines:
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
         """The forms of EDN behind the operation; of one that says why it failed, as far as it is.
 
-        Where nobody judges the op, or it failed, what is no EDN is text.
+        If the op is not judged, or failed, a value that is not EDN is text.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []
         try:
-            while (found := reader.next_form()) is not None:
-                values.append(found[1])
+            while (form := reader.next_form()) is not None:
+                values.append(form[1])
         except StoppedError as stop:
             if match["process"].startswith(":"):
                 return [text]

@@ -1,4 +1,4 @@
-"""What every format comes down to: a file as ops, and where in the file each op stands."""
+"""The common base of all formats: a file as ops, and the position of each op in the file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LINE_BYTES_MAX: Final = 1 << 20
 
 
 class Source(Protocol):
-    """One file of histories. Every iteration reads it anew.
+    """One file of histories. Every iteration reads it again.
 
-    Raises `HistoryError` with line and column for whatever cannot be understood.
+    Raises `HistoryError` with line and column for anything that cannot be parsed.
     """
 
     format: str
@@ -64,7 +64,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 class Row(NamedTuple):
-    """An operation given as an interval; `returned` is `None` if nobody saw it return."""
+    """An operation given as an interval; `returned` is `None` if its answer was lost."""
 
     line: int
     call: int
@@ -79,7 +79,7 @@ class Table(abc.ABC):
 
     They become ops in the order of their times. Intervals are closed: of events at one time the
     calls come first. Tables name no processes, so each operation gets the lowest number that is
-    free at its call; those that never return keep theirs.
+    free at its call; operations that never return keep theirs.
     """
 
     format: str
@@ -116,7 +116,7 @@ class Table(abc.ABC):
                 yield Op(index, time, process, OpType.OK, row.f, row.answer)
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Where the operation of the op with this index stands."""
+        """The line and column of the operation of the op with this index."""
         return (self._lines[index], 1) if index < len(self._lines) else None
 
     @abc.abstractmethod

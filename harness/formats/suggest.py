@@ -40,7 +40,7 @@ def _is_list(value: object) -> bool:
 
 
 class _Words:
-    """What clients said: names, what they asked, what they were answered."""
+    """The names, requests and answers of the clients' operations."""
 
     def __init__(self, ops: Iterable[Op], independent: bool | None) -> None:
         history = ops if isinstance(ops, History) else History(ops, foreign=True)
@@ -52,7 +52,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are tuples; those of kv-string and of compare-and-sets may look it."""
+        """Whether values are tuples; kv-string and compare-and-set have values that look so."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -72,8 +72,8 @@ class _Words:
     def micro(self) -> list[Any]:
         """Micro-operations, of any operation whose value is a list of them."""
         values = (op.value for op in self.ops if _is_list(op.value))
-        found = (item for value in values for item in value if _is_list(item))
-        return [item for item in found if len(item) == 3 and isinstance(item[0], str)]
+        items = (item for value in values for item in value if _is_list(item))
+        return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
         """Whether there are micro-operations that a model knows."""
@@ -91,30 +91,30 @@ class _Words:
 def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
     """The model for a history in this format, from its operations.
 
-    `independent` says whether values are `[key value]`, if the user said so; else their shape does.
-    Raises `UsageError` where they suggest none, which says what was seen, and what to ask for.
+    `independent` is whether values are `[key value]`, if the user decided; else their shape does.
+    Raises `UsageError` where they suggest none, with the reason and the option to give.
     """
     if format_ in _MODELS:
         return _MODELS[format_]
     words = _Words(ops, independent)
-    for known, suggest in _KINDS:
-        if words.names <= known:
+    for functions, suggest in _KINDS:
+        if words.names <= functions:
             return suggest(words)
     if words.names & _CATALOG and all(
         isinstance(value, Mapping) for value in words.asked(*_CATALOG)
     ):
         return "catalog"
     if words.are_transactions():
-        raise words.none("their values are transactions, which --elle judges whatever f says")
-    known = frozenset().union(*(names for names, _ in _KINDS))
-    if unknown := sorted(words.names - known):
+        raise words.none("their values are transactions, which --elle judges, with any name in f")
+    functions = frozenset().union(*(names for names, _ in _KINDS))
+    if unknown := sorted(words.names - functions):
         raise words.none(f"no model here has {unknown[0]!r}")
     raise words.none("no model has all of them")
 
 
 def _register(words: _Words) -> str:
     if words.are_transactions():
-        raise words.none("their values are transactions, which --elle judges whatever f says")
+        raise words.none("their values are transactions, which --elle judges, with any name in f")
     for value in [*words.answers("read"), *words.asked("write")]:
         if members(value) is not None:
             pair = _is_list(value) and len(value) == 2

@@ -1,15 +1,15 @@
-"""What to do next: pure, composable generators of operations, after Jepsen's algebra.
+"""Pure, composable generators of operations, after Jepsen's algebra.
 
 Write plain values and wrap them: `time_limit(60, stagger(1 / 30, mix(reads, writes)))`. The
-protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. What these
-functions cannot say is a class with `op` and `update`, as in `workloads/`; a nemesis is planned by
-`harness.faults` and is no generator. Names, and Jepsen's:
+protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. For more,
+write a class with `op` and `update`, as in `workloads/`; a nemesis is planned by `harness.faults`
+and is no generator. Names, and Jepsen's:
 
 | Jepsen                     | here                                           | module      |
 |----------------------------|------------------------------------------------|-------------|
 | map, seq, fn, nil, concat  | Draft or Request, list, function, None; concat | plain       |
 | cycle                      | a function that returns a list                 | plain       |
-| limit, once, repeat        | limit, repeat                                  | combinators |
+| limit, once, repeat        | limit, repeat                                  | plain       |
 | any                        | any_of                                         | choice      |
 | mix                        | mix, weighted                                  | choice      |
 | time-limit, stagger, delay | time_limit, stagger, delay                     | timing      |
@@ -20,7 +20,6 @@ functions cannot say is a class with `op` and `update`, as in `workloads/`; a ne
 """
 
 from harness.generator.choice import any_of, mix, weighted
-from harness.generator.combinators import limit, repeat
 from harness.generator.core import (
     SLEEP,
     Context,
@@ -35,7 +34,7 @@ from harness.generator.core import (
     new_context,
 )
 from harness.generator.diagnosis import validate
-from harness.generator.plain import NOTHING, concat, lift
+from harness.generator.plain import NOTHING, concat, lift, limit, repeat
 from harness.generator.threads import each_thread, phases, reserve, synchronize
 from harness.generator.timing import delay, sleep, stagger, time_limit, timed_ops
 

@@ -1,7 +1,7 @@
 """Combinators that choose among several generators.
 
 `any_of` asks all and takes the soonest; `mix` and `weighted` draw whose turn it is, so that a
-mixture keeps its proportions whatever the generators' own times are. Unlike Jepsen's, `mix` passes
+mixture keeps its proportions at all times of its generators. Unlike Jepsen's, `mix` passes
 updates on, and a pending member does not hold up the others.
 """
 
@@ -36,7 +36,7 @@ def _update_all(
 
 
 def _any(states: Sequence[Generator]) -> Generator:
-    """Those of `states` that are left, bound together again."""
+    """The remaining `states`, bound together again."""
     left = tuple(state for state in states if state is not NOTHING)
     if len(left) < 2:
         return left[0] if left else NOTHING

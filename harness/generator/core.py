@@ -5,8 +5,8 @@ https://github.com/jepsen-io/generator):
 
 * `op(ctx)` says what to do next: `None` (exhausted, for good), `Pending` (nothing now, ask again
   after the next event), or `Emit` (a draft, and the generator to go on with). An emission is an
-  *offer*: whoever asked may drop it together with its successor and ask the old generator again
-  later, which the interpreter does with every draft that lies in the future.
+  *offer*: the caller may drop it together with its successor and ask the old generator again later,
+  which the interpreter does with every draft that lies in the future.
 * `update(ctx, event)` tells it about an invocation or a completion; the result replaces it.
 
 All state is in the returned value. The one thing that moves elsewhere is `ctx.random`: the draws
@@ -81,7 +81,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
-    """What a generator sees of the run: the time, and which threads are free in its part of it.
+    """The run as a generator sees it: the time, and the free threads in its part.
 
     `free_process` rotates over the free threads: the search starts one thread further for each
     invocation of the run, so that no thread is favoured and no randomness is spent.
@@ -156,8 +156,8 @@ class Generator(Protocol):
     """A pure description of what to do; see the module's docstring."""
 
     def op(self, ctx: Context) -> Step:
-        """What to do next. What the draft of an `Emit` leaves out, process and time, is any
-        free process and the context's time.
+        """Return the next step. Without a process or a time, the draft of an `Emit` means any free
+        process and the time of the context.
         """
         ...
 
@@ -191,19 +191,19 @@ class Node(msgspec.Struct, frozen=True, eq=False):
 
 
 class Around(Node, frozen=True):
-    """The base of those that wrap one other, which learns whatever they do."""
+    """The base of generators that wrap another, which learns of all events."""
 
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
-        """As the other one says; of what it emits, `emitted` decides."""
+        """The step of the other one; `emitted` decides about emissions."""
         step = self.generator.op(ctx)
         if isinstance(step, Pending):
             return Pending(self if step.next is self.generator else self.around(step.next))
         return None if step is None else self.emitted(ctx, step)
 
     def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002
-        """What becomes of an emission: the same, and the wrapper goes on around the rest."""
+        """Change an emission; by default none, and the wrapper continues around the rest."""
         return Emit(step.draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
@@ -225,12 +225,12 @@ GeneratorLike: TypeAlias = (
 
 def indices(mask: int) -> list[int]:
     """The bits set in `mask`, ascending."""
-    found = []
+    free = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        free.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return free
 
 
 def new_context(
@@ -240,31 +240,31 @@ def new_context(
     time_ns: int = 0,
     processes: Sequence[int] | None = None,
 ) -> Context:
-    """A context with all threads free. `processes` are those of the threads, by default their own
-    numbers. Raises `UsageError`.
+    """A context with all threads free. `processes` has one per thread, by default the thread's
+    number. Raises `UsageError`.
     """
     if concurrency < 1:
         raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")
-    own = tuple(range(concurrency)) if processes is None else tuple(processes)
+    ids = tuple(range(concurrency)) if processes is None else tuple(processes)
     for thread in range(concurrency):
-        if len(own) != concurrency or own[thread] < 0 or own[thread] % concurrency != thread:
+        if len(ids) != concurrency or ids[thread] < 0 or ids[thread] % concurrency != thread:
             raise UsageError(
-                f"the processes {[*own]} do not fit {concurrency} threads: process i of the list "
+                f"the processes {[*ids]} do not fit {concurrency} threads: process i of the list "
                 f"must be i plus a multiple of {concurrency}"
             )
     everything = (1 << concurrency) - 1
-    return Context(time_ns, rng, own, everything, everything)
+    return Context(time_ns, rng, ids, everything, everything)
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """Seconds as ns. Raises `UsageError` for what is no time span."""
+    """Seconds as ns. Raises `UsageError` for other values than time spans."""
     if not 0 <= seconds < 1e9:
         raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
     return round(seconds * NS_PER_S)
 
 
 def due_ns(draft: Draft) -> int:
-    """When an emitted draft starts at the earliest."""
+    """The earliest start of an emitted draft."""
     time_ns = draft.time_ns
     assert time_ns is not None, "an emitted draft has a time"
     return time_ns

@@ -26,7 +26,7 @@ def _shown(value: object) -> str:
 
 
 def _problem(ctx: Context, step: object) -> str | None:
-    """What is wrong with an answer, or `None`."""
+    """The mistake in an answer; `None` without one."""
     if step is None or isinstance(step, Pending):
         return None
     if not isinstance(step, Emit):

@@ -1,8 +1,10 @@
-"""How plain values become generators: `lift`, and sequences.
+"""Generators from plain values: `lift`, sequences, limits and repetition.
 
 Everything that takes a generator takes these too, and everything passes through `lift`. That is
 also where a generator from outside this package gets the parts of the protocol it left out: free
 processes, times.
+
+Unlike in `jepsen.generator`, a pending step never counts against `limit` or `repeat`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from harness.generator.core import (
 from harness.ops import Op, Request
 
 EMPTY_MAX: Final = 1000
-"""How often in a row a function may return an empty generator before that is called a mistake."""
+"""The limit of empty generators that a function may return in a row."""
 
 
 class _Nothing(Node, frozen=True):
@@ -142,7 +144,7 @@ class _Call(Node, frozen=True):
         )
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """What the function made last learns."""
+        """Pass the event to the generator that the function made last."""
         if self.current is None:
             return self
         current = self.current.update(ctx, event)
@@ -150,10 +152,10 @@ class _Call(Node, frozen=True):
 
 
 class _Outside(Around, frozen=True):
-    """A generator that somebody else wrote: its drafts may leave out process and time."""
+    """A generator of another package: its drafts may leave out process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """What it says, with the gaps filled in; not asked while nobody is free."""
+        """Its step, with the gaps filled in; not asked while no process is free."""
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
@@ -175,7 +177,7 @@ class _Outside(Around, frozen=True):
 
 
 def lift(value: GeneratorLike) -> Generator:
-    """The generator that a plain value stands for. Raises `UsageError` for anything else.
+    """The generator that a plain value means. Raises `UsageError` for anything else.
 
     `None` is exhausted; a `Draft` or request is emitted once; a list or tuple runs one after the
     other; a function of the context is called again and again, each result run to its end, until
@@ -214,3 +216,50 @@ def concat(*generators: GeneratorLike) -> Generator:
     if len(flat) < 2:
         return flat[0] if flat else NOTHING
     return _Sequence(tuple(flat), 0, flat[0])
+
+
+class _Limit(Around, frozen=True):
+    remaining: int
+
+    def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
+        rest = NOTHING if self.remaining == 1 else _Limit(step.next, self.remaining - 1)
+        return Emit(step.draft, rest)
+
+
+def limit(n: int, generator: GeneratorLike) -> Generator:
+    """At most `n` operations."""
+    inner = lift(generator)
+    _check_count(n, "limit")
+    return NOTHING if inner is NOTHING or n == 0 else _Limit(inner, n)
+
+
+class _Repeat(Around, frozen=True):
+    remaining: int | None
+
+    def op(self, ctx: Context) -> Step:
+        step = self.generator.op(ctx)
+        if step is None:
+            return None
+        if isinstance(step, Pending):
+            return Pending(self)
+        if self.remaining is None:
+            return Emit(step.draft, self)
+        if self.remaining == 1:
+            return Emit(step.draft, NOTHING)
+        return Emit(step.draft, _Repeat(self.generator, self.remaining - 1))
+
+
+def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
+    """The first operation of the generator over and over, for ever or `n` times.
+
+    The generator's state does not move on, so a random one emits different operations.
+    """
+    inner = lift(generator)
+    if n is not None:
+        _check_count(n, "repeat")
+    return NOTHING if inner is NOTHING or n == 0 else _Repeat(inner, n)
+
+
+def _check_count(n: int, what: str) -> None:
+    if n < 0:
+        raise UsageError(f"{what} got n = {n}; it must be 0 or more")

@@ -1,8 +1,8 @@
 """Combinators over threads: who may run what, and waiting for one another.
 
 Restricting a generator to threads restricts its context, and it learns only of what happens on
-them. `reserve` takes its ranges from the threads of the context it stands in, in order, so that
-it nests (in Jepsen it counts from thread 0 wherever it stands). A `reserve` of more threads than
+them. `reserve` takes its ranges from the threads of its own context, in order, so that it nests
+(in Jepsen it always counts from thread 0). A `reserve` of more threads than
 there are would wait for ever; that is a `UsageError` when it is first asked.
 
 `each_thread` holds many generators. It asks them in rotation and takes the first whose operation is

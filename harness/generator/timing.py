@@ -1,8 +1,8 @@
 """Combinators that say when: rates, spacing, windows, schedules.
 
 Times are integer ns since the start of the run; arguments are seconds. `stagger` and `delay`
-rule all operations of their generator together, not those of each thread (as in Jepsen since
-0.2), so a rate is a rate at any concurrency.
+apply to all operations of their generator together, not per thread (as in Jepsen since 0.2), so a
+rate is a rate at any concurrency.
 
 Being late: a driver asks again a little after the planned moment. `stagger` plans from the
 planned moment while it is late by less than one longest interval, so that its mean rate is exact,
@@ -154,8 +154,8 @@ class _TimedOps(Node, frozen=True):
 def timed_ops(ops: Sequence[ScheduledOp], *, offset_ns: int = 0) -> Generator:
     """Replay a schedule, counted from `offset_ns` after it is first asked.
 
-    An op runs on the thread of its process (`process % concurrency`) whatever that thread's
-    process is called by now. A thread that is late does its ops in order as soon as it can, and
+    An op runs on the thread of its process (`process % concurrency`), even if the thread has a
+    newer process by then. A thread that is late does its ops in order as soon as it can, and
     holds up no other thread.
     """
     for op in ops:

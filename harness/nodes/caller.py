@@ -1,9 +1,9 @@
-"""Which of the harness's clients calls, where links of one may be cut and those of others not.
+"""The calling client, for link faults that affect only some clients.
 
-A target makes clients of its own, all on one door (`harness.plugins.Deployment.env`), and they
-connect when they like. So nobody hands the caller down: whoever drives a client says once whose the
-calls of its task are, and the tasks that are started from there inherit it (PEP 567). A connection
-is the client's that opened it.
+A target makes its own clients, all on one env (`harness.plugins.Deployment.env`), and they connect
+at any time. So the caller is not passed as an argument: the driver of a client declares once the
+client of its task, and tasks started from there inherit it (PEP 567). A connection belongs to the
+client that opened it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _CALLER: Final = ContextVar("caller", default=CLIENT)
 
 
 def call_as(number: int) -> None:
-    """What this task connects to from now on, it does as the client of this number."""
+    """Let this task connect as the client of this number from now on."""
     _CALLER.set(client_end(number))
 
 
 def calling_end() -> str:
-    """The end of links at which this task is; `CLIENT` where nobody said."""
+    """The end of links that this task uses; `CLIENT` by default."""
     return _CALLER.get()

@@ -1,4 +1,4 @@
-"""What a node's declaration is made of, beside its command: readiness probes and variants, as data.
+"""Parts of a node's declaration: readiness probes and variants, as data.
 
 `harness.cluster` has `NodeSpec` and hands these on; `harness.nodes.deployment` has the rules.
 """
@@ -16,7 +16,7 @@ _READY_S: Final = 60.0
 
 
 class _Probe(msgspec.Struct, frozen=True, tag_field="probe"):
-    """What all probes have."""
+    """The base of all probes."""
 
 
 class ReadyPort(_Probe, frozen=True, tag="port"):
@@ -44,8 +44,8 @@ class ReadyLog(_Probe, frozen=True, tag="log"):
 class ReadyCommand(_Probe, frozen=True, tag="command"):
     """Ready once the command exits with 0; placeholders are filled in.
 
-    It runs beside the node, with its environment and as its user: in its data folder, in Docker in
-    its container, which must have a shell (`sh`). Each try may take 10 s.
+    It runs with the environment and the user of the node: in its data folder, in Docker in its
+    container, which must have a shell (`sh`). Each try may take 10 s.
     """
 
     command: tuple[str, ...]
@@ -56,10 +56,10 @@ Ready = ReadyPort | ReadyHttp | ReadyLog | ReadyCommand
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """What is different when a node runs as this variant: another version, other flags.
+    """The differences of a node that runs as this variant: another version, other flags.
 
-    What is given replaces the node's own; `config` and `environment` are laid over it, key by key.
-    A node stays what it is: one on `Env` has no command, a foreign program no entry.
+    Fields replace those of the node; `config` and `environment` are merged key by key. A node on
+    `Env` has no command as a variant either, and a foreign program no entry.
     """
 
     entry: str | None = None

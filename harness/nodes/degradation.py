@@ -1,8 +1,8 @@
-"""How bad links, streams, disks, clocks and processors may get, and what each of that takes.
+"""Degradations of links, streams, disks, clocks and processors, and what each requires.
 
-A quality is a struct of amounts. For each of them its `EFFECTS` say what an environment must be
-able to do, how `--fault` has it, what it may be, and what several at once come to. Everything else
-derives from that: what a fault requires, its settings in words, the checks, the matrix.
+A quality is a struct of amounts. For each amount, `EFFECTS` has the capability that it needs, its
+name in `--fault`, its allowed values, and how several add up. Everything else derives from that:
+the requirements of a fault, its settings in words, the checks, the matrix.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import msgspec
 from harness.errors import UsageError
 
 DELAY_MS_MAX: Final = 60_000.0
-RESET_AFTER_MS_MAX: Final = 5_000.0  # healing waits so long for a real Toxiproxy
-SLICE_BYTES_MAX: Final = 32_768  # what a proxy reads at once
+RESET_AFTER_MS_MAX: Final = 5_000.0  # healing waits this long for a real Toxiproxy
+SLICE_BYTES_MAX: Final = 32_768  # one read of a proxy
 RATE_KB_S_MAX: Final = 1_000_000
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
@@ -67,12 +67,12 @@ def _added(amounts: Sequence[float]) -> float:
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What one amount of a quality is."""
+    """The properties of one amount of a quality."""
 
-    needs: Capability | None  # None: of the one beside it
+    needs: Capability | None  # None: as for its neighbour
     word: str  # in `--fault`; "" where words do not have it
-    read: Callable[[str], Any]  # its value in words; `None` for what is none
-    rule: str  # what it may be, with an example, as an error says it
+    read: Callable[[str], Any]  # its value in words; `None` if it is none
+    rule: str  # its allowed values with an example, for errors
     most: float
     least: float = 0
     together: Callable[[Sequence[Any]], Any] = _added
@@ -84,15 +84,15 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seconds_in(text: str) -> float | None:
-    """A time such as 200ms, 4s or 2m in s; `None` for what is none."""
-    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
-    return float(found[1]) * _SECONDS[found[2]] if found else None
+    """A time such as 200ms, 4s or 2m in s; `None` for other texts."""
+    match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
+    return float(match[1]) * _SECONDS[match[2]] if match else None
 
 
 def duration(
     word: str, needs: Capability | None, most_ms: float, example: str, *, signed: bool = False
 ) -> Effect:
-    """A time in ms, of more than nought unless it is `signed`."""
+    """A time in ms, above 0 unless it is `signed`."""
 
     def read(text: str) -> float | None:
         minus = signed and text.startswith("-")
@@ -111,8 +111,8 @@ def number(
     """A whole number of a unit, of 1 or more unless it is `signed`."""
 
     def read(text: str) -> int | None:
-        found = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
-        return int(found[1]) if found and 1 <= abs(int(found[1])) <= most else None
+        match = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
+        return int(match[1]) if match and 1 <= abs(int(match[1])) <= most else None
 
     either = " either way" if signed else ""
     rule = f"a whole number from 1 to {most}{either}, with its unit, such as {word}={example}"
@@ -121,11 +121,11 @@ def number(
 
 
 def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
-    """How many times as much."""
+    """A factor."""
 
     def read(text: str) -> float | None:
-        found = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
-        return float(text) if found and 1 < float(text) <= most else None
+        match = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
+        return float(text) if match and 1 < float(text) <= most else None
 
     rule = f"more than 1 and at most {most}, such as {word}={example}"
     return Effect(
@@ -137,8 +137,8 @@ def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
     """A probability. Of independent events any is one."""
 
     def read(text: str) -> float | None:
-        found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
-        share = float(found[1]) / 100 if found else 0.0
+        match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
+        share = float(match[1]) / 100 if match else 0.0
         return share if 0 < share <= 1 else None
 
     def any_of(shares: Sequence[float]) -> float:
@@ -163,7 +163,7 @@ def _slowest(rates: Sequence[int]) -> int:
 
 
 def required(amounts: msgspec.Struct, effects: Mapping[str, Effect]) -> frozenset[Capability]:
-    """What an environment must be able to do for those of these amounts that are set."""
+    """The capabilities that the set amounts need."""
     well = type(amounts)()
     wanted = {
         effect.needs
@@ -174,19 +174,19 @@ def required(amounts: msgspec.Struct, effects: Mapping[str, Effect]) -> frozense
 
 
 class _Quality(msgspec.Struct, frozen=True):
-    """What all have. Without amounts it leaves things as they are."""
+    """The base of all qualities. Without amounts it changes nothing."""
 
     EFFECTS: ClassVar[Mapping[str, Effect]]
 
     @classmethod
     def together(cls, qualities: Sequence[Self]) -> Self:
         """All at once: delays add up, of independent events any is one, the slowest rate wins."""
-        each = {name: [getattr(one, name) for one in qualities] for name in cls.EFFECTS}
+        each = {name: [getattr(each, name) for each in qualities] for name in cls.EFFECTS}
         return cls(**{name: cls.EFFECTS[name].together(values) for name, values in each.items()})
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """What an environment must be able to do for it."""
+        """The capabilities that it needs."""
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
@@ -205,7 +205,7 @@ class _Quality(msgspec.Struct, frozen=True):
 
 
 class LinkQuality(_Quality, frozen=True, kw_only=True):
-    """What a bad link does to frames (simulation), packets (Docker) or bytes (proxies)."""
+    """Effects of a bad link on frames (simulation), packets (Docker) or bytes (proxies)."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -229,11 +229,11 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
 
 
 class StreamQuality(_Quality, frozen=True, kw_only=True):
-    """What a bad link does to the byte streams on it, above TCP: what Toxiproxy has toxics for.
+    """Effects of a bad link on byte streams, above TCP: those of Toxiproxy's toxics.
 
-    Pieces are halves of halves of what came at once: none is larger than `slice_bytes`, few are
-    smaller than half of it. A connection is reset both ways so long after its first bytes in this
-    direction, which are swallowed.
+    Data are halved until no piece is larger than `slice_bytes`; few are smaller than half of it.
+    `reset_after_ms` resets a connection both ways after its first bytes in this direction, which
+    are lost.
     """
 
     slice_bytes: int = 0  # 0: as they come
@@ -258,10 +258,10 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
 
 
 class DiskQuality(_Quality, frozen=True, kw_only=True):
-    """What a bad disk does to a node's requests.
+    """Effects of a bad disk on the requests of a node.
 
-    A request that fails has had no effect; one of a full disk fails where it would write. Of a
-    block (4 KiB of a file) that rots one bit is read flipped, always the same one.
+    A failed request has no effect; on a full disk, writes fail. A rotten block (4 KiB of a file) is
+    read with one bit flipped, always the same one.
     """
 
     error: float = 0.0  # probability a request that it fails with EIO, 0..1

@@ -210,11 +210,11 @@ def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
                 "a readiness probe": form.ready,
                 "a user": form.user,
             }
-            found = next((what for what, value in wanted.items() if value), None)
-            if found is not None:
+            setting = next((what for what, value in wanted.items() if value), None)
+            if setting is not None:
                 where = "--env docker" if form.image or form.dockerfile else "--env process, docker"
                 raise UsageError(
-                    f"the node {node.name!r} declares {found}, which nothing in the simulation "
+                    f"the node {node.name!r} declares {setting}, which nothing in the simulation "
                     f"could use; it works with {where}"
                 )
         for name, variant in node.variants.items():
@@ -233,8 +233,8 @@ def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
     if name == BASE:
         return spec
     if name not in spec.variants:
-        known = ", ".join([BASE, *spec.variants])
-        raise UsageError(f"node {spec.name!r} has no variant {name!r}; it has: {known}")
+        variants = ", ".join([BASE, *spec.variants])
+        raise UsageError(f"node {spec.name!r} has no variant {name!r}; it has: {variants}")
     variant = spec.variants[name]
     changed = msgspec.structs.replace(
         spec,
@@ -270,7 +270,7 @@ def words_of(spec: NodeSpec) -> list[str]:
 
 
 def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
-    """Names in layers: each node stands after those of these nodes that it starts after.
+    """Names in layers: each node comes after the nodes that it starts after.
 
     Raises `UsageError` for a circle.
     """
@@ -318,16 +318,16 @@ async def start_in_order(
 
 
 def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
-    """How long `start_down` may wait, all together."""
+    """The longest wait of `start_down` in all."""
     waits = (nodes[name].ready for name in names)
     return sum(ready.within_s for ready in waits if ready is not None)
 
 
 async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
-    """Start those of these nodes that are down, in their order, each after what it starts after.
+    """Start the nodes that are down, each after the nodes that it starts after.
 
-    Nobody waits for a node that no other starts after. One that does not get ready in its time is
-    waited for no longer: what it owes is what checkers look at.
+    Nodes that no other starts after are not waited for. The wait for a node ends at its limit:
+    checkers judge what it owes.
     """
     wanted = [cluster.nodes[name] for name in names]
     awaited = {name for spec in wanted for name in spec.after}
@@ -339,7 +339,7 @@ async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
 
 
 def describe(ready: Ready) -> str:
-    """What must happen for a node to be ready, in words."""
+    """The condition for a node to be ready, in words."""
     match ready:
         case ReadyPort(port):
             return f"its port {port} accepts connections"

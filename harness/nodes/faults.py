@@ -1,17 +1,16 @@
-"""The kinds of faults: one struct each, which says what it needs and what it does.
+"""The kinds of faults: one struct each, with its needs and its effects.
 
-A kind that hits nodes is injected into the nodes that a selector chose, one that hits links into
-the links between them. The struct goes into the history as it is.
+A kind that hits nodes is injected into the nodes that a selector chose; a kind that hits links,
+into the links between them. The struct goes into the history as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 import msgspec
 
-from harness.cluster import Link
 from harness.nodes.degradation import (
     DELAY_MS_MAX,
     Capability,
@@ -45,12 +44,12 @@ _DOWN_AND_UP: Final = frozenset({Capability.START})
 
 
 class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault"):
-    """What all kinds have.
+    """The common part of all kinds.
 
     `word` is the kind in the history (`harness.ops`), by which reports and limits go; `requires`
-    is what an environment must be able to do; `may_end`: a node that ends while such a fault is on
-    it, or soon after, is not to blame for it; `damages`: it destroys what was synced, which is
-    charged to the damage budget (`harness.faults.budget`).
+    are the capabilities that an environment needs; `may_end`: a node that ends during such a fault,
+    or soon after, is not to blame for it; `damages`: it destroys synced data, which is charged to
+    the damage budget (`harness.faults.budget`).
     """
 
     may_end: ClassVar[bool] = False
@@ -58,10 +57,10 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 class Kill(_Kind, frozen=True, tag="kill"):
-    """A process is gone at once (SIGKILL); what it wrote stays, even un-synced.
+    """A process is gone at once (SIGKILL); its writes stay, even un-synced ones.
 
-    With `power_cut` an arbitrary part of what was not synced is gone; with `torn` the last write
-    that is left may be cut in the middle.
+    With `power_cut` an arbitrary part of the un-synced data is lost; with `torn` the last surviving
+    write may be cut in the middle.
     """
 
     power_cut: bool = False
@@ -74,15 +73,15 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """To kill and to start; a power cut reaches disks as well."""
+        """Kill and start; a power cut reaches disks as well."""
         needs = _DOWN_AND_UP | {Capability.KILL}
         needs |= {Capability.LOSE_UNSYNCED} if self.power_cut else set()
         return needs | ({Capability.TORN_WRITE} if self.torn else set())
 
 
 class Restart(_Kind, frozen=True, tag="restart"):
-    """A process is asked to end (SIGTERM, or as it declares) and started again later: what an
-    administrator does.
+    """An administrator's restart: a process is asked to end (SIGTERM, or as it declares) and is
+    started again later.
     """
 
     word: ClassVar[str] = RESTART
@@ -90,7 +89,7 @@ class Restart(_Kind, frozen=True, tag="restart"):
 
 
 class Pause(_Kind, frozen=True, tag="pause"):
-    """A process stands still (SIGSTOP), as under a long collection or on a stalled host."""
+    """A process is frozen (SIGSTOP), as by a long garbage collection or on a stalled host."""
 
     word: ClassVar[str] = PAUSE
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PAUSE})
@@ -99,7 +98,7 @@ class Pause(_Kind, frozen=True, tag="pause"):
 class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
     """A node's wall clock jumps by `offset_ms`, both its clocks run fast or slow by `drift_ppm`.
 
-    With `strobe_ms` the offset comes and goes, for so long each: clocks that jump back and forth
+    With `strobe_ms` the offset comes and goes at this interval: clocks that jump back and forth
     found more than steady ones (Jepsen's `nemesis/time.clj`). The node's `max_error_ns` does not
     follow: a clock does not know that it is wrong.
     """
@@ -135,12 +134,12 @@ class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
 
 
 class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
-    """A node's disk gets worse: requests fail, find no room, take long, or read what has rotted.
+    """A node's disk gets worse: requests fail, find no room, take long, or read rotten blocks.
 
-    A node may end over an error of its disk, and should rather than go on with what it could not
-    make durable (Rebello et al., "Can applications recover from fsync failures?", ATC 2020). Most
-    nodes read their disk when they start and never again, so one that runs when its disk begins to
-    rot is killed and started again.
+    A node may end over an error of its disk, and should do so rather than go on with data that it
+    could not make durable (Rebello et al., "Can applications recover from fsync failures?", ATC
+    2020). Most nodes read their disk only when they start, so a node that runs when its disk begins
+    to rot is killed and started again.
     """
 
     quality: DiskQuality
@@ -148,17 +147,17 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     @property
     def may_end(self) -> bool:  # type: ignore[override]
-        """One that is only slow ends nobody."""
+        """A disk that is only slow ends no node."""
         return bool(self.quality.error or self.quality.full or self.quality.bitrot)
 
     @property
     def damages(self) -> bool:  # type: ignore[override]
-        """Only rot: what fails or waits leaves the data as they are."""
+        """Only rot: requests that fail or wait leave the data as they are."""
         return bool(self.quality.bitrot)
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """What its quality takes, and for rot to start a node on it."""
+        """The needs of its quality; rot needs a start of the node as well."""
         needs = self.quality.requires
         return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
 
@@ -171,7 +170,7 @@ class Cut(_Kind, frozen=True, tag="cut"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """To cut, one way or both."""
+        """A partition, one-way or not."""
         return frozenset({Capability.PARTITION_ONE_WAY if self.one_way else Capability.PARTITION})
 
 
@@ -183,19 +182,19 @@ class Shape(_Kind, frozen=True, tag="shape"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """What its quality takes."""
+        """The needs of its quality."""
         return self.quality.requires
 
 
 class Stream(_Kind, frozen=True, tag="stream"):
-    """The byte streams on the links get worse: they come in pieces, or end by a reset."""
+    """The byte streams on the links get worse: they come in pieces, or end with a reset."""
 
     quality: StreamQuality
     word: ClassVar[str] = SHAPE
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """What its quality takes."""
+        """The needs of its quality."""
         return self.quality.requires
 
 
@@ -207,9 +206,9 @@ class Reset(_Kind, frozen=True, tag="reset"):
 
 
 class Operate(_Kind, frozen=True, kw_only=True, tag="operation"):
-    """No fault, but what an administrator does: an operation of the system, or a rolling restart.
+    """An administrator's work, no fault: an operation of the system, or a rolling restart.
 
-    `variant` is what the nodes that it restarts run as from then on (`NodeSpec.variants`).
+    The nodes that it restarts run as `variant` from then on (`NodeSpec.variants`).
     """
 
     name: str
@@ -224,11 +223,24 @@ LinkFault = Cut | Shape | Stream | Reset
 FaultKind = NodeFault | LinkFault | Operate
 
 
-class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """What a nemesis means to do now: a fault, and the nodes or the links that it is to hit.
+class Link(msgspec.Struct, frozen=True, order=True):
+    """One direction between two ends, each a node or one of `Cluster.clients`."""
 
-    Without targets it misses, and `note` says why. For links, `targets` are those that the fault is
-    about, and `note` says what it does.
+    source: str
+    destination: str
+
+    @staticmethod
+    def between(left: Iterable[str], right: Iterable[str]) -> list[Link]:
+        """Both directions of every pair across two groups, sorted."""
+        pairs = [(a, b) for a in left for b in right if a != b]
+        return sorted({Link(a, b) for a, b in pairs} | {Link(b, a) for a, b in pairs})
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """The intention of a nemesis now: a fault, and the nodes or links to hit.
+
+    Without targets it misses, and `note` gives the reason. For links, `targets` are the nodes that
+    the fault is about, and `note` describes it.
     """
 
     what: FaultKind

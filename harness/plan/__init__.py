@@ -1,1 +1,1 @@
-"""From what the user asked for to a checked case, before anything happens."""
+"""From options to a checked case, before anything starts."""

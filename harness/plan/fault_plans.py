@@ -15,16 +15,16 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""How often a nemesis plans anew where its schedule and those before it hide one another."""
+"""The number of plans of a nemesis until no schedule hides another."""
 
 
 def plan_beside(
     others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
 ) -> Sequence[Fault]:
-    """A schedule that hides no other's and is hidden by none, as far as `PLAN_TRIES` can find it.
+    """A schedule that hides no other and is hidden by none, if `PLAN_TRIES` suffice.
 
-    Where every fault of a nemesis begins under one of another, it may never hit anybody: a kill of
-    all nodes leaves nothing to kill. Without others the first try counts.
+    If every fault of a nemesis begins under one of another, it may never hit a node: a kill of all
+    nodes leaves nothing to kill. Without others the first try counts.
     """
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):

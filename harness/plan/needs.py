@@ -1,8 +1,7 @@
-"""What a workload or a nemesis needs of the system, found among the installed targets.
+"""Requirements of workloads and nemeses, matched with the installed targets.
 
-A workload may say which target it is for (`target`) and which of its options it needs
-(`needs(options)`); they are defaults where the user gives none. A target may say which of its
-options add roles or spares (`larger`), so that a message can name those that a nemesis needs.
+A workload may require options of the target (`Workload.needs`), which the user can override. A
+target may list options that add roles or spares (`Target.larger`), which messages suggest.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The options of the target that a workload with these options needs, unless given."""
-    known = {option.name.replace("-", "_") for option in target.options}
+    names = {option.name.replace("-", "_") for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
-    found = workload.needs(options, of_target)
+    needed = workload.needs(options, of_target)
     return {
-        name: value for name, value in found.items() if name in known and name not in given_target
+        name: value for name, value in needed.items() if name in names and name not in given_target
     }
 
 
@@ -43,7 +42,7 @@ def flags_of(options: Mapping[str, Any]) -> str:
 
 
 def no_vocabulary(target: Target, workload: Workload) -> UsageError:
-    """The error for a target that cannot run a workload, with those that can."""
+    """The error for a target that cannot run a workload; it names targets that can."""
     able = [
         name
         for name, other in load_all("targets")
@@ -73,10 +72,10 @@ def no_such_bug(bug: str, target: Target) -> UsageError:
 
 
 def fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
-    """The options with which `target`, or else another target, `fits`; not those of both."""
-    own = list(_that_fit(target, fits))
-    if own:
-        yield from own
+    """The options with which `target` `fits`, or else those of other targets."""
+    fitting = list(_that_fit(target, fits))
+    if fitting:
+        yield from fitting
         return
     for name, other in load_all("targets"):
         if not isinstance(other, UsageError) and name != target.name:

@@ -1,4 +1,4 @@
-"""From what the user asked for to a complete, checked case: nothing has happened yet.
+"""From options to a complete, checked case.
 
 Everything that can be refused is refused here, before the first node starts.
 """
@@ -39,7 +39,7 @@ CONCURRENCY_MAX: Final = 10_000
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a case says which system there is, and what may break in it."""
+    """The part of a case that defines the system and the nemeses."""
 
     case: Case
     target: Target
@@ -56,10 +56,9 @@ class Plan(TargetPlan, frozen=True, kw_only=True):
 
 
 def plan_target(case: Case, environment: Environment) -> TargetPlan:
-    """The system of a case alone, where nobody drives a workload through it and nothing is planned.
+    """The system of a case, without a workload and without planned faults.
 
-    The case's nemeses name what may be broken by hand: nodes are prepared for it. Raises
-    `UsageError` for what cannot be.
+    Nodes are prepared for the nemeses of the case, which users start by hand. Raises `UsageError`.
     """
     target: Target = load_plugin("targets", case.target)
     _check_behaviour(case, target)
@@ -73,7 +72,7 @@ def plan_target(case: Case, environment: Environment) -> TargetPlan:
 
 
 def plan_case(case: Case, environment: Environment | None) -> Plan:
-    """Load the plug-ins, fill in defaults and the fault schedule, and refuse what cannot be.
+    """Load the plug-ins, fill in defaults and the fault schedule, and refuse the impossible.
 
     With `environment` its capabilities are checked too. Raises `UsageError`.
     """
@@ -100,8 +99,8 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
         ),
     )
     case = _with_faults(case, nemeses)
-    own = dict.fromkeys([*target.checkers, *case.checkers])
-    case = msgspec.structs.replace(case, checkers=tuple(own))
+    checkers = dict.fromkeys([*target.checkers, *case.checkers])
+    case = msgspec.structs.replace(case, checkers=tuple(checkers))
     settings, nodes = _declared(case, target, environment)
     _refuse_lacking(case, workload.vocabulary, permits_of_target(target, settings))
     for name, nemesis in nemeses.items():
@@ -145,7 +144,7 @@ def _with_fix(
 
 
 def _check_behaviour(case: Case, target: Target) -> None:
-    """Raise `UsageError` for a profile or a bug that the target has not."""
+    """Raise `UsageError` for a profile or a bug that the target lacks."""
     if case.profile not in target.profiles:
         raise UsageError(
             f"the target {case.target!r} has no profile {case.profile!r}; "
@@ -157,17 +156,17 @@ def _check_behaviour(case: Case, target: Target) -> None:
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
-    """What the target does not promise as it is set up."""
+    """The promises that the target does not make with these settings."""
     with blaming(f"the target {target.name!r}: permits()"):
-        found = list(target.permits(settings))
-        for permit in found:
+        permits = list(target.permits(settings))
+        for permit in permits:
             if not isinstance(permit, Permit):
                 raise TypeError(f"{shown(permit)} is not a Permit")
-    return found
+    return permits
 
 
 def _refuse_lacking(case: Case, vocabulary: str, permits: Iterable[Permit]) -> None:
-    """Raise `UsageError` for a workload of which the profile has nothing."""
+    """Raise `UsageError` for a workload that the profile lacks."""
     for permit in permits:
         if vocabulary in permit.lacks:
             raise UsageError(
@@ -214,7 +213,7 @@ def _nemesis_names(case: Case) -> list[str]:
 
 
 def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
-    """What a nemesis draws for one fault that nobody planned."""
+    """The arguments that a nemesis draws for one fault outside a plan."""
     planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
     return dict(planned[0].args) if planned else {}
 

@@ -1,10 +1,10 @@
-"""What a seed draws for itself in a soak: what strikes it and how often, its world and its load.
+"""The draws of a seed in a soak: its nemeses and their pace, its world and its load.
 
-Composing every nemesis in every seed weakens runs: little is written while so much is down, and
-each fault hides the others. One or two nemeses a seed, and runs that differ in all that is not
-given, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a random stream of its
-own, which depends on the seed alone: what is given changes no other draw. All is written into the
-case, so a run replays and shrinks like any other.
+Composing every nemesis in every seed weakens runs: little is written while most nodes are down, and
+each fault hides the others. One or two nemeses per seed, in runs that differ in everything that the
+user does not fix, find more (Groce et al., "Swarm Testing", ISSTA 2012). Each draw has a random
+stream of its own, which depends on the seed alone: a fixed option changes no other draw. The case
+records all draws, so a run replays and shrinks like any other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         (
             {"interval_s": 10.0, "duration_s": 5.0},  # time to recover, and to forget
             {"interval_s": 5.0, "duration_s": 2.5},
-            {"interval_s": 4.0, "duration_s": 1.0},  # back before anybody else took over
+            {"interval_s": 4.0, "duration_s": 1.0},  # back before another node took over
         ),
     ),
     # With many, some are still free when another leader is elected, and stay with the old one.
@@ -55,17 +55,17 @@ DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choice
 
 
 def expand_any(case: Case, environment: Environment | None) -> Case:
-    """The case with the nemeses that `any` stands for, at most two of which a seed draws.
+    """The case with the nemeses that `any` means, at most two of which a seed draws.
 
-    These are what the target names in `nemeses` (without it, all that are installed and suit any
-    target), as far as the environment can do them. Raises `UsageError` where none is left.
+    These are the `nemeses` of the target, or all installed ones that suit all targets, as far as
+    the environment can do them. Raises `UsageError` if none is left.
     """
     if ANY not in case.nemeses:
         return case
     if len(case.nemeses) > 1:
         raise UsageError(
-            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` stands alone: leave it out to "
-            "draw from the others, with --draw"
+            f"the nemeses are {', '.join(case.nemeses)}; `{ANY}` allows no others: leave it out "
+            "to draw from them, with --draw"
         )
     target: Target = load_plugin("targets", case.target)
     names = target.nemeses

@@ -26,7 +26,7 @@ from harness.support.interrupts import blaming
 
 
 def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:
-    """Whether an environment that is able to do this can do that."""
+    """Whether `able` includes the capability, in any fidelity."""
     return able.get(capability, Fidelity.NONE) is not Fidelity.NONE
 
 
@@ -36,7 +36,7 @@ def needs_faulty_disk(nemesis: Nemesis) -> bool:
 
 
 def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
-    """The foreign programs that it may do any of `what` to; one that cannot tell may hit all."""
+    """The foreign programs to which it may do anything that needs any of `what`."""
     if nemesis.requires.isdisjoint(what):
         return []
     foreign = {node.name: node for node in nodes if node.entry is None}
@@ -46,9 +46,9 @@ def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capabi
 def out_of_reach(
     nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
 ) -> list[str]:
-    """The foreign programs that it may hit and that lack what it does something to.
+    """The foreign programs that it may hit, but cannot affect.
 
-    `reach`: what of `ENV_NODES_ONLY` can be done to all of them; a disk they may declare.
+    `reach`: the part of `ENV_NODES_ONLY` that works on all of them. Disks depend on the node.
     """
     nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
     bare = [node for node in nodes if not node.faulty_disk]
@@ -57,7 +57,7 @@ def out_of_reach(
 
 
 def why_no_faulty_disks(environment: Environment | None) -> str | None:
-    """What a disk of ours for foreign programs lacks; `None` where they can have one."""
+    """The reason why foreign programs cannot have a faulty disk; `None` if they can."""
     return None if environment is None else environment.why_no_faulty_disks()
 
 
@@ -77,7 +77,7 @@ def can_hit_all(
 def refuse_unable(
     nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
 ) -> None:
-    """Raise `UsageError` for a nemesis that needs what the environment cannot do."""
+    """Raise `UsageError` for a nemesis that needs more than the environment can do."""
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
             if not can(capabilities, capability):
@@ -102,9 +102,9 @@ def refuse_nodes(
     target: Target,
     environment: Environment | None,
 ) -> None:
-    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names one there is not.
+    """Raise `UsageError` for a nemesis that cannot hit these nodes, or names an unknown one.
 
-    Or where foreign programs cannot have the disks that they declare.
+    Also if foreign programs cannot have the disks that they declare.
     """
     reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
     beyond = out_of_reach(nemesis, specs.values(), reach)
@@ -122,7 +122,7 @@ def refuse_nodes(
 
 
 def refuse_clients(nemesis: Nemesis, concurrency: int) -> None:
-    """Raise `UsageError` for a client that there is not."""
+    """Raise `UsageError` for a client that does not exist."""
     needed = nemesis.clients_min
     if needed > concurrency:
         raise UsageError(
@@ -141,10 +141,10 @@ def refuse_by_hand(
     clocks: Collection[str],
     fix: str,
 ) -> None:
-    """Raise `UsageError` for what a system that is there already does not feel.
+    """Raise `UsageError` for a nemesis that cannot affect a running system.
 
-    `clocks` are the foreign programs whose clocks it was started to have made wrong; `fix` says how
-    it would have been.
+    `clocks` are the foreign programs that were started for faults of clocks; `fix` names the option
+    that starts them so.
     """
     refuse_nodes(nemesis, specs, target, environment)
     bare = [node for node in may_hit(nemesis, specs.values(), CLOCKS) if node not in clocks]
@@ -156,22 +156,22 @@ def refuse_by_hand(
 
 
 def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) -> frozenset[str]:
-    """The foreign programs whose clocks these nemeses may make wrong."""
+    """The foreign programs whose clocks these nemeses may change."""
     hit = (may_hit(nemesis, nodes, CLOCKS) for nemesis in nemeses.values())
     return frozenset(itertools.chain.from_iterable(hit))
 
 
 def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
-    """The nodes to deploy: where no nemesis does something to disks, all have the machine's own."""
+    """The nodes to deploy: without faults of disks, all use the disk of the machine."""
     if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
         return tuple(nodes)
     return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
 
 
 def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
-    """The harness's own ends of links; one a client only where one of these tells them apart.
+    """The ends of links that belong to the harness; one per client only if a nemesis needs them.
 
-    As many as there are at once: they are ports to listen on, and containers wait for them.
+    One per concurrent client: each is a port, and containers wait for it.
     """
-    told_apart = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
-    return (CLIENT, *(map(client_end, range(concurrency)) if told_apart else ()))
+    per_client = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
+    return (CLIENT, *(map(client_end, range(concurrency)) if per_client else ()))

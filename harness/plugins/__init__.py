@@ -1,4 +1,4 @@
-"""What a plug-in is: the protocols of all groups (`harness.registry` finds them)."""
+"""Base classes and protocols of plug-ins (`harness.registry` finds them)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from harness.plugins._systems import (
 from harness.plugins._worlds import (
     DeploymentPlan,
     Environment,
+    KeepsData,
     Session,
 )
 from harness.plugins.options import Option
@@ -55,6 +56,7 @@ __all__ = [
     "Diagnosis",
     "Environment",
     "HistoryModel",
+    "KeepsData",
     "Nemesis",
     "NodeRole",
     "Operation",

@@ -1,4 +1,4 @@
-"""What drives, breaks, judges and shows: workloads, nemeses, checkers, reports."""
+"""Plug-ins that drive, break, judge and report: workloads, nemeses, checkers, reporters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ class Workload(Plugin):
     """Its defaults for fields of the case, such as {"rate": 120.0}."""
 
     def __init_subclass__(cls, **traits: Unpack[WorkloadTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, WorkloadTraits, traits)
 
     @abstractmethod
@@ -71,7 +70,7 @@ class Workload(Plugin):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the target's options that these options require; those of the user win."""
+        """Return the target's options that these options require; the user can override them."""
         del options, target_options
         return {}
 
@@ -102,7 +101,6 @@ class Nemesis(Plugin):
     """The least concurrency with which the clients that it aims at exist."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, NemesisTraits, traits)
 
     @abstractmethod
@@ -159,7 +157,6 @@ class Checker(Plugin):
     checker's package or of the bundled checkers."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, CheckerTraits, traits)
 
     @abstractmethod
@@ -180,7 +177,7 @@ class PreparedCheck(Protocol):
 
     @property
     def operations(self) -> int:
-        """How many operations will be checked."""
+        """The number of operations to check."""
         ...
 
     def check(
@@ -211,15 +208,14 @@ class HistoryModel(Checker):
     """The option of `harness check` that takes its name: "model" or "elle"."""
 
     def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
-        super(Checker, cls).__init_subclass__()
         set_traits(cls, ModelTraits, traits)
 
     @abstractmethod
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         """Understand all ops, executing nothing.
 
-        Raises `HistoryError` whose text begins with `op N` for what is not in the vocabulary, and
-        `UsageError` for settings that mean nothing to this model.
+        Raises `HistoryError` with a text that begins with `op N` for ops outside the vocabulary,
+        and `UsageError` for settings without a meaning for this model.
         """
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
@@ -244,7 +240,6 @@ class Reporter(Plugin):
     """False for a reporter that is used only if `--reporters` names it."""
 
     def __init_subclass__(cls, **traits: Unpack[ReporterTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, ReporterTraits, traits)
 
     @abstractmethod
@@ -287,13 +282,13 @@ class SunkRuns(Protocol):
     uri: str
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether this very run is there."""
+        """Whether the place has this run, with this content."""
         ...
 
     def results(self, code: str) -> Iterator[bytes]:
         """The runs there that this code made, as `harness.soak.SeedResult` in JSON.
 
-        What a result says and the place does not is left out with its run, which is made again.
+        A run that the place does not confirm is left out, and made again.
         """
         ...
 
@@ -305,15 +300,15 @@ class SunkRuns(Protocol):
         ...
 
     def flush(self) -> None:
-        """Have all that were added safe; raises as `add`, but only once."""
+        """Make all added runs safe; raises as `add`, but only once."""
         ...
 
     def look(self) -> None:
-        """Learn what others have put there meanwhile; raises `InfrastructureError`."""
+        """Look up runs that other processes added; raises `InfrastructureError`."""
         ...
 
     def place_of(self, run: str) -> str | None:
-        """Where the files of a run lie; `None` where nothing but its rows is kept."""
+        """The place of the files of a run; `None` if only its rows are kept."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:

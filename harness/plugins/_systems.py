@@ -1,4 +1,4 @@
-"""What is put to the test: a target, its deployment, its clients and its tool."""
+"""The system under test: a target, its deployment, its clients and its tool."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from harness.plugins.options import Option
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a target is to be set up; `options` has a value for each of its `Option`s.
+    """The set-up of a target; `options` has a value for each of its `Option`s.
 
-    `environment` is where, as far as that is known yet: a target may be deployed with other
-    programs in simulation than in processes.
+    `environment` is its name, if it is known: in simulation a target may use other programs than in
+    processes.
     """
 
     profile: str
@@ -33,7 +33,7 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRole(msgspec.Struct, frozen=True):
-    """What one node says it is. `ready` is false for a leader that does not serve yet."""
+    """The role that one node reports. `ready` is false for a leader that does not serve yet."""
 
     role: str  # "leader", "follower", ... in the target's words
     term: int = 0
@@ -48,22 +48,22 @@ class Roles(msgspec.Struct, frozen=True):
 
     @property
     def leader(self) -> str | None:
-        """The node that claims to lead in the highest term, or nobody."""
+        """The node that claims to lead in the highest term, if any."""
         leaders = [(r.term, name) for name, r in self.by_node.items() if r.role == "leader"]
         return max(leaders)[1] if leaders else None
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """What is there at the moment of a fault, and the number that decides its draws."""
+    """The state at the moment of a fault, and the number that decides its draws."""
 
     specs: Mapping[str, NodeSpec]
     groups: Mapping[str, Roles]  # the first is meant where none is named
-    clients: Sequence[str] = (CLIENT,)  # ends of links that are the harness's (`Cluster.clients`)
+    clients: Sequence[str] = (CLIENT,)  # the harness's ends of links (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0
 
     def roles(self, group: str = "") -> Roles:
-        """Who has which role in this group, or in the first one."""
+        """The roles in this group, or in the first one."""
         names = [group] if group in self.groups else list(self.groups)[:1]
         return self.groups[names[0]] if names else Roles({}, ())
 
@@ -74,10 +74,10 @@ class Scene(msgspec.Struct, frozen=True):
 
 
 class Convergence(msgspec.Struct, frozen=True):
-    """Whether the target came to rest; `pending` says in words what is still open.
+    """Whether the target came to rest; `pending` lists the open points in words.
 
-    `at` may say of which state, by fields of answers (term, revision); a snapshot may have both.
-    Where that is of another state, final reads and snapshot are repeated (`harness.run.phases`).
+    `at` may name the state by fields of answers (term, revision). If a snapshot names another one,
+    final reads and snapshot are repeated (`harness.run.phases`).
     """
 
     ok: bool
@@ -137,10 +137,9 @@ class Target(Plugin):
     variant_of: Mapping[str, str] = MappingProxyType({})
     """The variant that an operation restarts nodes as, by its name."""
     larger: tuple[Mapping[str, Any], ...] = ()
-    """Options that add roles or spares, so that a refusal can name those that a nemesis needs."""
+    """Options that add roles or spares, which refusals suggest for a nemesis that needs them."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, TargetTraits, traits)
 
     @abstractmethod
@@ -163,7 +162,7 @@ class Target(Plugin):
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """What a target is opened with: the harness's own door, how it was set up, and its nodes."""
+    """The arguments of `Target.open`: an env for clients, the settings, and the nodes."""
 
     env: ClientEnv
     settings: TargetSettings
@@ -171,7 +170,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
-"""What an administrator does to these nodes: says what it did, in words, or `None` if it could not.
+"""An administrator's work on these nodes; returns its effect in words, or `None` if it failed.
 
 Each call keeps to a time limit of its own, or is given up after a minute.
 """
@@ -180,14 +179,14 @@ Each call keeps to a time limit of its own, or is given up after a minute.
 Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
 """Stops a node in order and starts it as a variant, which it then stays; whether that was done.
 
-One that somebody else took down is left alone.
+A node that is down is left alone.
 """
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
 """An `Operation` that restarts nodes; it is among the `operations` of the target all the same."""
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a tool prints, on stdout and on stderr, and its exit code."""
+    """The output of a tool on stdout and stderr, and its exit code."""
 
     text: str
     exit_code: int = 0
@@ -207,7 +206,7 @@ class System(ABC):
 
     @abstractmethod
     async def ready(self) -> Convergence:
-        """Whether the target serves its clients now."""
+        """Return whether the target serves its clients now."""
 
     @abstractmethod
     async def groups(self) -> Mapping[str, Roles]:
@@ -219,14 +218,14 @@ class System(ABC):
 
     @abstractmethod
     async def converged(self) -> Convergence:
-        """Whether all nodes agree and nothing is under way."""
+        """Return whether all nodes agree and nothing is under way."""
 
     async def snapshot(self) -> dict[str, Any]:
         """Return the state of every node as plain JSON, for checks of invariants."""
         return {}
 
     def operations(self) -> Mapping[str, Operation]:
-        """Return the operations of an administrator by name, but for those that restart nodes."""
+        """Return the operations of an administrator by name, except those in `restarting`."""
         return {}
 
     def restarting(self) -> Mapping[str, RestartingOperation]:
@@ -244,5 +243,5 @@ class System(ABC):
 
 
 def first_roles(groups: Mapping[str, Roles]) -> Roles:
-    """The roles in the first of a system's groups: those that a run records."""
+    """The roles in the first group of a system, which a run records."""
     return next(iter(groups.values()), Roles({}, ()))

@@ -1,4 +1,4 @@
-"""Where a target is deployed: an environment, its sessions, and what it is asked for."""
+"""Environments, their sessions, and plans of deployments."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 import msgspec
 
-from harness.cluster import CLIENT, Capability, Cluster, Fidelity, NodeSpec
+from harness.cluster import CLIENT, Capability, Controls, Fidelity, NodeSpec
 from harness.env import ClientEnv
 from harness.errors import UsageError
 from harness.plugins._base import Plugin, set_traits
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment is asked to deploy."""
+    """A deployment for an environment."""
 
     run_id: str
     nodes: tuple[NodeSpec, ...]
@@ -28,16 +28,29 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     knobs: dict[str, Any]
     folder: Path | None  # for node logs; None keeps nothing
     link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
-    clients: int = 1  # how many there are at once
+    clients: int = 1  # the number of concurrent clients
     ends: tuple[str, ...] = (CLIENT,)  # of links, for them; see `Cluster.clients`
-    clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may make wrong
-    data: Path | None = None  # a folder a node, with which it starts (`Environment`)
+    clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may change
+    data: Path | None = None  # one folder per node, with which it starts
+
+
+@runtime_checkable
+class KeepsData(Protocol):
+    """A cluster whose nodes have data in folders that can be copied out."""
+
+    def data_place(self, node: str) -> str:
+        """The place of a node's data, in words; empty if there is none."""
+        ...
+
+    async def save_data(self, node: str, folder: Path) -> None:
+        """Copy the data of a node that is down to a new folder."""
+        ...
 
 
 class Session:
     """A deployment while it lasts, on its running event loop."""
 
-    cluster: Cluster  # faults go through it
+    cluster: Controls  # faults go through it
     env: ClientEnv  # for clients; also the clock and randomness of the run
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
@@ -65,7 +78,6 @@ class Environment(Plugin):
     """Whether nodes of `Env` start on the data of `DeploymentPlan.data`."""
 
     def __init_subclass__(cls, **traits: Unpack[EnvironmentTraits]) -> None:
-        super().__init_subclass__()
         set_traits(cls, EnvironmentTraits, traits)
 
     @abstractmethod

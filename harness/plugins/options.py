@@ -13,8 +13,8 @@ from harness.errors import UsageError, choices_near
 class Option(msgspec.Struct, frozen=True):
     """A command-line option that a target or workload brings: `--name VALUE`.
 
-    Its type is the default's. A number may be bounded, both ends included: what is outside is
-    refused before the plug-in sees it.
+    Its type is the type of the default. A number may be bounded, both ends included; other values
+    are refused before the plug-in sees them.
     """
 
     name: str  # with dashes; in mappings of values it has underscores
@@ -42,14 +42,15 @@ class Option(msgspec.Struct, frozen=True):
 def with_defaults(
     kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`given` completed from the options' defaults and checked; raises `UsageError`."""
-    known = {option.name.replace("-", "_"): option for option in options}
+    """`given`, checked and completed from the defaults; raises `UsageError`."""
+    by_name = {option.name.replace("-", "_"): option for option in options}
     for name in given:
-        if name not in known:
+        if name not in by_name:
             raise UsageError(
-                f"the {kind} {owner!r} has no option {name!r}; {choices_near(name, sorted(known))}"
+                f"the {kind} {owner!r} has no option {name!r}; "
+                f"{choices_near(name, sorted(by_name))}"
             )
     return {
         name: option.checked(given.get(name, option.default), f"the {kind} {owner!r}")
-        for name, option in known.items()
+        for name, option in by_name.items()
     }

@@ -1,17 +1,17 @@
-"""What the fixtures of the pytest plug-in are made of; only loaded when a test asks for one.
+"""The fixtures of the pytest plug-in; only loaded when a test requests one.
 
-| module          | what it is                                                             |
+| module          | content                                                                |
 |-----------------|------------------------------------------------------------------------|
 | `markers`       | from keyword arguments, marker and options to a case                   |
-| `runs`          | what one test did: its runs, their folders, how to do it again         |
+| `runs`          | the runs of one test: their folders, seeds and replay commands         |
 | `cases`         | `run_case`: whole runs, judged                                         |
 | `clusters`      | `cluster`: a deployment in which a coroutine of the test's own runs    |
-| `live`          | what that coroutine is given: operations, traffic, the nemesis's door  |
-| `fault_fixture` | `nemesis`: something is broken for as long as a block lasts            |
-| `judging`       | `history`: what was recorded last, and its judgement                   |
+| `live`          | the argument of that coroutine: operations, traffic, the cluster       |
+| `fault_fixture` | `nemesis`: a fault that lasts as long as a block                       |
+| `judging`       | `history`: the last recorded history, and its judgement                |
 
-It stands beside `harness.cli`: both are ways to use everything below them. The plug-in itself is
-`_harness_pytestplugin`, which imports nothing of this before it must.
+Like `harness.cli`, it is a front end to everything below. The plug-in itself is
+`_harness_pytestplugin`, which imports this package as late as possible.
 """
 
 from harness.pytesting.cases import RunCase

@@ -37,7 +37,7 @@ class ClusterFactory(Fixture):
     """The fixture `cluster`; nothing is deployed before `Deployment.run`."""
 
     def __call__(self, **settings: object) -> Deployment:
-        """What to deploy: the flags of `harness run`, with underscores.
+        """Choose the deployment: the flags of `harness run`, with underscores.
 
         `nemesis` breaks nothing here: it names what the coroutine may break, where nodes must be
         started for that. Raises `UsageError` for what cannot be.
@@ -61,10 +61,10 @@ class Deployment:
     _clocks: frozenset[str]  # the foreign programs whose clocks can be made wrong
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, wait until the target serves, run `body`, tear down; returns what it returned.
+        """Deploy, wait until the target serves, run `body`, tear down; returns its result.
 
-        Whatever `body` raises comes out, after the history was sealed. Raises `TargetError` when
-        the target does not serve.
+        Exceptions of `body` propagate after the history is sealed. Raises `TargetError` if the
+        target does not serve.
         """
         __tracebackhide__ = True
         refuse_running_loop("cluster(...).run")

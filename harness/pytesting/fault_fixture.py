@@ -1,7 +1,7 @@
-"""`nemesis`: something is broken for as long as a block of the test's coroutine lasts.
+"""`nemesis`: a fault that lasts as long as a block of the test's coroutine.
 
-The same plug-ins as in a run, aimed in the same way at the moment of the fault, and recorded in the
-same way. A strike that hits nothing fails the test: a test that broke nothing proves nothing.
+The plug-ins are the same as in a run; faults are aimed at the moment they happen and recorded as in
+a run. A strike that hits nothing fails the test: a test that broke nothing proves nothing.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class NemesisFactory(Fixture):
                 "have all their links in common; aim at 'client', or give the words to a run as "
                 "--fault"
             )
-        number = next(self._numbers)
+        number = next(self._numbers)  # of the draws: equal faults for equal blocks
         fault = Fault(
-            id=f"{name}-{number}",
+            id=live.ledger.new_id(),
             nemesis=name,
             at_ns=live.recorder.now_ns(),
             duration_ns=int(LEASE_S * NS_PER_S),
@@ -120,7 +120,7 @@ class Strike:
         if self.bite is not None and self.bite.undone:
             raise AssertionError(
                 f"the nemesis {self._fault.nemesis!r} aimed at {', '.join(self.targets)}, and "
-                "somebody else ended its fault inside the block (may_miss=True lets this pass)"
+                "its fault was ended from outside of the block (may_miss=True lets this pass)"
             )
         if self.bite is not None and self.bite.count == 0:
             raise AssertionError(

@@ -42,13 +42,13 @@ class HistoryOfTest(Fixture):
     ) -> JudgedRun:
         """Judge the last run by these checkers (`harness list` names them); fail if not valid.
 
-        Checkers must be named: those of a workload expect the phases of a whole run, which a
-        coroutine of a test's own does not have.
+        Checkers must be named: a workload's checkers expect the phases of a whole run, which the
+        coroutine of a test lacks.
         """
         __tracebackhide__ = True
         if not checkers:
-            known = ", ".join(plugin_names("checkers"))
-            raise UsageError(f"history.check() names no checker; name some of: {known}")
+            installed = ", ".join(plugin_names("checkers"))
+            raise UsageError(f"history.check() names no checker; name some of: {installed}")
         expected = expected_verdict(expect)
         loaded = [load_plugin("checkers", name) for name in checkers]
         if not self.ops.pairs:
@@ -100,7 +100,7 @@ def enforce(
 
 
 def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -> str:
-    """What pytest shows: no traceback says more than the verdict does."""
+    """The text that pytest shows: the verdict says more than a traceback."""
     if expected is not Verdict.VALID:
         head = f"the verdict is {run.verdict.value}, expected {expected.value}"
     elif run.verdict is Verdict.PERMITTED:

@@ -1,9 +1,9 @@
-"""What a coroutine of a test is given: operations, traffic, roles, and the nemesis's door.
+"""The argument of a test's coroutine: operations, traffic, roles, and the cluster.
 
-Operations are recorded as the clients of a run record them. `process` is a name of the test's own
-for one client; behind it stands a process of the history, and a new one after each `info`, since a
-process whose operation may yet happen must never be used again. The numbers of those processes
-begin where `traffic`, which is the workload's own generator, never gets to.
+Operations are recorded as in a run. `process` is the test's own name for one client; it maps to a
+process of the history, and to a new one after each `info`, since a process whose operation may yet
+happen must never be used again. The numbers of these processes begin beyond those of `traffic`, the
+workload's own generator.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POLL_S: Final = 0.1
 class LiveCluster(OpenedTarget):
     """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`.
 
-    `cluster` is the nemesis's door: nodes, links, kill, pause, cut, heal (see `harness.cluster`);
+    `cluster` is the nemesis's door: nodes, and faults as data (see `harness.cluster.Cluster`);
     `env` the clients' door: clock, network, randomness (see `harness.env`).
     """
 
@@ -85,9 +85,9 @@ class LiveCluster(OpenedTarget):
 
     @contextlib.asynccontextmanager
     async def traffic(self) -> AsyncIterator[None]:
-        """The workload's operations in the background, at the case's rate, while the block lasts.
+        """Run the workload in the background, at the case's rate, for as long as the block lasts.
 
-        What is in flight at its end is waited for.
+        Its end waits for operations in flight.
         """
         if self._in_traffic:
             raise UsageError("traffic() is already running; one block at a time")
@@ -133,12 +133,12 @@ class LiveCluster(OpenedTarget):
             await asyncio.sleep(POLL_S)
 
     async def wait_ready(self, bound_s: float = 60.0) -> None:
-        """Wait until the target serves; raises `TargetError` with what is pending."""
+        """Wait until the target serves; raises `TargetError` with the reason."""
         await self._wait(self.system.ready, bound_s, "ready")
         self.scribe.observe_roles(await self.roles())
 
     async def wait_converged(self, bound_s: float = 90.0) -> None:
-        """Wait until the target came to rest; raises `TargetError` with what is pending."""
+        """Wait until the target has settled; raises `TargetError` with the reason."""
         await self._wait(self.system.converged, bound_s, "at rest")
 
     async def _wait(
@@ -150,8 +150,8 @@ class LiveCluster(OpenedTarget):
             raise TargetError(f"the target was not {what} within {bound_s:g} s: {pending}")
 
     async def close(self) -> None:
-        """Heal what is still broken and close all clients; called at the end of the run."""
-        await self.conductor.heal_active()
+        """Heal all faults and close all clients; called at the end of the run."""
+        await self.ledger.heal_active()
         for _, client in self._clients.values():
             await close_quietly(client)
         self._clients.clear()

@@ -1,8 +1,8 @@
-"""From what a test asks for to a case: the flags of `harness run`, as keyword arguments.
+"""Cases from keyword arguments of tests: the flags of `harness run`.
 
 A keyword argument wins over the command line of pytest, that over the marker, and that over the
-defaults of the case. Whatever is no field of a case is an option of the target or the workload, as
-on the command line, so `run_case(target="kudu", masters=5)` is `harness run --masters 5`.
+defaults of the case. A name that is no field of a case is an option of the target or the workload,
+as on the command line, so `run_case(target="kudu", masters=5)` is `harness run --masters 5`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def case_from_settings(settings: Mapping[str, object]) -> Case:
 
 
 def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Case:
-    """A case that is given whole; raises `UsageError` for anything asked for besides it."""
+    """A whole case; raises `UsageError` for any other argument next to it."""
     if settings:
         raise UsageError(
             f"`case` decides the whole case; drop {', '.join(sorted(settings))}, or edit the case"

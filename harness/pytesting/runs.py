@@ -1,4 +1,4 @@
-"""What one test did: its runs with their folders and seeds, and how to do it again.
+"""The runs of one test: their folders, seeds and replay commands.
 
 Runs lie in a store like any other, `STORE/<module>.<test>[-<worker>]/<run>/`, so that `harness
 check`, `report` and `serve` read them. With pytest-xdist every worker has folders of its own. Runs
@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What pytest knows about one test, as plain data."""
+    """The settings of one test, as plain data."""
 
     test: str  # as pytest takes it in the folder it was started in
     name: str
@@ -73,7 +73,7 @@ class LastRun(NamedTuple):
     record: RunRecord
 
     def with_verdict(self, judgement: Judgement, replay: str) -> JudgedRun:
-        """What the test is given of it."""
+        """The run with its verdict, for the test."""
         return JudgedRun(
             verdict=judgement.verdict,
             results=judgement.results,
@@ -86,14 +86,14 @@ class LastRun(NamedTuple):
 
 
 class Fixture:
-    """What a test is given: all of them share its runs, and do nothing before they are called."""
+    """A fixture of a test: all share its runs, and do nothing before they are called."""
 
     def __init__(self, runs: RunsOfTest) -> None:
         self._runs = runs
 
 
 class RunsOfTest:
-    """What the fixtures of one test share."""
+    """The shared state of a test's fixtures."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class RunsOfTest:
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def take(self, run: LastRun, results: Sequence[CheckResult] = ()) -> None:
-        """Take a run that ended, and what is known of it, as the last one."""
+        """Take a finished run as the last one."""
         self.interrupted = self.interrupted or run.record.interrupted
         self.last = run
         self._results = {}

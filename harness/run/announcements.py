@@ -1,10 +1,10 @@
-"""Permissions to announce events: kinds that only the driver says, and fields of those of nodes.
+"""Permissions to announce events: kinds reserved for the driver, and fields of the events of nodes.
 
 A verdict rests on who ended a node, what failed of the host and whether an administrator overruled
-votes. A target must neither convict nor acquit itself by its own word for it, so these kinds are
+votes. A target must neither convict nor acquit itself by its own events, so these kinds are
 reserved. A node that announces one has broken the contract of its plug-in: the run ends with a
-`TargetError` that names node and kind, and nothing is judged. A foreign program announces nothing,
-whatever it prints.
+`TargetError` that names node and kind, and nothing is judged. The output of a foreign
+program announces nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Calls into a target's plug-in, each within a bound: a client that hangs cannot hang a run.
 
-What a client did before it hung or crashed nobody knows, so the operation ends as `info`; how a
-client closes can change no outcome. A target that says nothing when it is looked at leaves nothing
-to judge.
+A client that hung or crashed may have done anything, so the operation ends as `info`. An error
+while a client closes changes no outcome. A target that does not answer a look leaves nothing to
+judge.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Breach(Completion, frozen=True):
 
 
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """How the operation ended. A client that hangs or crashes may have done anything: `Breach`."""
+    """Invoke it. A client that hangs or crashes may have done anything: `Breach`."""
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
             completion = await client.invoke(request, timeout_s=timeout_s)
@@ -51,7 +51,7 @@ async def invoke_safely(client: Client, request: Request, timeout_s: float) -> C
 
 
 async def close_quietly(client: Client) -> BaseException | None:
-    """Close the client; what went wrong, if anything did."""
+    """Close the client; returns the error, if there is one."""
     try:
         async with asyncio.timeout(CLOSE_S_MAX):
             await client.close()
@@ -63,7 +63,7 @@ async def close_quietly(client: Client) -> BaseException | None:
 
 
 async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
-    """Have the plug-in of `target` look; raises `TargetError` when it says nothing, or fails."""
+    """Have the plug-in of `target` look; raises `TargetError` if it fails or takes too long."""
     what = _called(looking, target)
     try:
         async with asyncio.timeout(LOOK_BOUND_S):
@@ -113,7 +113,7 @@ def _called(looking: Callable[[], object], target: str) -> str:
 
 
 def _check_convergence(state: object, what: str) -> None:
-    """Raise `TargetError` for what is not a `Convergence`, or has fields of other types."""
+    """Raise `TargetError` unless it is a `Convergence` with fields of the right types."""
     if not isinstance(state, Convergence):
         raise TargetError(f"{what} returned {shown(state)}, not a Convergence")
     if not isinstance(state.ok, bool):
@@ -137,7 +137,7 @@ async def poll(
     bound_s: float,
     every_s: float,
 ) -> Convergence:
-    """Look until it is well; what is not well is so by a look that began after the bound.
+    """Look until all is well. A failure is only concluded from a look after the bound.
 
     It may be well too late: compare the time that passed with the bound.
     """

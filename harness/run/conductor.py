@@ -1,19 +1,20 @@
-"""Carrying out the fault schedule: one task a planned fault, aimed at the moment it happens.
+"""Carry out the fault schedule: one task per planned fault, aimed at the moment it happens.
 
-What was broken and what it did goes into the history as ops of the nemesis. Faults still active
-when the chaos phase ends stay so, until the run heals them in its own order.
+Injections and heals go into the history as ops of the nemesis, under the id of the planned fault.
+Faults that are active when the chaos phase ends stay so, until the run heals them in its own order.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
 
 from harness.case import Damage, Fault, Trigger
-from harness.cluster import CLIENT, Bite, Cluster, ClusterEvent, Link, is_client
+from harness.cluster import CLIENT, Bite, ClusterEvent, Controls, Link, is_client
 from harness.env import ClientEnv
 from harness.errors import TargetError, listed, shown
 from harness.faults.ledger import Injection, Ledger
@@ -25,21 +26,16 @@ from harness.run.recorder import Recorder
 from harness.support.interrupts import blaming
 
 LEASE_GRACE_S: Final = 120.0
-"""How long after its planned end a fault may be healed by its lease alone: longer than the phases
-that heal it in order, shorter than anyone's patience."""
+"""From the planned end of a fault to the end of its lease: longer than the phases that heal it in
+order, shorter than a user's patience."""
 
 AIM_TIMEOUT_S: Final = 5.0
-"""How long a fault waits for a leader at least; a planned one does until its time is over."""
+"""The shortest wait of a fault for a leader; a planned fault waits until its time is over."""
 AIM_POLL_S: Final = 0.2
 NS_PER_MS: Final = 1_000_000
 _NODES_SHOWN_MAX: Final = 20
 OTHER: Final = "other"
 """The kind of a fault that never took aim."""
-
-
-class _Active(msgspec.Struct, frozen=True):
-    fault: Fault
-    injection: Injection
 
 
 class FaultConductor:
@@ -48,7 +44,7 @@ class FaultConductor:
     def __init__(
         self,
         *,
-        cluster: Cluster,
+        cluster: Controls,
         env: ClientEnv,
         system: System,
         nemeses: Mapping[str, Nemesis],
@@ -57,7 +53,7 @@ class FaultConductor:
         damage: Damage = "minority",
         groups: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]] | None = None,
     ) -> None:
-        """Nothing happens before `run`; `observe_roles` gets the roles that each fault saw.
+        """Nothing happens before `run`; `observe_roles` gets the roles at the time of each fault.
 
         `groups` asks the system for them, where more than its own method is needed.
         """
@@ -70,13 +66,13 @@ class FaultConductor:
         self._observe_roles = observe_roles
         self._groups = system.groups if groups is None else groups
         self._over = asyncio.Event()
-        self._active: dict[str, _Active] = {}
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
         """Carry out `faults`, times relative to now; returns when all are over or `end` is called.
 
         Raises what an injection raised: a fault that does not take is an infrastructure error.
         """
+        self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()
         tasks = [
             self._env.spawn(self._one(fault, begin_ns), name=f"fault-{fault.id}")
@@ -92,16 +88,11 @@ class FaultConductor:
         """Begin no more faults and leave the active ones as they are."""
         self._over.set()
 
-    async def heal_active(self) -> None:
-        """Heal what is still broken, in the order it was broken, and record what it did."""
-        for fault_id in list(self._active):
-            await self.heal(fault_id)
-
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
-        """Inject `fault` now and leave it so, whatever its times say; `heal` undoes it.
+        """Inject `fault` now, regardless of its planned time, and leave it so; `heal` undoes it.
 
-        One that needs a leader waits `aim_s` for one. No targets means that it missed, or that the
-        chaos phase ended while it took aim.
+        A fault that needs a leader waits `aim_s` for one. No targets means that it missed, or that
+        the chaos phase ended while it took aim.
         """
         nemesis = self._nemeses[fault.nemesis]
         with blaming(f"the nemesis {fault.nemesis!r}: needs_leader()"):
@@ -122,27 +113,31 @@ class FaultConductor:
         if isinstance(aim.what, Operate) and aim.targets:
             return await self._operate(fault, aim.what, aim.targets, scene)
         groups = {name: roles.candidates for name, roles in scene.groups.items()}
-        injection = await self.ledger.inject(aim, lease_s=lease_s, groups=groups)
+        injection = await self.ledger.inject(
+            aim,
+            lease_s=lease_s,
+            groups=groups,
+            fault_id=fault.id,
+            on_heal=partial(self._note_heal, fault),
+        )
         data: dict[str, Any] = {"kind": aim.what.word, "leader": scene.roles().leader}
         clients = _clients_of(aim, scene)
         if clients and injection.targets:
             only = all(is_client(link.source) or is_client(link.destination) for link in aim.links)
             data |= {"clients": clients, **({"clients_only": True} if only else {})}
         if event is not None:
-            said_ns = event.time_ns - event.late_ns
-            data["after_event_ms"] = (self._env.clock.monotonic_ns() - said_ns) / NS_PER_MS
+            after_ns = self._env.clock.monotonic_ns() - (event.time_ns - event.late_ns)
+            data["after_event_ms"] = after_ns / NS_PER_MS
         if injection.what is not None:
             data["what"] = msgspec.to_builtins(injection.what)
             data |= {"may_end": True} if injection.what.may_end else {}
         data |= {"refused": True} if injection.refused else {}
         data |= {"disks": list(injection.disks)} if injection.disks else {}
         self._note(fault, "inject", injection, data)
-        if injection.targets:
-            self._active[fault.id] = _Active(fault, injection)
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` where `what` returned no aim, or one at nodes that are not there."""
+        """Raise `TargetError` where `what` returned no aim, or one at unknown nodes."""
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
@@ -153,8 +148,8 @@ class FaultConductor:
         ends = [end for link in aim.links for end in (link.source, link.destination)]
         for name in (*aim.targets, *ends):
             if not isinstance(name, str) or (name not in nodes and not is_client(name)):
-                known = listed(list(nodes), limit=_NODES_SHOWN_MAX)
-                raise TargetError(f"{what} names {shown(name)}, which is no node; it has {known}")
+                names = listed(list(nodes), limit=_NODES_SHOWN_MAX)
+                raise TargetError(f"{what} names {shown(name)}, which is no node; it has {names}")
         if aim.targets and isinstance(aim.what, LinkFault) and not aim.links:
             raise TargetError(f"{what} returned {shown(aim)}, which hits links and names none")
 
@@ -167,23 +162,19 @@ class FaultConductor:
         data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}
         self._note(fault, "inject", begun, data)
         done = await do_operation(what, nodes, self._cluster, self._system)
-        over = msgspec.structs.replace(begun, note=done or f"nobody did {what.name}")
+        over = msgspec.structs.replace(begun, note=done or f"{what.name} was not done")
         bite = {"count": int(done is not None), "unit": "operations"}
         self._note(fault, "heal", over, {"bite": bite})
         return over if done is not None else Injection(targets=(), note=over.note)
 
     async def heal(self, fault_id: str) -> Bite | None:
-        """Heal one fault and say what it did; `None` where it is not active (any more)."""
-        active = self._active.get(fault_id)
-        if active is None:
-            return None
-        bite = await self.ledger.heal(active.injection.id)
-        if self._active.pop(fault_id, None) is None:
-            return bite  # another healed it meanwhile, and has noted so
+        """Heal one fault and return what it did; `None` where it is not active (any more)."""
+        return await self.ledger.heal(fault_id) if fault_id in self.ledger.active else None
+
+    def _note_heal(self, fault: Fault, injection: Injection, bite: Bite) -> None:
         data: dict[str, Any] = {"bite": {"count": bite.count, "unit": bite.unit}}
         data |= {"undone": True} if bite.undone else {}
-        self._note(active.fault, "heal", active.injection, data)
-        return bite
+        self._note(fault, "heal", injection, data)
 
     async def _one(self, fault: Fault, begin_ns: int) -> None:
         await self._until(begin_ns + fault.at_ns)
@@ -205,8 +196,8 @@ class FaultConductor:
     async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
         """Inject `fault` at the event that it waits for, if that comes before the chaos ends.
 
-        Nobody can be asked who leads at that moment, so what is known when the wait begins is kept
-        up to date by the nodes that say so themselves.
+        There is no time to ask for the leader at that moment, so the roles at the begin of the wait
+        are kept up to date by the nodes that announce that they lead.
         """
         scene = await self._look(0.0)
         sprung = asyncio.get_running_loop().create_future()
@@ -214,7 +205,7 @@ class FaultConductor:
 
         async def follow(event: ClusterEvent) -> None:
             nonlocal scene
-            scene = _told_by(event, scene)
+            scene = _updated_by(event, scene)
 
         async def spring(event: ClusterEvent) -> None:
             nonlocal left
@@ -245,7 +236,7 @@ class FaultConductor:
         return missed
 
     async def _look(self, patience_s: float, group: str = "") -> Scene:
-        """What is there now, and who leads; waits so long for somebody to."""
+        """Look at the nodes and their roles; wait up to `patience_s` for a leader."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
             groups = await self._groups()
@@ -290,14 +281,13 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
 
 
 def _clients_of(aim: Aim, scene: Scene) -> list[str]:
-    """The clients on whose links it is: checkers take no answer of theirs for an answer to all."""
+    """The clients whose links are hit: checkers take none of their answers for an answer to all."""
     ends = {end for link in aim.links for end in (link.source, link.destination)}
-    found = [end for end in scene.clients if end in ends]
-    return [CLIENT] if CLIENT in ends else found
+    return [CLIENT] if CLIENT in ends else [end for end in scene.clients if end in ends]
 
 
-def _told_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """The scene after a node has said that it leads, in the group that it is a member of."""
+def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
+    """The scene after a node announced that it leads the group that it is a member of."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):

@@ -1,20 +1,18 @@
-"""What replicas say of themselves along a run, held against what others said of the same place.
+"""Digests that replicas announce along a run, compared with those of other replicas.
 
 A target may announce `checkpoint` events {group, index, and any texts}: "after entry `index` of
-this group my log has this digest, my state that one". Whoever was ever there must have said the
-same, also a node that was wiped, overwritten or repaired since: what a dump at the end no longer
-shows is seen here. TigerBeetle's simulator compares its replicas so (`testing/cluster/
+this group my log has this digest, my state that one". Every replica that passes
+an index must announce the same, also one that is wiped, overwritten or repaired later, which a dump
+at the end does not show. TigerBeetle's simulator compares its replicas so (`testing/cluster/
 state_checker.zig`).
 
-Whole numbers besides the index (which may then be left out) are what the group has reached: a
-version of its schema, say. It is kept when anybody first had each, so that an answer "all have it"
-can be held against it.
+Other whole numbers, with or without an index, are progress of the group, such as a version of its
+schema. The time at which a replica first had each is kept, to check answers like "all have it".
 
-Who leads a group in a term is compared likewise, whatever group it is: there is one.
+The leader of a group in a term is compared likewise, in every group: there is one.
 
-Of the rest only what differs is kept for the history, since what is equal says nothing more; so
-the store of a run hardly grows. Equal indices alone are compared: a node that is behind, or half
-recovered, has said nothing wrong.
+Only differences enter the history, so the store of a run hardly grows. Only equal indices are
+compared: a node that is behind, or half recovered, is not wrong.
 """
 
 from __future__ import annotations
@@ -68,7 +66,7 @@ class Checkpoints:
         self._given_up[group] = None
 
     def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
-        """`node` leads `group` in `term`, which nobody else may: one more thing to compare."""
+        """Compare the leader of `group` in `term`: no other node may lead in it."""
         if group in self._given_up:
             return []
         key = (group, term, LEADER)
@@ -82,16 +80,16 @@ class Checkpoints:
         return [_divergence(key, first, (node, node, said_ns))]
 
     def take(self, node: str, data: Mapping[str, Any], said_ns: int) -> list[dict[str, Any]]:
-        """One event of `node`; returns what contradicts an earlier one, for the history.
+        """Compare one event of `node`; returns contradictions of earlier ones, for the history.
 
-        A group is named once for each thing that it differs in: whatever follows differs as well.
-        What is not such an event is left alone.
+        A group is named once for each field that differs, because all that follows differs too.
+        Other events are ignored.
         """
         group, index = data.get("group"), data.get("index")
         if not isinstance(group, str):
             return []
         self._told += 1
-        found = []
+        divergences = []
         for what, value in data.items():
             if isinstance(value, int) and what != "index":
                 self._reach(what, group, value, said_ns)
@@ -106,13 +104,13 @@ class Checkpoints:
                 continue
             self._compared += 1
             if first[0] != value and self._is_new(group, what):
-                found.append(_divergence(key, first, (value, node, said_ns)))
-        return found
+                divergences.append(_divergence(key, first, (value, node, said_ns)))
+        return divergences
 
     def summary(self) -> dict[str, Any] | None:
-        """How much was compared, and what was `reached` when: {what: {group: [[number, ns]...]}}.
+        """Counts of comparisons, and `reached`: {field: {group: [[number, ns]...]}}.
 
-        `None` where nobody announced anything.
+        `None` if no node announced anything.
         """
         if not self._told and not self._elections:
             return None
@@ -132,7 +130,7 @@ class Checkpoints:
     def _reach(self, what: str, group: str, value: int, said_ns: int) -> None:
         steps = self._reached.setdefault(what, {}).setdefault(group, [])
         if steps and steps[-1][0] >= value:
-            if steps[-1][0] == value and said_ns < steps[-1][1]:  # said before, heard after
+            if steps[-1][0] == value and said_ns < steps[-1][1]:  # it came late
                 steps[-1] = (value, said_ns)
             return
         self._steps += 1

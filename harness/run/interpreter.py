@@ -1,7 +1,7 @@
 """Runs a generator against real clients, in every environment.
 
 One scheduler asks the generator and starts one task per operation; `jepsen.generator.interpreter`
-is the model. What is different is the world: only asyncio's `sleep`-like primitives are used and
+is the model. The difference is the world: only asyncio's `sleep`-like primitives are used and
 time comes from the run's clock, so the same driver runs in virtual time, where equal seeds must
 give equal histories. Hence no `asyncio.wait`, whose result order varies, and nothing that starts
 threads.
@@ -166,7 +166,7 @@ class _Driver:
         self.wake.clear()
 
     async def _land(self) -> None:
-        """Begin nothing new; wait for what is under way. Every flight has a guard."""
+        """Begin nothing new; wait for operations under way. Every flight has a guard."""
         while self.flights or (self.naps and not self._stopped()):
             await self._wait(None)
             self._raise_failure()
@@ -260,7 +260,7 @@ class _Driver:
             await self._close(client)
 
     async def _completion(self, flight: _Flight) -> Completion:
-        """How the operation ended, whatever the client does."""
+        """Run the operation and return its completion, even if the client fails."""
         try:
             call_as(flight.index)  # its processes follow one another on this thread
             flight.client = self.clients.pop(flight.index, None)
@@ -297,7 +297,7 @@ class _Driver:
         self.wake.set()
 
     def _guard(self, flight: _Flight) -> None:
-        """The client has not answered in its own time: that may mean anything."""
+        """End a flight whose client exceeds its timeout: its outcome is unknown."""
         limit_s = self.op_timeout_s
         over_s = limit_s + GUARD_MARGIN_S
         text = f"client hung: no outcome after {over_s:g} s, against a timeout of {limit_s:g} s"
@@ -349,7 +349,7 @@ class _Driver:
             timer.cancel()
 
     def _abandon(self) -> None:
-        """What ignores its cancellation is left behind; its operation is recorded already."""
+        """Leave tasks that ignore their cancellation; their operations are recorded already."""
         for task in self.tasks.values():
             task.cancel()
         self.tasks = {}
@@ -362,7 +362,7 @@ def _unanswered(flight: _Flight, kind: OpType, error: str) -> Completion:
 
 
 def nonsense(completion: object) -> str | None:
-    """Why what a client returned says nothing about its operation, if so."""
+    """The reason why a completion is invalid; `None` if it is valid."""
     if (
         isinstance(completion, Completion)
         and isinstance(completion.type, OpType)
@@ -403,8 +403,8 @@ async def interpret(
 ) -> Generator | None:
     """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
 
-    When `stop` is set nothing new is begun, and what is left of the generator is returned. In
-    both cases everything in flight has ended before, and all clients are closed. A cancellation
+    When `stop` is set nothing new begins, and the rest of the generator is returned. In both
+    cases everything in flight ends before, and all clients are closed. A cancellation
     records open operations as `info` first.
 
     `open_client(process)` makes a client when a process first needs one. `processes`, one per
@@ -423,8 +423,8 @@ async def interpret(
     try:
         return await driver.run()
     except GeneratorExit:
-        # The world itself is taken apart, as after a failure in simulation: nothing can be
-        # awaited or spawned any more, and what is open in the history stays so.
+        # The world itself is torn down, as after a failure in simulation: nothing can be awaited
+        # or spawned any more, and open operations stay open in the history.
         discarded = True
         raise
     finally:

@@ -5,7 +5,7 @@ into which each op is written as it happens. A run of a soak in the simulation g
 its verdict is known, if it is wanted then: a passing run is kept small (case, history, `run.json`),
 a failing one whole. Such a folder is staged: it appears in the store complete or not at all.
 
-A run that cannot be kept still has its verdict, and the caller is told.
+A run that cannot be kept still has its verdict, and the caller gets the reason.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def new_record(
 
 
 def versions_of(code: str | None) -> dict[str, str]:
-    """What made a run; `code` is the digest of the code, where a soak goes by one."""
+    """The versions that made a run; `code` is the digest of the code in a soak."""
     digest = {} if code is None else {"code": code}
     return {"harness": __version__, "python": platform.python_version(), **digest}
 
@@ -145,14 +145,14 @@ def versions_of(code: str | None) -> dict[str, str]:
 def finish_run(
     folder: RunFolder, record: RunRecord, judgement: Judgement, *, replay: str | None = None
 ) -> None:
-    """Write the verdict beside the history, and then the record: the run is complete."""
+    """Write the verdict, and then the record, which completes the run."""
     extra = {} if replay is None else {"replay": replay}
     folder.write_results(list(judgement.results), {"verdict": judgement.verdict, **extra})
     folder.finish(record)
 
 
 def _keep_staged(folder: RunFolder, plan: Plan, environment: Environment, kept: KeptRun) -> Path:
-    """Fill a staged folder and publish it; where the run is then."""
+    """Fill a staged folder and publish it; returns its new path."""
     failed = not kept.judgement.verdict.holds
     try:
         folder.write_case(plan.case)

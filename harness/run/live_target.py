@@ -1,7 +1,7 @@
-"""A target that was opened on its deployment: all that a run and the coroutine of a test share.
+"""A target opened on its deployment, for runs and for the coroutines of tests.
 
-Its events are written down, its clients drive what a generator says, its faults are conducted, and
-it is looked at within bounds.
+It records events, drives clients by a generator, conducts faults, and looks at the target within
+bounds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from harness.case import stream
+from harness.cluster import Cluster
 from harness.errors import TargetError, shown
+from harness.faults.door import Door
 from harness.generator import GeneratorLike
 from harness.permits import fact_of
 from harness.plan.planning import TargetPlan, permits_of_target
@@ -41,15 +43,14 @@ class OpenedTarget:
     def __init__(
         self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
     ) -> None:
-        """`nemeses` are those that faults may name, now or later."""
+        """`nemeses` are all that faults may name, now or later."""
         self.plan = plan
         self.session = session
-        self.cluster = session.cluster
         self.env = session.env
         self.recorder = recorder
         nodes = session.cluster.nodes
         self.scribe = EventScribe(recorder, nodes.values())
-        # First: what happened before anybody subscribed is told to the first one only.
+        # First: the first subscriber alone receives the events from before.
         session.cluster.subscribe(self.scribe.on_event)
         if permits := permits_of_target(plan.target, plan.settings):
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
@@ -69,6 +70,8 @@ class OpenedTarget:
             damage=plan.case.damage,
             groups=self._groups,
         )
+        self.ledger = self.conductor.ledger
+        self.cluster: Cluster = Door(session.cluster, self.ledger)
 
     def client(self, process: int) -> Client:
         """A client of the target for this process."""
@@ -92,14 +95,14 @@ class OpenedTarget:
         )
 
     async def roles(self) -> Roles:
-        """Who leads and who follows, as the nodes say now."""
+        """The roles in the main group, as its nodes report them now."""
         return first_roles(await self._groups())
 
     async def _groups(self) -> Mapping[str, Roles]:
         return await look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
-        """Wait until the target serves; raises `TargetError` with what is pending, and logs."""
+        """Wait until the target serves; raises `TargetError` with open points and logs."""
         state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
         if not state.ok:
             logs = []

@@ -1,7 +1,7 @@
-"""What administrators do to a system, scheduled like faults: its own operations, and restarts.
+"""The work of administrators, scheduled like faults: a system's own operations, and restarts.
 
-They are no faults, but they meet faults, and that is when they go wrong. Each has a bound: under a
-partition there may be nobody who could carry it out.
+Operations are no faults, but they meet faults, and that is when they go wrong. Each has a bound:
+under a partition there may be no node that could carry it out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from harness.cluster import Cluster
+from harness.cluster import Deployed
 from harness.nodes.faults import Operate
 from harness.plugins import System
 
@@ -23,12 +23,12 @@ READY_POLL_S: Final = 0.2
 
 
 async def do_operation(
-    what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
+    what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """Carry it out and say what it did, in words; `None` where it was refused, or took too long."""
+    """Carry it out and describe its effect; `None` if it was refused or took too long."""
     if asyncio.current_task() is None:
-        # In simulation an event of a node springs its trap outside any task: what waits goes on as
-        # one, and only there may a bound be set.
+        # In simulation an event of a node springs its trap outside any task: the first wait makes
+        # it one, and only there may a bound be set.
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(OPERATION_BOUND_S):
@@ -42,25 +42,24 @@ async def do_operation(
         return None
 
 
-async def restore(cluster: Cluster, system: System) -> None:
-    """Have the system put back what its operations changed; what it cannot is left to converge."""
+async def restore(cluster: Deployed, system: System) -> None:
+    """Have the system revert its operations; if it cannot, convergence will show it."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(OPERATION_BOUND_S):
             await system.restore(partial(_restart, cluster))
 
 
-async def _restart(cluster: Cluster, node: str, variant: str) -> bool:
+async def _restart(cluster: Deployed, node: str, variant: str) -> bool:
     return await cluster.stop(node) and await cluster.start(node, variant)
 
 
 async def _rolling_restart(
-    what: Operate, nodes: Sequence[str], cluster: Cluster, system: System
+    what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
     """One node after the other is stopped in order and started again, perhaps as a variant.
 
     The next one has its turn when the system is ready again, or after a bound: a fault that keeps
-    it from being ready does not keep an impatient administrator. A node that somebody else took
-    down is left alone.
+    it from being ready does not stop an impatient administrator. A node that is down is left alone.
     """
     done = []
     for node in nodes:
@@ -74,7 +73,7 @@ async def _rolling_restart(
     return f"restarted {', '.join(done)} in turn{as_what}"
 
 
-async def _until_ready(node: str, cluster: Cluster, system: System) -> None:
+async def _until_ready(node: str, cluster: Deployed, system: System) -> None:
     try:
         async with asyncio.timeout(READY_BOUND_S):
             await cluster.wait_ready(node)

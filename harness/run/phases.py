@@ -20,10 +20,9 @@ import msgspec
 from harness.case import stream
 from harness.cluster import Capability, Link, Usage
 from harness.errors import InfrastructureError, TargetError, listed, shown
-from harness.faults.ledger import Injection
 from harness.generator import phases, sleep, stagger, time_limit, timed_ops
 from harness.nodes.deployment import start_bound_s, start_down
-from harness.nodes.faults import Aim, Cut
+from harness.nodes.faults import Cut
 from harness.ops import NS_PER_S, History, Op
 from harness.plan.planning import Plan
 from harness.plan.reach import client_ends, foreign_clocks, nodes_for, refuse_unable
@@ -47,7 +46,7 @@ CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
 FINALS_MAX: Final = 5
 """How often all is read again, where the target did not stay at rest meanwhile."""
-"""All final reads together; what is still unread then is said in the history."""
+"""All final reads together; the history says which reads are missing after it."""
 USAGE_POLL_S: Final = 10.0
 """How often it is looked at what nodes use."""
 LEADER_POLL_S: Final = 1.0
@@ -58,11 +57,10 @@ are: the promise under test is that the target serves, not that it does so withi
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run left: its history, and whether it was cut short by the user.
+    """The result of a run: its history, and whether the user cut it short.
 
-    An interrupt ends the workload and nothing else: one that comes later finds nothing to skip, so
-    the run is whole, and its verdict what it would have been. But the user still wants to stop:
-    whoever has more runs to make looks at `stop_asked`.
+    An interrupt ends only the workload. A later one has nothing to skip, so the run is complete and
+    its verdict the same, but the user wants to stop: a caller with more runs checks `stop_asked`.
     """
 
     history: History
@@ -141,7 +139,7 @@ class _Run(OpenedTarget):
             recorder, self._own_client, patience_s=max(self.case.op_timeout_s, PATIENCE_S_MIN)
         )
         self._heartbeat = Heartbeat(recorder)
-        self._core_cut: Injection | None = None
+        self._core_cut: str | None = None
         self._cut_short = False
 
     async def phases(self) -> bool:
@@ -182,7 +180,7 @@ class _Run(OpenedTarget):
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _watch_leaders(self) -> None:
-        """Nothing depends on it: a look that fails has seen nobody, and the next one may."""
+        """Ignore a failing look: nothing depends on it, and the next one may succeed."""
         while True:
             await asyncio.sleep(LEADER_POLL_S)
             try:
@@ -225,23 +223,17 @@ class _Run(OpenedTarget):
         the core is no promise of anybody's: a leader among the rest could keep the core's followers
         without reaching what it needs to serve.
         """
-        await self.roles()  # who is a member may have changed since somebody looked
+        await self.roles()  # members may have changed since the last look
         core = self._core()
         rest = [name for name in self.cluster.nodes if name not in core]
         if core and rest and Capability.PARTITION in self.cluster.capabilities:
             links = tuple(Link.between(core, rest))
-            self._core_cut = await self.conductor.ledger.inject(
-                Aim(what=Cut(), targets=tuple(rest), links=links),
-                lease_s=start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S,
-                groups={},
-            )
-        for name in core:
-            await self.cluster.resume(name)
-        await self.conductor.ledger.relieve(core)
-        await self.cluster.heal_among(core)
+            lease_s = start_bound_s(self.cluster.nodes, core) + LIVE_BOUND_S + LEASE_GRACE_S
+            self._core_cut = await self.cluster.inject(Cut(), links, lease_s=lease_s)
+        await self.ledger.relieve(core)
         await start_down(self.cluster, core)
         begin_ns = self.recorder.now_ns()
-        found = await probe(
+        probed = await probe(
             self._driver,
             self._probe_requests,
             now_ns=self.recorder.now_ns,
@@ -253,16 +245,16 @@ class _Run(OpenedTarget):
             {
                 "core": core,
                 "rest": rest,
-                "ok": not found.missing,
+                "ok": not probed.missing,
                 "took_s": (self.recorder.now_ns() - begin_ns) / NS_PER_S,
                 "bound_s": LIVE_BOUND_S,
-                "missing": found.missing,
-                "asked": found.asked,
-                "asked_late": found.asked_late,
-                # What a probe without operations found says nothing (`checkers.conduct.liveness`).
-                **({} if found.kinds else {"kinds": []}),
+                "missing": probed.missing,
+                "asked": probed.asked,
+                "asked_late": probed.asked_late,
+                # A probe without operations proves nothing (`checkers.conduct.liveness`).
+                **({} if probed.kinds else {"kinds": []}),
                 # Nor does one whose client broke its contract.
-                **({} if found.breach is None else {"breach": found.breach}),
+                **({} if probed.breach is None else {"breach": probed.breach}),
             },
         )
 
@@ -270,15 +262,17 @@ class _Run(OpenedTarget):
         """Nodes that must serve on their own now; raises `TargetError` for an unknown name."""
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
-            found = self.system.core(stream(self.case.seed, "core"))
-            if isinstance(found, str):
-                raise TypeError(f"{shown(found)} is one text; give a list of names")
-            core = list(found)
+            names = self.system.core(stream(self.case.seed, "core"))
+            if isinstance(names, str):
+                raise TypeError(f"{shown(names)} is one text; give a list of names")
+            core = list(names)
         nodes = self.cluster.nodes
         unknown = [name for name in core if not isinstance(name, str) or name not in nodes]
         if unknown:
-            known = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
-            raise TargetError(f"{what} names {shown(unknown[0])}, which is no node; it has {known}")
+            nodes_listed = listed(list(self.cluster.nodes), limit=NODES_SHOWN_MAX)
+            raise TargetError(
+                f"{what} names {shown(unknown[0])}, which is no node; it has {nodes_listed}"
+            )
         return core
 
     def _probe_requests(self, attempt: int, retry: int) -> Sequence[Request]:
@@ -287,9 +281,8 @@ class _Run(OpenedTarget):
 
     async def _heal_all(self) -> None:
         if self._core_cut is not None:
-            await self.conductor.ledger.heal(self._core_cut.id)
-        await self.conductor.heal_active()
-        await self.cluster.heal_all()
+            await self.ledger.heal(self._core_cut)
+        await self.ledger.heal_all()
         await start_down(self.cluster, self.cluster.nodes)
         await restore(self.cluster, self.system)
 
@@ -309,10 +302,10 @@ class _Run(OpenedTarget):
         return state
 
     async def _final(self, settled: Convergence, measuring: asyncio.Task[None]) -> None:
-        """Read everything, then have every node dumped: of the rest that was found, if it lasts.
+        """Read everything, then have every node dumped in the settled state, if it lasts.
 
-        The network may have kept a call, or an operation for which nobody waits any more. Where one
-        arrives only now, the target has to come to rest once more.
+        The network may hold back a call, or an operation that no client waits for. If one arrives
+        only now, the target has to come to rest again.
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
@@ -335,7 +328,7 @@ class _Run(OpenedTarget):
         try:
             msgspec.json.encode(snapshot)
         except Exception as error:
-            raise TargetError(f"{what} returned what is no plain JSON: {error}") from error
+            raise TargetError(f"{what} returned a value that is no plain JSON: {error}") from error
 
     async def _watch_usage(self) -> None:
         while True:
@@ -343,25 +336,25 @@ class _Run(OpenedTarget):
             await self._measure()
 
     async def _measure(self, *, at_rest: bool = False) -> None:
-        """What each node uses, where the environment tells; at rest also as the fact `memory`."""
-        found: dict[str, Usage] = {}
+        """Record the usage of each node, if it is measurable; at rest also the fact `memory`."""
+        usages: dict[str, Usage] = {}
         for name in self.cluster.nodes:
             try:
-                found[name] = await self.cluster.usage(name)
+                usages[name] = await self.cluster.usage(name)
             except InfrastructureError as error:
-                found[name] = Usage()
+                usages[name] = Usage()
                 # A look in between is missed, and the next one may see; the last one has no next.
                 if at_rest:
                     self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
-        told = {
-            what: {name: getattr(each, what) for name, each in found.items()}
+        measured = {
+            what: {name: getattr(each, what) for name, each in usages.items()}
             for what in Usage._fields
-            if any(getattr(each, what) is not None for each in found.values())
+            if any(getattr(each, what) is not None for each in usages.values())
         }
-        if told:
-            self.recorder.fact("usage", told)
-        if at_rest and "memory_bytes" in told:
-            self.recorder.fact("memory", {"bytes": told["memory_bytes"]})
+        if measured:
+            self.recorder.fact("usage", measured)
+        if at_rest and "memory_bytes" in measured:
+            self.recorder.fact("memory", {"bytes": measured["memory_bytes"]})
 
     async def _final_reads(self) -> None:
         deadline_ns = self.recorder.now_ns() + int(FINAL_BOUND_S * NS_PER_S)
@@ -376,9 +369,9 @@ class _Run(OpenedTarget):
             )
 
 
-def _requests(found: Iterable[Request]) -> list[Request]:
-    """What a workload asks for; raises `TypeError` for anything else."""
-    requests = list(found)
+def _requests(planned: Iterable[Request]) -> list[Request]:
+    """The requests of a workload; raises `TypeError` for anything else."""
+    requests = list(planned)
     for request in requests:
         if not isinstance(request, Request):
             raise TypeError(f"{shown(request)} is not a Request")
@@ -387,5 +380,5 @@ def _requests(found: Iterable[Request]) -> list[Request]:
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:
     """Whether a snapshot is of the state that had settled, as far as it says."""
-    said = snapshot if isinstance(snapshot, Mapping) else {}
-    return not said.get("pending") and said.get("at") == settled.at
+    fields = snapshot if isinstance(snapshot, Mapping) else {}
+    return not fields.get("pending") and fields.get("at") == settled.at

@@ -1,9 +1,9 @@
 """The harness's own operations after the chaos: the probe of a healed core, and final reads.
 
-They are recorded like any others. What fails is tried again by the next process, since a client may
-be pinned to a node by its process number and that node may be one that a fault left dead: the
-harness must not convict a target by its own routing. For the same reason the probe writes down whom
-it asked.
+They are recorded like all others. A failed one is retried by the next process, since a client may
+be pinned to a node by its process number, and a fault may have left that node dead: the harness
+must not convict a target by its own routing. For the same reason the probe records the nodes it
+asked.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Driver:
             self._recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
 
     def _new_client(self) -> tuple[int, Client]:
-        """A client under a process number that nobody used: the workload's clients are done."""
+        """A client with an unused process number: the clients of the workload are done."""
         if self._next_process is None:
             used = [op.process for op in self._recorder.history() if isinstance(op.process, int)]
             self._next_process = max(used, default=-1) + 1
@@ -79,7 +79,7 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """What a probe found: its kinds, those that never succeeded, and whom failed ones asked."""
+    """The result of a probe: its kinds, the missing ones, and the nodes that failed ones asked."""
 
     kinds: list[str]
     missing: list[str]
@@ -99,14 +99,14 @@ async def probe(
 ) -> Probed:
     """Have one operation of every kind succeed, in order; `requests(attempt, retry)` makes them.
 
-    A request that definitely did nothing is tried again; one with an unknown outcome starts the
-    probe anew, on other names. Operations that begin after the deadline prove that the bound was
-    passed; `late_tries_max` of them may fail, so that each node can be asked once more.
+    A request that definitely did nothing is retried; one with an unknown outcome restarts the probe
+    on other names. Operations that begin after the deadline prove that the bound was passed;
+    `late_tries_max` of them may fail, so that each node can be asked once more.
     """
     kinds = [request.f for request in requests(0, 0)]
     missing = set(range(len(kinds)))
     asked: dict[str, bool] = {}
-    answered: set[int] = set()  # positions of what the client itself said to have failed, late
+    answered: set[int] = set()  # positions of late failures that the client reported itself
     breach: str | None = None
     attempt = retry = position = late_tries = 0
     while position < len(kinds):

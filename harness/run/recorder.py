@@ -40,7 +40,7 @@ class Recorder:
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
         """Start the run's clock now; `log` is the durable sink.
 
-        With `last` only so many ops are kept, where nobody will judge them.
+        `last` limits how many ops are kept, for runs without a verdict.
         """
         self.start_ns = clock.monotonic_ns()
         self._clock = clock
@@ -151,22 +151,22 @@ class EventScribe:
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
-        self._ended: set[str] = set()  # nodes that have not started again
+        self._ended: set[str] = set()  # nodes that are down
         self._asked: set[str] = set()  # groups whose votes a client was to overrule
         self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
-        """Learn who can lead, and write down who does; called whenever somebody asked."""
+        """Note the candidates, and record the leader; called after every look at the roles."""
         self._candidates = roles.candidates
         if roles.leader is not None:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
 
     def on_event(self, event: ClusterEvent) -> None:
-        """One event; raises `TargetError` for one that a node may not say."""
+        """Record one event; raises `TargetError` for one reserved for the harness."""
         if event.by_driver:
             self._on_driver_event(event)
             return
-        # Environments refuse it as well, and sooner; one that forgets `by_driver` is found here.
+        # Environments refuse it earlier; this finds one that forgets `by_driver`.
         check_announced(event.node, event.kind, event.data)
         if event.kind == CHECKPOINT:
             said_ns = self._recorder.now_ns() - event.late_ns
@@ -197,8 +197,10 @@ class EventScribe:
             )
         elif event.kind == INFRASTRUCTURE:
             value = {"node": event.node or None, "what": str(event.data.get("what", ""))}
-            said = {name: event.data.get(name) for name in ("lasts", "over", "undid", "impostor")}
-            value |= {name: each for name, each in said.items() if each is not None}
+            optional = {
+                name: event.data.get(name) for name in ("lasts", "over", "undid", "impostor")
+            }
+            value |= {name: each for name, each in optional.items() if each is not None}
             self._recorder.fact(INFRASTRUCTURE, value)
         elif event.kind == STARVATION:
             self._starved(event)
@@ -206,7 +208,7 @@ class EventScribe:
             self._asked.add(str(event.data.get("group")))
 
     def _led(self, event: ClusterEvent) -> None:
-        """A node leads a group: it is compared for all, and written down for the main one."""
+        """Compare the leader of any group, and record that of the main one."""
         group, term = event.data.get("group"), int(event.data.get("term", 0))
         if isinstance(group, str) and term > 0:
             said_ns = self._recorder.now_ns() - event.late_ns
@@ -216,7 +218,7 @@ class EventScribe:
             self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
-        """It was before the event, and maybe long before anybody subscribed."""
+        """Record starvation, which ended before the event and may precede the run."""
         to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:
@@ -230,15 +232,15 @@ class EventScribe:
             self._recorder.fact("checkpoints", summary)
 
     def _lead(self, node: str, term: int) -> None:
-        """Each node once a term; where there are no terms (0), each change of leader.
+        """Record each node once per term; without terms (0), each change of leader.
 
-        One that ended does not lead, whatever is said of it, and begins anew when it has started.
+        A node that ended does not lead, even if a look says so, and starts over when it is up.
         """
         if term == 0 and node in self._ended:
             return
-        known = node == self._leader if term == 0 else (node, term) in self._leaderships
+        recorded = node == self._leader if term == 0 else (node, term) in self._leaderships
         self._leader = node
-        if not known:
+        if not recorded:
             self._leaderships[node, term] = None
             asked = {} if self.announced else {"asked": True}
             self._recorder.fact("leader", {"node": node, "term": term, **asked})

@@ -1,14 +1,14 @@
 """Soaks: many seeds of one case, as one piece of work that survives being killed.
 
-| module   | what                                                                    |
+| module   | content                                                                 |
 |----------|-------------------------------------------------------------------------|
-| result   | what a seed is told, what becomes of it, sums over results              |
+| result   | the job and result of a seed, and sums over results                     |
 | seed     | one seed in this process: run, judge, keep                              |
 | pool     | isolated worker processes (`python -m harness.soak`)                    |
 | real     | one run after the other in a real environment                           |
-| identity | digests of the case and of the code: which soak goes on where           |
-| journal  | what is done, on disk; the lock that keeps two soaks apart              |
-| campaign | what is to do and what it adds up to                                    |
+| identity | digests of the case and of the code, which identify a soak              |
+| journal  | results of finished seeds, on disk; the lock against a second soak      |
+| campaign | pending seeds, and the totals                                           |
 | junit    | JUnit XML                                                               |
 | github   | step summary and annotations of GitHub Actions                          |
 

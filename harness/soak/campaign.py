@@ -1,10 +1,9 @@
 """One soak from its first seed to its last, however often it is killed in between.
 
-`Campaign` knows what is done (the journal), what is to do, and what it adds up to. A seed counts
-as done when the journal has its result and, where the run is to be kept, the store has that very
-run; crashes are tried again by the next soak, since a verdict was never found. Which process runs
-the seeds is no concern of it: local workers, Spark's, or one run after the other in a real
-environment.
+`Campaign` has the finished seeds (the journal), the pending ones, and the totals. A seed is
+finished when the journal has its result and, if its run is to be kept, the store has that very run.
+The next soak retries crashes, which have no verdict. The campaign does not depend on the processes
+that run seeds: local workers, Spark's, or one run after the other in a real environment.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ OpenSink = Callable[[str, str], SunkRuns]
 
 
 class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for. `case` is planned, its seed and faults do not matter."""
+    """The request of a soak. `case` is planned; its seed and faults do not matter."""
 
     case: Case
     environment: str
@@ -69,26 +68,26 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seeds(self) -> int:
-        """How many seeds there are."""
+        """The number of seeds."""
         return self.last - self.first + 1
 
     @property
     def folder(self) -> Path:
-        """Where the runs lie."""
+        """The folder of the runs."""
         return self.store / self.name
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """What of a run's record tells whether it is the run of a result."""
+    """The part of a run's record that identifies the run of a result."""
 
     digest: str
     verdict: str  # another code may have judged the same history otherwise
 
 
 class Campaign:
-    """An open soak. Close it: nobody else may run the same one meanwhile.
+    """An open soak, which locks out a second one until it is closed.
 
-    Raises `UsageError` where the same soak is at work or the store is no folder, and
+    Raises `UsageError` if the same soak is running or the store is no folder, and
     `InfrastructureError` for disks.
     """
 
@@ -133,11 +132,11 @@ class Campaign:
             runs = (
                 "replaces the runs of the same seeds; another --label keeps both"
                 if self.spec.environment == SIM and self.sink is None
-                else "leaves the older runs beside the new ones; another --label tells them apart"
+                else "keeps older runs next to the new ones; another --label separates them"
             )
             self.notes.append(
-                f"the code changed since this soak ran last ({when:%Y-%m-%d %H:%M} UTC): it begins "
-                f"anew and {runs}"
+                f"the code changed since this soak last ran ({when:%Y-%m-%d %H:%M} UTC): it starts "
+                f"over and {runs}"
             )
         for other in older[JOURNALS_A_CASE_MAX - 1 :]:
             other.unlink(missing_ok=True)
@@ -148,7 +147,7 @@ class Campaign:
             shutil.rmtree(part, ignore_errors=True)
 
     def _go_on(self, *, fresh: bool) -> None:
-        """Count what is done, here or at the sink, and forget what must be run again."""
+        """Count seeds that are finished here or at the sink, and forget the ones to run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH:
@@ -174,8 +173,8 @@ class Campaign:
         """Journal the seeds that this soak has done elsewhere, or before its journal was lost."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
-            known = result.seed in self._journal or result.run != self.run_name(result.seed)
-            if self.spec.first <= result.seed <= self.spec.last and not known:
+            settled = result.seed in self._journal or result.run != self.run_name(result.seed)
+            if self.spec.first <= result.seed <= self.spec.last and not settled:
                 self._journal.append(result)
                 self.tally.take(result)
 
@@ -225,7 +224,7 @@ class Campaign:
                 yield seed
 
     def job(self, seed: int) -> SeedJob:
-        """What a worker is told of `seed`."""
+        """The job of a worker for `seed`."""
         spec = self.spec
         return SeedJob(
             case=msgspec.structs.replace(spec.case, seed=seed, faults=None),
@@ -244,9 +243,9 @@ class Campaign:
         return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
     def take(self, result: SeedResult, *, sunk: bool = False) -> bool:
-        """Record one result; whether to go on. `sunk`: whoever ran it gave its run to the sink.
+        """Record one result; returns whether to continue. `sunk`: its run is in the sink already.
 
-        A seed that is recorded already is left as it is: another executor may run one twice.
+        A seed with a result keeps it: another executor may run a seed twice.
         """
         proven = result.verdict == Verdict.INVALID.value  # even if nothing keeps it
         if result.stop is not None:
@@ -291,14 +290,14 @@ class Campaign:
             latest.unlink(missing_ok=True)
 
     def place_of(self, result: SeedResult) -> str:
-        """Where the run's files lie; empty where nothing is kept of it but rows."""
+        """The folder of the run's files; empty if only its rows are kept."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or self.sink is None or folder.is_dir():
             return "" if folder is None else str(folder)
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """The case of one result; of a crash, which leaves no run, it lies beside the journal."""
+        """The case of one result; for a crash, which leaves no run, it is next to the journal."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"
@@ -315,7 +314,7 @@ class Campaign:
             raise InfrastructureError(f"cannot write {path}: {error.strerror}") from error
 
     def results(self) -> Iterator[SeedResult]:
-        """What is recorded, in the order of seeds."""
+        """The recorded results, ordered by seed."""
         return self._journal.results()
 
     def close(self) -> None:

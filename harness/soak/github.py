@@ -1,8 +1,8 @@
-"""What a soak says to GitHub Actions: a step summary and annotations.
+"""A soak's output for GitHub Actions: a step summary and annotations.
 
-GitHub drops a summary of more than 1 MiB whole and shows about ten annotations of a kind a step,
-so both are cut here, and say so. Whatever comes from a run is escaped: the summary is HTML
-without an empty line, in which Markdown is not read, and an annotation is one line.
+GitHub drops a summary of more than 1 MiB as a whole and shows about ten annotations of a kind per
+step, so both are cut here, with a note. All text of a run is escaped: the summary is HTML without
+an empty line, in which GitHub does not interpret Markdown, and an annotation is one line.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ def step_summary(
         *(f"<p>{_inline(line)}</p>\n" for line in lines),
     ]
     size = sum(len(part.encode()) for part in parts)
-    bytes_max -= 200  # for the line that says what was cut
-    for shown, group in enumerate(groups):
+    bytes_max -= 200  # for the line about the cut
+    for position, group in enumerate(groups):
         part = _folded(group, replay(group.first))
         size += len(part.encode())
         if size > bytes_max:
             parts.append(
-                f"<p>{len(groups) - shown} more of {len(groups)} signatures are left out, to "
+                f"<p>{len(groups) - position} more of {len(groups)} signatures are left out, to "
                 "stay within what GitHub shows; --json and --junit list them</p>\n"
             )
             break

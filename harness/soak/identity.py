@@ -1,4 +1,4 @@
-"""What decides the results of a soak, as digests: the case without its seed, and the code.
+"""Digests that determine the results of a soak: the case without its seed, and the code.
 
 Two soaks with the same case digest write the same runs, so only one of them may be at work. With
 the same code digest, too, the second goes on where the first stopped. The range of seeds and the
@@ -32,15 +32,15 @@ NOT_OF_WORKERS: Final = (
     "harness/formats",
     "harness/pytesting",
 )
-"""What stands above a run or beside it. A test looks that no worker loads any of it."""
+"""Modules that no run uses. A test checks that no worker loads any of them."""
 LIBRARIES: Final = ("msgspec", "numpy", "pyarrow")
 DIGITS: Final = 12
 SCHEMA: Final = 1
-"""Of journals and run folders; a higher one begins every soak anew."""
+"""Version of journals and run folders; a higher one restarts every soak."""
 
 
 class SoakId(msgspec.Struct, frozen=True):
-    """Which soak this is. `case` decides what is written, `code` what comes out."""
+    """The identity of a soak: `case` determines its runs, `code` their results."""
 
     case: str
     code: str
@@ -78,18 +78,18 @@ def code_digest(case: Case, environment: str) -> str:
 
 
 def other_code(case: Case, environment: str, code: str | None) -> str | None:
-    """Why a soak that began with `code` must stop: the files hold other code by now.
+    """The reason why a soak that began with `code` must stop: the files have changed.
 
     They are read again, since nodes in real environments load what lies there when they start.
     """
     if code is None:
         return None
     _package_digest.cache_clear()
-    found = code_digest(case, environment)
-    if found == code:
+    digest = code_digest(case, environment)
+    if digest == code:
         return None
     return (
-        f"the code changed while the soak ran (it began with {code}, now there is {found}); "
+        f"the code changed while the soak ran (it began with {code}, now there is {digest}); "
         "start the soak again; it starts over with the new code"
     )
 

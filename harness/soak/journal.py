@@ -1,14 +1,14 @@
-"""The journal of a soak: one checksummed line a seed, only ever appended to.
+"""The journal of a soak: one checksummed line per seed, append-only.
 
-`store/<name>/.soak/<case>-<code>.log` begins with a line that says which soak it is; then comes a
-line for each result, as results come in. A line is the CRC-32 of its JSON in eight hex digits, a
-space and the JSON, handed to the kernel in one `write`: killing the soak loses none. What a power
-cut or a full disk tore is dropped, and costs no more than running its seeds again, so a line that
-does not check is left out wherever it stands. The last line of a seed counts.
+`store/<name>/.soak/<case>-<code>.log` begins with a line that identifies the soak, followed by one
+line per result. A line is the CRC-32 of its JSON in eight hex digits, a space and the JSON, handed
+to the kernel in one `write`: killing the soak loses none. A power cut or a full disk may tear
+lines, which only costs running their seeds again, so any line with a wrong checksum is ignored. The
+last line of a seed counts.
 
-In memory there are eight bytes a seed: where its line begins.
+In memory a seed takes eight bytes: the position of its line.
 
-`Lock` keeps two soaks apart that would write the same runs. The kernel drops it with its process.
+`Lock` excludes a second soak that would write the same runs. The kernel drops it with its process.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Journal:
         self._end += len(data)
 
     def forget(self, seed: int) -> None:
-        """Leave out what is recorded of `seed`, as long as nothing new is."""
+        """Ignore the result of `seed` until there is a new one."""
         self._offsets[seed - self._first] = _ABSENT
 
     def __contains__(self, seed: int) -> bool:

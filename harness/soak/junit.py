@@ -1,11 +1,10 @@
 """A soak as JUnit XML, which every CI system shows.
 
-Every seed is one test case of one name whatever became of it, so that CI systems can follow it.
-Invalid is a `failure` with its signature, what each checker found and the command to replay it;
-unknown and crash are an `error`. Properties tell seed, version, code and run folder. Written as it
-is read, so its size in memory is constant; beyond `CASES_MAX` passing seeds are left out, which it
-says. A soak that did not come to its end has one more test case, an `error`: who reads but this
-file must not take it for good.
+Every seed is one test case with a fixed name, so that CI systems can follow it. Invalid is a
+`failure` with its signature, the findings of each checker and the replay command; unknown and crash
+are an `error`. Properties are seed, version, code and run folder. The file is written as results
+are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a note. An
+unfinished soak has one more test case, an `error`, so that the file alone never looks passed.
 """
 
 from __future__ import annotations
@@ -72,12 +71,12 @@ def _write(
         counts["tests"] += 1
         counts["errors"] += 1
     attributes = " ".join(f'{name}="{count}"' for name, count in counts.items())
-    given = dict(properties)
+    listed = dict(properties)
     if cut:
-        given["left-out"] = f"{cut} valid seeds, beyond the {CASES_MAX} test cases of this file"
+        listed["left-out"] = f"{cut} valid seeds beyond the limit of {CASES_MAX} test cases"
     file.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>\n')
     file.write(f"<testsuite name={_attribute(suite)} {attributes}>\n")
-    _properties(file, given)
+    _properties(file, listed)
     passing = 0
     for result in results():
         passing += not result.failed
@@ -98,15 +97,15 @@ def _case(
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
 ) -> None:
-    """The test case of one seed, under the same name whatever became of it."""
+    """The test case of one seed, whose name does not depend on its result."""
     file.write(
         f"<testcase classname={_attribute(suite)} name={_attribute(f'seed {result.seed}')} "
         f'time="{result.wall_s:.3f}">\n'
     )
-    own = {"seed": str(result.seed), "run": folder(result)}
+    fields = {"seed": str(result.seed), "run": folder(result)}
     if result.signature:
-        own["signature"] = result.signature
-    _properties(file, own)
+        fields["signature"] = result.signature
+    _properties(file, fields)
     if result.failed:
         _outcome(file, result, replay(result))
     file.write("</testcase>\n")
@@ -125,12 +124,12 @@ def _counts(tally: Tally, passing_max: int) -> dict[str, int]:
 
 def _outcome(file: TextIO, result: SeedResult, replay: str) -> None:
     tag = "failure" if result.verdict == Verdict.INVALID.value else "error"
-    said = [
-        f"{found.checker}: {found.verdict}: {found.reason}"
-        for found in result.checkers
-        if found.verdict not in PASSING
+    lines = [
+        f"{verdict.checker}: {verdict.verdict}: {verdict.reason}"
+        for verdict in result.checkers
+        if verdict.verdict not in PASSING
     ] or [result.reason]
-    text = "\n".join([*said, f"signature: {result.signature}", f"replay: {replay}"])
+    text = "\n".join([*lines, f"signature: {result.signature}", f"replay: {replay}"])
     message = f"{result.signature}: {result.reason}" if result.signature else result.reason
     file.write(
         f"<{tag} type={_attribute(result.verdict)} message={_attribute(message)}>"

@@ -1,4 +1,4 @@
-"""How much memory a process held at most, asked of the kernel."""
+"""The peak memory of a process, from the kernel."""
 
 from __future__ import annotations
 

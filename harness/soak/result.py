@@ -1,8 +1,8 @@
-"""What a seed is told and what becomes of it: the words that all parts of a soak share.
+"""Jobs and results of seeds, which all parts of a soak share.
 
-A result is small, since a journal holds one for each of millions of seeds: the reasons are cut,
-and only what was not valid says it checker by checker. `MEASURES` differ from machine to machine;
-all else is decided by the seed and the code, and so equal however often a soak was killed.
+A result is small, since a journal has one for each of millions of seeds: reasons are cut, and only
+results that are not valid list checkers. `MEASURES` differ from machine to machine; seed and code
+determine everything else, however often a soak was killed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ so even the bytes kept vary)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told. `store` is `None` where nothing is kept."""
+    """The job of a worker. `store` is `None` if nothing is kept."""
 
     case: Case
     store: str | None
@@ -64,7 +64,7 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckerVerdict(msgspec.Struct, frozen=True):
-    """What one checker said of a run that was not valid."""
+    """The verdict of one checker on a run that was not valid."""
 
     checker: str
     verdict: str
@@ -73,7 +73,7 @@ class CheckerVerdict(msgspec.Struct, frozen=True):
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one seed. `stop` says why it must not be counted and the soak must stop."""
+    """The result of one seed. `stop` is the reason not to count it and to stop the soak."""
 
     seed: int
     verdict: str  # one of VERDICTS
@@ -100,7 +100,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.verdict not in PASSING
 
     def folder(self, store: Path, name: str) -> Path | None:
-        """Where the run lies."""
+        """The folder of the run."""
         return None if self.run is None else store / name / self.run
 
 
@@ -115,11 +115,11 @@ class FailureGroup(msgspec.Struct, kw_only=True):
 
     @property
     def seeds_text(self) -> str:
-        """How many seeds, and which: `3 seeds: 4, 9, 11`."""
+        """The number and list of seeds: `3 seeds: 4, 9, 11`."""
         if self.count == 1:
             return f"1 seed: {self.first.seed}"
-        shown = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
-        return f"{self.count} seeds: {shown}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
+        seeds = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
+        return f"{self.count} seeds: {seeds}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
 
     def take(self, result: SeedResult) -> None:
         """Add one, in the order of seeds."""
@@ -150,7 +150,7 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
 
 
 class Tally(msgspec.Struct):
-    """Sums over results, one at a time: of constant size, whatever the number of seeds."""
+    """Sums over results, of constant size for any number of seeds."""
 
     verdicts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     ops: int = 0
@@ -188,12 +188,12 @@ class Tally(msgspec.Struct):
 
     @property
     def seeds(self) -> int:
-        """How many results there were."""
+        """The number of results."""
         return sum(self.verdicts.values())
 
     @property
     def failed(self) -> int:
-        """How many of them were worse than what the profile permits."""
+        """The number of results that the profile does not permit."""
         return self.seeds - sum(self.verdicts[name] for name in PASSING)
 
     @property
@@ -204,12 +204,12 @@ class Tally(msgspec.Struct):
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
     """One code for many runs: any invalid dominates, then crash, then unknown; none is unknown."""
-    found = set(verdicts)
-    if Verdict.INVALID.value in found:
+    distinct = set(verdicts)
+    if Verdict.INVALID.value in distinct:
         return EXIT_INVALID
-    if CRASH in found:
+    if CRASH in distinct:
         return EXIT_CRASH
-    if Verdict.UNKNOWN.value in found or not found:
+    if Verdict.UNKNOWN.value in distinct or not distinct:
         return EXIT_UNKNOWN
     return EXIT_VALID
 

@@ -1,7 +1,7 @@
 """One seed in this process: run it in the simulation, judge it, keep it.
 
-What is not on the disk is not called valid: where a run could not be kept, the result says that the
-soak must stop.
+A run that is not on the disk is not called valid: if it could not be kept, the result stops the
+soak.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
     if result.verdict != Verdict.INVALID.value:
         raise kept.unkept  # no column can hold it, here or anywhere
     reason = shortened(f"{result.reason} (the run could not be kept: {kept.unkept})")
-    return msgspec.structs.replace(result, reason=reason, stop=None)  # what is proven stays proven
+    return msgspec.structs.replace(result, reason=reason, stop=None)  # a proof stays a proof
 
 
 def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
@@ -99,7 +99,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
         reason="" if failure is None else shortened(failure.reason),
         checker=None if failure is None else failure.checker or None,
         signature="" if failure is None else failure.signature,
-        checkers=() if failure is None else tuple(_said(found) for found in results),
+        checkers=() if failure is None else tuple(_said(result) for result in results),
         permitted=permitted_of(results),
         digest=record.digest,
         ops=record.ops,

@@ -1,15 +1,15 @@
-"""The run store: what a run leaves behind, and how it is read again.
+"""The run store: folders of runs, written and read.
 
 `store/<name>/<run>/` holds
 
-| file             | what                                                                  |
+| file             | content                                                               |
 |------------------|-----------------------------------------------------------------------|
 | case.json        | the case, with its planned faults; written before anything happens     |
 | ops.log          | every op as it happens, checksummed; gone once the run is sealed       |
 | history.parquet  | the sealed history, sorted by index                                    |
-| results.json     | verdict, one entry a checker, the anti-vacuity certificate             |
+| results.json     | verdict, one entry per checker, the anti-vacuity certificate           |
 | run.json         | identity, versions, digest, verdict; written last, by atomic rename    |
-| logs/            | a log a node                                                           |
+| logs/            | one log per node                                                       |
 
 `store/<name>/latest` links to the newest run. A run without `run.json` was cut short: its history
 is in `ops.log`, and `harness check` reads it back.

@@ -41,5 +41,5 @@ def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
         rest = np.where(more, high, rest)
     shift = np.maximum(exponent - MANTISSA_BITS, 0)
     octave = (exponent - MANTISSA_BITS + 1) << MANTISSA_BITS
-    found = np.where(values < _FIRST, values, octave + (values >> shift) - _FIRST)
-    return found.astype(np.int32)
+    buckets = np.where(values < _FIRST, values, octave + (values >> shift) - _FIRST)
+    return buckets.astype(np.int32)

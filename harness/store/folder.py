@@ -1,4 +1,4 @@
-"""A run's folder: created before anything happens, complete once `run.json` stands in it."""
+"""A run's folder: created before anything happens, complete once it has `run.json`."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """A run as read back; `record` is `None` and `note` says why where it was cut short.
+    """A run as read back; if it was cut short, `record` is `None` and `note` has the reason.
 
-    `foreign` is a history that the record does not tell of, nor results beside it: `note` says so.
+    `foreign` is a history that neither the record nor the results describe, with a `note`.
     """
 
     folder: Path
@@ -92,8 +92,8 @@ def check_place(store: Path, name: str) -> None:
 class RunFolder:
     """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks.
 
-    A staged run is built under a name with a dot, which nobody takes for a run, and `publish`
-    gives it its own: whatever is killed in between, there is a whole run or none.
+    A staged run is built under a hidden name, which no reader takes for a run, and `publish`
+    renames it: after a kill at any moment there is a whole run or none.
 
     Any other folder is locked until `finish` or the end of the process (`is_being_written`).
     """

@@ -1,13 +1,13 @@
-"""What the footer of a sealed history says, so that a store can be planned without reading ops.
+"""The footer of a sealed history, from which work on a store is planned without reading ops.
 
 The footer's key-value metadata holds, each under `harness.` and as text:
 
-| name        | what                                                                          |
+| name        | content                                                                       |
 |-------------|-------------------------------------------------------------------------------|
-| schema      | 2; files without it are of version 1, and hold nothing but the digest         |
-| run, seed, label | whose history it is; left out where nobody said                          |
+| schema      | 2; files without it are of version 1, and only hold the digest                |
+| run, seed, label | the identity of the run, as far as given                                 |
 | digest      | `History.digest()` of the file's ops                                          |
-| n_ops       | rows: invocations, completions, and what nemesis and harness noted            |
+| n_ops       | rows: invocations, completions, notes of nemesis and harness                  |
 | cost        | estimated CPU ns of checking it, for packing; only its proportions matter     |
 | order       | "index"                                                                       |
 """
@@ -47,7 +47,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
     order: str = BY_INDEX
 
     def metadata(self) -> dict[str, str]:
-        """As key-value metadata of a Parquet file."""
+        """The key-value metadata of a Parquet file."""
         return {
             f"{_PREFIX}{name}": str(value)
             for name, value in msgspec.structs.asdict(self).items()
@@ -65,7 +65,7 @@ def cost_of(n_ops: int, open_max: int) -> int:
 
 
 def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[str] = ()) -> Any:
-    """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` for what is none of ours.
+    """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` if it is no sealed history.
 
     Pages are checked against their checksums as they are read. The columns in `dictionaries` are
     read as numbers of distinct texts.
@@ -98,7 +98,7 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, on one line."""
+    """An error's message, on one line."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 

@@ -1,8 +1,8 @@
-"""The log of a run while it goes on: append-only, checksummed, one record an op.
+"""The log of a run while it goes on: append-only, checksummed, one record per op.
 
 A record is its length and CRC-32 (little endian, 4 bytes each) and the op's canonical JSON. Each
 is handed to the kernel in one `write` before the op counts as recorded, so a SIGKILL of the
-harness loses none; a power cut may, which is no concern of a history. The design follows Jepsen's
+harness loses none; a power cut may. The design follows Jepsen's
 block format (`jepsen/src/jepsen/store/format.clj`), which exists for the same reason.
 """
 
@@ -132,12 +132,12 @@ def _payload(data: bytes, offset: int) -> bytes | None:
 
 
 def _next_record(data: bytes, offset: int) -> int | None:
-    """Where a whole record seems to begin behind the header at `offset`, if one does.
+    """The offset of the next whole record after the header at `offset`, if there is one.
 
-    A torn record is the last thing in a log; what has a whole record behind it is not torn, but
-    has a damaged length. Every payload begins with `{"`, which is what is looked for, and ends with
-    `}`. The checksums are taken over at most `_SEARCH_PASSES` times the file: text never looks
-    like a header, so a log that needs more was made to, and its next candidate counts as a record.
+    A torn record is the last one of a log. A record with a whole one after it is not torn, but has
+    a damaged length. Every payload begins with `{"`, which the search looks for, and ends with `}`.
+    It computes checksums over at most `_SEARCH_PASSES` times the file: text never looks like a
+    header, so a log that needs more was forged, and its next candidate counts as a record.
     """
     view = memoryview(data)
     left = _SEARCH_PASSES * len(data)

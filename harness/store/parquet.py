@@ -208,7 +208,7 @@ def _number(op: Op) -> int:
         if op.process not in _ACTORS:
             raise HistoryError(
                 f"op {op.index}: the process {op.process!r} is unknown; "
-                f"besides numbers there are {', '.join(_ACTORS)}"
+                f"valid are numbers and {', '.join(_ACTORS)}"
             )
         return _ACTORS[op.process]
     if op.process < 0:
@@ -262,8 +262,8 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
                 *plain, _attempts(rows), strict=True
             ):
                 actor = _NAMES.get(process, process)
-                said = decode(value)
-                yield Op(index, time, actor, _TYPES[kind], f, said, error, node, attempts)
+                content = decode(value)
+                yield Op(index, time, actor, _TYPES[kind], f, content, error, node, attempts)
     except _BAD_ROW as error:
         raise HistoryError(f"{str(path)!r} holds a row that is not an op: {error!r}") from error
     except pa.ArrowException as error:

@@ -1,4 +1,4 @@
-"""Output files that are whole or not there, whatever happens while they are written."""
+"""Output files that are complete or absent, even if writing them fails."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 def descriptor_of(path: Path) -> int | None:
     """The number of the open file that a path such as `/dev/stdout` is a name of.
 
-    Where a shell sent that to a plain file, the path leads there: opened anew it would write over
-    what was said so far, and renamed over, `/dev/stdout` itself would be gone.
+    If the shell redirects it to a plain file, the path leads there: a second open would overwrite
+    earlier output, and a rename would remove `/dev/stdout` itself.
     """
-    found = _OF_THIS_PROCESS.fullmatch(str(path))
-    return int(found[1]) if found else _STREAMS.get(str(path))
+    match = _OF_THIS_PROCESS.fullmatch(str(path))
+    return int(match[1]) if match else _STREAMS.get(str(path))
 
 
 @contextlib.contextmanager
@@ -39,8 +39,8 @@ def replacing(path: Path) -> Iterator[TextIO]:
 def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` once the block has ended well.
 
-    What is no plain file, such as `/dev/null` or a pipe, is written to as it is: to rename
-    something over it would take it away from everybody. A link stays one, and what it leads to is
+    Other files, such as `/dev/null` or a pipe, are written to directly: a rename over them would
+    take them away from all processes. A link stays a link, and its destination is
     replaced. Raises `OSError`.
     """
     number = descriptor_of(path)
@@ -66,7 +66,7 @@ def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 def _end_of_links(path: Path) -> Path:
-    """What `path` leads to; raises `OSError` for links that lead to themselves."""
+    """The destination of `path`; raises `OSError` for links that lead to themselves."""
     try:
         return path.resolve()
     except RuntimeError as error:  # what Python 3.11 makes of ELOOP

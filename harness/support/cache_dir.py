@@ -1,4 +1,4 @@
-"""Where the harness keeps what takes long to make or to fetch, for every later run of this user."""
+"""The folder of things that are slow to make or to fetch, for later runs of this user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What is installed here and takes part: this package, and every other one that brings plug-ins.
+"""The installed distributions that take part: this one, and all others with plug-ins.
 
-Whoever runs elsewhere (an executor of a cluster, in an image or not) needs just these files: the
-packages of each distribution, and of its metadata what the registry of plug-ins reads.
+An executor of a cluster needs exactly these files: the packages of each distribution, and the
+metadata that the registry of plug-ins reads.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _COMPILED: Final = frozenset({".pyc", ".pyo"})
 
 def plugin_distributions() -> list[Distribution]:
     """Every distribution that brings plug-ins, ours with them, by name."""
-    found: dict[str, Distribution] = {}
+    by_name: dict[str, Distribution] = {}
     for group in importlib.metadata.entry_points().groups:
         for point in importlib.metadata.entry_points(group=group):
             if group.startswith(_GROUP) and point.dist is not None:
-                found.setdefault(point.dist.name, point.dist)
-    return [found[name] for name in sorted(found)]
+                by_name.setdefault(point.dist.name, point.dist)
+    return [by_name[name] for name in sorted(by_name)]
 
 
 def packages_of(distribution: Distribution) -> list[str]:
-    """The packages and modules at its top, those of its plug-ins with them."""
+    """Its top-level packages and modules, including those of its plug-ins."""
     named = (distribution.read_text("top_level.txt") or "").split()
     points = distribution.entry_points
     ours = {point.module.split(".")[0] for point in points if point.group.startswith(_GROUP)}
@@ -69,7 +69,7 @@ def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
 
 
 def texts_of(distribution: Distribution) -> Iterator[tuple[str, str]]:
-    """What the registry reads of its metadata, as `NAME-VERSION.dist-info/...`."""
+    """The metadata that the registry reads, as `NAME-VERSION.dist-info/...`."""
     about = f"{distribution.name.replace('-', '_')}-{distribution.version}.dist-info"
     for name in _METADATA:
         text = distribution.read_text(name)

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 
 def filled(template: str, fillings: Mapping[str, str]) -> str:
-    """The template, filled in one pass: what is put in is never looked at again."""
+    """The template, filled in one pass: inserted text is never searched again."""
     parts = template.split("@@")
     parts[1::2] = [fillings[name] for name in parts[1::2]]
     return "".join(parts)
 
 
 def script_safe(text: str) -> str:
-    """JSON that can stand in a script element: no character of it can end the element."""
+    """JSON for a script element: none of its characters can end the element."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

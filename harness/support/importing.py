@@ -29,19 +29,19 @@ def import_module(name: str) -> ModuleType:
 
 
 def _add_place(top: str) -> None:
-    """Have submodules of this package also looked up where ours lies."""
-    package, own = importlib.import_module(top), str(_ROOT / top)
+    """Look up submodules of this package also next to our own packages."""
+    package, folder = importlib.import_module(top), str(_ROOT / top)
     places = getattr(package, "__path__", None)
     if places is None:
         raise ImportError(
             f"{package.__file__} hides the package {top!r} of catalog-harness; {_WAY_OUT}"
         )
-    if own not in places and Path(own).is_dir():
-        package.__path__ = [*places, own]
+    if folder not in places and Path(folder).is_dir():
+        package.__path__ = [*places, folder]
 
 
 def hidden_by(name: str) -> str:
-    """Which file of the user's was imported in place of our module, and the way out; else empty."""
+    """The user's file that was imported in place of our module, and the way out; else empty."""
     module, top = sys.modules.get(name), name.partition(".")[0]
     file = getattr(module, "__file__", None)
     if top not in _OWN or file is None or Path(file).is_relative_to(_ROOT / top):

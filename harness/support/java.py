@@ -1,4 +1,4 @@
-"""Which Java this machine has, for what runs on one: Spark and Hive's metastores."""
+"""The Java of this machine, for Spark and Hive's metastores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VERSION: Final = re.compile(r'version "(\d+)')
 
 
 def check_java(who: str) -> str:
-    """Which Java `who` will use; raises `InfrastructureError` with the fix where there is none."""
+    """The Java that `who` will use; raises `InfrastructureError` with the fix if there is none."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     fix = "install a Java runtime of version 17 or 21 (Debian: apt install openjdk-17-jre-headless)"
@@ -29,13 +29,13 @@ def check_java(who: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         where = "JAVA_HOME" if home else "PATH"
         raise InfrastructureError(f"{java} (from {where}) does not run: {error}; {fix}") from error
-    said = answer.stderr + answer.stdout
-    found = _VERSION.search(said)
-    if found is None:
-        raise InfrastructureError(f"{java} -version says no version: {said[:200]!r}; {fix}")
-    if int(found[1]) < JAVA_MIN:
+    output = answer.stderr + answer.stdout
+    match = _VERSION.search(output)
+    if match is None:
+        raise InfrastructureError(f"{java} -version says no version: {output[:200]!r}; {fix}")
+    if int(match[1]) < JAVA_MIN:
         raise InfrastructureError(
-            f"{java} is Java {found[1]}; {who} needs {JAVA_MIN} or newer: {fix}, and let JAVA_HOME "
+            f"{java} is Java {match[1]}; {who} needs {JAVA_MIN} or newer: {fix}, and let JAVA_HOME "
             "point to it"
         )
-    return f"Java {found[1]} ({java})"
+    return f"Java {match[1]} ({java})"

@@ -57,11 +57,11 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool(Generic[Job, Answer]):
-    """How jobs of one kind are done; `run` does them.
+    """Limits of jobs of one kind; `run` runs them.
 
-    A worker may be silent for `timeout_s` of its job. A job is lost when `deaths_max` workers have
-    died of it, or one has hung, unless `retry_hung`. A worker is replaced after `jobs_max` jobs, so
-    that nothing leaks from one job into a much later one.
+    A worker may be silent for `timeout_s` of its job. A job is lost if `deaths_max` workers died of
+    it, or one hung, unless `retry_hung`. A worker is replaced after `jobs_max` jobs, so that
+    nothing leaks from one job into a much later one.
     """
 
     module: str
@@ -112,7 +112,7 @@ class WorkerPool(Generic[Job, Answer]):
         task.worker.give(msgspec.json.encode(task.job))
 
     def _answers(self, task: _Task[Job]) -> Iterator[Answer | Lost]:
-        """What a task that is ready has come to, if anything yet."""
+        """The outcome of a ready task, if there is one yet."""
         how = f"gave no answer within {self.timeout_s(task.job):g} s"
         hung = False
         try:
@@ -260,7 +260,7 @@ def how_ended(code: int) -> str:
 
 
 def default_jobs() -> int:
-    """As many workers as this process may use cores."""
+    """One worker per core that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -1,13 +1,12 @@
-"""What can be done to a cluster that stays: look at it, break it and heal it by hand.
+"""Manual control of a long-lived cluster: look at it, break it and heal it.
 
-Faults are those of a run (`harness.faults`): the same words, ledger and damage budget. When one
-strikes is said by whoever asks for it, so words about time mean nothing here.
+Faults are the same as in a run (`harness.faults`), with the same words, ledger and damage budget.
+The user decides when a fault strikes, so words about time have no meaning here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -32,7 +31,7 @@ from harness.nodes.faults import Reset
 from harness.ops import NS_PER_S
 from harness.plan.planning import TargetPlan, check_fault_args, drawn_by_hand
 from harness.plan.reach import refuse_by_hand, refuse_unable
-from harness.plugins import Environment, Nemesis, Said, Session
+from harness.plugins import Environment, KeepsData, Nemesis, Said, Session
 from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
 from harness.run.live_target import OpenedTarget
@@ -42,13 +41,13 @@ OPS_KEPT: Final = 1000
 ACTIVE_MAX: Final = 100
 HEALED_KEPT: Final = 20
 WITHOUT_END_S: Final = 1e8
-"""The lease of a fault that only `heal` ends: three years. Its holder's death ends it as well."""
+"""The lease of a fault that only `heal` ends: three years. The holder's death ends it as well."""
 FOR_S_MIN: Final = 0.1
 _log = logging.getLogger(__name__)
 
 
 class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that is over, and what it really did."""
+    """A fault that has ended, and what it really did."""
 
     id: str
     fault: str
@@ -58,19 +57,19 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that was injected; one that is over at once has its `healed` as well."""
+    """An injected fault, with its `healed` if it has ended already."""
 
     id: str
     fault: str
     targets: tuple[str, ...]
     note: str
     left_s: float | None = None  # until it is healed by itself
-    trouble: str = ""  # why it could not be
+    trouble: str = ""  # the reason if that failed
     healed: Healed | None = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node does, and its role in each group that it is a member of."""
+    """The state of a node, and its role in each of its groups."""
 
     name: str
     state: str
@@ -113,7 +112,6 @@ class StandingCluster(OpenedTarget):
         super().__init__(plan, session, Recorder(session.env.clock, last=OPS_KEPT), self._nemeses)
         self._environment = environment
         self._clocks = clocks
-        self._numbers = itertools.count(1)
         self._active: dict[str, _Active] = {}
         self._healed: list[Healed] = []
         self._saving = False
@@ -121,9 +119,10 @@ class StandingCluster(OpenedTarget):
     # --- break -------------------------------------------------------------------------------
 
     async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
-        """Inject a fault now; says what it hit.
+        """Inject a fault now; returns what it hit.
 
-        Raises `UsageError` for what cannot be or must not be, and `TargetError` where it misses.
+        Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for one
+        that misses.
         """
         if for_s is not None and not FOR_S_MIN <= for_s <= WITHOUT_END_S:
             raise UsageError(
@@ -133,14 +132,14 @@ class StandingCluster(OpenedTarget):
         if len(self._active) >= ACTIVE_MAX:
             raise UsageError(f"{ACTIVE_MAX} faults are on, the limit; heal some of them first")
         nemesis = self._checked(text)
-        number = next(self._numbers)
+        fault_id = self.ledger.new_id()
         lasts_s = WITHOUT_END_S if for_s is None else for_s
         fault = Fault(
-            id=f"f{number}",
+            id=fault_id,
             nemesis=text,
             at_ns=self.recorder.now_ns(),
             duration_ns=int((lasts_s - LEASE_GRACE_S * (for_s is None)) * NS_PER_S),
-            args=drawn_by_hand(nemesis, stream(self.plan.case.seed, f"by-hand/{number}")),
+            args=drawn_by_hand(nemesis, stream(self.plan.case.seed, f"by-hand/{fault_id}")),
         )
         check_fault_args(fault, nemesis)
         self._nemeses[text] = nemesis
@@ -148,7 +147,7 @@ class StandingCluster(OpenedTarget):
         if injection.refused:
             raise UsageError(f"{text!r} is refused: {injection.note}; see docs/faults.md")
         if not injection.targets:
-            raise TargetError(f"{text!r} hit nobody: {injection.note}")
+            raise TargetError(f"{text!r} hit no node: {injection.note}")
         broken = Broken(
             id=fault.id,
             fault=text,
@@ -156,7 +155,7 @@ class StandingCluster(OpenedTarget):
             note=injection.note or f"hit {', '.join(injection.targets)}",
             left_s=for_s,
         )
-        if injection.what is None:  # an operation, which is over
+        if injection.what is None:  # an operation, which is done
             return broken
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)
@@ -179,15 +178,15 @@ class StandingCluster(OpenedTarget):
         )
         if Capability.SINGLE_CLIENTS in nemesis.requires:
             raise UsageError(
-                f"{text!r} tells clients apart, and whoever calls a cluster that stays comes in by "
+                f"{text!r} distinguishes clients, but all callers of a long-lived cluster share "
                 "the same links; aim at 'client'"
             )
         if isinstance(nemesis, AimedNemesis) and " " in text:
             sentence = nemesis.sentences[0]
             if sentence.trigger is not None or sentence.schedule != Schedule():
                 raise UsageError(
-                    f"{text!r} says when; a fault by hand is injected now: leave out `when`, "
-                    "`every`, `at` and `for`, and give --for 30s where it is to end by itself"
+                    f"{text!r} has a time; a fault by hand is injected now: leave out `when`, "
+                    "`every`, `at` and `for`, and give --for 30s to have it end by itself"
                 )
         return nemesis
 
@@ -220,26 +219,26 @@ class StandingCluster(OpenedTarget):
         return healed
 
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
-        """Undo this fault, or the only one; raises `UsageError` where that is not clear."""
+        """Undo this fault, or the only active one; raises `UsageError` where that is not clear."""
         self._refuse_while_saving()
-        known = ", ".join(self._active) or "none"
+        active = ", ".join(self._active) or "none"
         if fault_id is None:
             if len(self._active) != 1:
                 raise UsageError(
-                    f"name one of the faults that are on ({known}), or give --all to heal all"
+                    f"name one of the active faults ({active}), or give --all to heal all"
                 )
             fault_id = next(iter(self._active))
         if fault_id not in self._active:
             over = next((each for each in self._healed if each.id == fault_id), None)
             if over is not None:
                 return [over]
-            raise UsageError(f"there is no fault {fault_id!r}; those that are on: {known}")
+            raise UsageError(f"there is no fault {fault_id!r}; active faults: {active}")
         return [await self._heal_one(self._active[fault_id])]
 
     async def heal_everything(self) -> list[Healed]:
-        """Undo all faults, and start what is down, whatever ended it.
+        """Undo all faults, and start every node that is down.
 
-        Raises what the first raised that could not be undone, once all else was.
+        Raises the first error, after all other faults are undone.
         """
         self._refuse_while_saving()
         return await self._heal_all()
@@ -248,7 +247,7 @@ class StandingCluster(OpenedTarget):
         answers = await asyncio.gather(
             *(self._heal_one(active) for active in self._active.values()), return_exceptions=True
         )
-        await self.cluster.heal_all()
+        await self.session.cluster.mend()
         await start_down(self.cluster, self.cluster.nodes)
         healed = []
         for answer in answers:
@@ -259,20 +258,20 @@ class StandingCluster(OpenedTarget):
 
     async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
         """Stop all nodes in order, copy the data of each below `folder`, and `record` that they are
-        there: then the cluster is to end, and nothing is broken, healed or saved any more.
+        there: the cluster is about to end, and nothing is broken, healed or saved any more.
 
         Raises `UsageError` where the environment cannot, or they are saved already. Where they
         cannot be copied or recorded, the nodes are started again, nothing stays in the folder, and
         `InfrastructureError` says why.
         """
-        save = getattr(self.cluster, "save_data", None)
-        if save is None:
+        controls = self.session.cluster
+        if not isinstance(controls, KeepsData):
             raise UsageError(f"--keep-data: {self.cluster.environment!r} cannot copy data out")
         self._refuse_while_saving()
         self._saving = True
         try:
             await self._heal_all()
-            await self._copy_data(save, folder, record)
+            await self._copy_data(controls.save_data, folder, record)
         except BaseException:
             self._saving = False
             raise
@@ -306,13 +305,13 @@ class StandingCluster(OpenedTarget):
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """What the target's own tool says; raises `UsageError` where it has none."""
+        """The output of the target's own tool; raises `UsageError` if it has none."""
         return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------
 
     async def status(self) -> StatusReport:
-        """What every node does, who leads, what is broken and for how long yet."""
+        """The state of every node, the leaders, and active faults with their remaining time."""
         name = self.plan.case.target
         groups, state = await asyncio.gather(
             look(self.system.groups, name), look(self.system.ready, name)
@@ -332,11 +331,11 @@ class StandingCluster(OpenedTarget):
             pending=state.pending,
             nodes=tuple(nodes),
             leaders={group: roles.leader for group, roles in groups.items()},
-            faults=tuple(self._told(active) for active in self._active.values()),
+            faults=tuple(self._reported(active) for active in self._active.values()),
             healed=tuple(self._healed),
         )
 
-    def _told(self, active: _Active) -> Broken:
+    def _reported(self, active: _Active) -> Broken:
         left_s = None
         if active.end_ns is not None:
             left_s = max(0.0, (active.end_ns - self.recorder.now_ns()) / NS_PER_S)

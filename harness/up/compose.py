@@ -1,12 +1,12 @@
 """The nodes that a target declares, as a file for `docker compose`.
 
-The same image, entry points, ports, addresses and data volumes as with `--env docker`, but nobody
-conducts: no faults, no readiness, no warden. Each node is told what it is by a variable, since a
-compose file brings no files that old versions of compose know. The code comes from a folder that is
-mounted: `..` of the file, or where `HARNESS_CODE` says (the site-packages of an installed harness).
+Image, entry points, ports, addresses and data volumes are those of `--env docker`, but there are no
+faults, no readiness and no warden. Each node gets its declaration in a variable, since old versions
+of compose support no inline files. The code comes from a mounted folder: the parent of the file's
+folder, or `HARNESS_CODE` (the site-packages of an installed harness).
 
-The file is written by hand, not by a YAML library: plain maps and lists, whose texts are quoted as
-in JSON, which is YAML.
+The file is written without a YAML library: plain maps and lists, with texts quoted as in JSON,
+which is YAML.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HEAD: Final = """\
 
 
 def compose_file(case: Case) -> str:
-    """The text of the file; raises `UsageError` for nodes that need the harness beside them."""
+    """The text of the file; raises `UsageError` for nodes that need a running harness."""
     target: Target = load_plugin("targets", case.target)
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=options)
@@ -75,12 +75,12 @@ def compose_file(case: Case) -> str:
             connect=connect,
             pages=pages,
         )
-        told = msgspec.json.encode(node, order="sorted").decode().replace("$", "$$")
+        declaration = msgspec.json.encode(node, order="sorted").decode().replace("$", "$$")
         return {
             "image": f"${{HARNESS_NODE_IMAGE:-{NEWEST}}}",
             "command": ["python3", "-m", "harness.environments.host.node"],
             "hostname": spec.name,
-            "environment": {NODE_VARIABLE: told},
+            "environment": {NODE_VARIABLE: declaration},
             "ports": [f"{_LOOPBACK}:{ports[spec.name, port]}:{port}" for port in spec.bound_ports],
             "volumes": [f"{spec.name}-data:{DATA_FOLDER}", *code],
             "mem_limit": f"{spec.memory_mib or _MEMORY_MIB}m",
@@ -126,7 +126,7 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """As in JSON, which is YAML; but quotes in quotes read better in single ones."""
+    """A value as JSON, which is YAML; a text with quotes is in single ones."""
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

@@ -1,8 +1,8 @@
-"""The door of a holder: a socket in the folder of its cluster, one question a connection.
+"""The control socket of a holder, in the folder of its cluster: one question per connection.
 
-A question is a line of JSON, and so is its answer. Only who may enter the folder, which is its
-owner's alone, can ask. Sockets have short paths (108 bytes, unix(7)), and folders may have long
-ones, so both ends go through `/proc/self/fd`.
+A question is a line of JSON, and so is its answer. Only the owner of the folder can ask, since it
+is closed to other users. Paths of sockets are short (108 bytes, unix(7)), and folders may have long
+ones, so both ends use `/proc/self/fd`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class _Question(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask"):
 
 
 class Status(_Question, frozen=True, kw_only=True, tag="status"):
-    """What every node does, who leads, and what is broken."""
+    """Ask for the state of every node, the leaders, and active faults."""
 
 
 class Break(_Question, frozen=True, kw_only=True, tag="break"):
-    """Inject a fault, in words or by the name of a nemesis, for so long or until it is healed."""
+    """Inject a fault, in words or by the name of a nemesis, for some time or until it is healed."""
 
     fault: str
     for_s: float | None = None
@@ -51,9 +51,7 @@ class Heal(_Question, frozen=True, kw_only=True, tag="heal"):
 
 
 class Down(_Question, frozen=True, kw_only=True, tag="down"):
-    """End; with `keep_data` the nodes are stopped in order, and their data copied beside the logs
-    first.
-    """
+    """End; with `keep_data`, first stop the nodes in order and copy their data."""
 
     keep_data: bool = False
 
@@ -86,11 +84,11 @@ def _short(folder: Path) -> Iterator[str]:
 async def open_door(
     folder: Path, answer: Callable[[Question], Awaitable[Any]]
 ) -> AsyncIterator[None]:
-    """While the block lasts, questions are answered by `answer`; what it raises is told as well."""
+    """Answer questions by `answer` inside the block; its exceptions are sent as answers, too."""
     places = asyncio.Semaphore(_ASKERS_MAX)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # whoever asked went away
+        with contextlib.suppress(OSError):  # the caller went away
             async with places:
                 reply = await _reply(reader, answer)
                 writer.write(msgspec.json.encode(reply) + b"\n")
@@ -119,7 +117,7 @@ async def _reply(
         return _Answer(value=await answer(question))
     except HarnessError as error:
         return _Answer(failure=Failure.of(error))
-    except Exception as error:  # noqa: BLE001 - told to whoever asked; the cluster goes on
+    except Exception as error:  # noqa: BLE001 - sent to the caller; the cluster keeps running
         return _Answer(failure=Failure(error=f"the holder failed: {error!r}"))
 
 

@@ -1,12 +1,12 @@
-"""The holder: the process that a cluster which stays belongs to.
+"""The holder: the process that owns a long-lived cluster.
 
-`python -m harness.up.holder FOLDER` reads the order there, deploys, waits until the system
-serves, writes down what stands, and answers at its door until somebody has it end. Its standard
-input comes from the command that started it: where that ends without a word, the user gave up
-meanwhile, and all is undone.
+`python -m harness.up.holder FOLDER` reads the order there, deploys, waits until the system serves,
+records the cluster, and answers at its socket until a command ends it. Its standard input comes
+from the command that started it: if that ends without a line, the user gave up in the meantime, and
+everything is undone.
 
-It is the controller of the deployment as a run is of its own. So what is true of runs holds here:
-if it is killed, the warden undoes everything, and `harness clean` what the warden could not.
+The holder controls the deployment as a run controls its own: if it is killed, the warden undoes
+everything, and `harness clean` the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.environments import procfs
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, HarnessError
 from harness.plan.planning import plan_target
 from harness.plan.reach import foreign_clocks, nodes_for
-from harness.plugins import DeploymentPlan, Environment, Session
+from harness.plugins import DeploymentPlan, Environment, KeepsData, Session
 from harness.registry import load_plugin
 from harness.up.cluster import StandingCluster
 from harness.up.control_socket import Break, Down, Heal, Question, Status, UseTool, open_door
@@ -52,7 +52,7 @@ class _Holder:
         self._down = asyncio.Event()
 
     def hold(self) -> bool:
-        """Deploy and serve; whether it ended because somebody asked it to."""
+        """Deploy and serve; returns whether a command ended it."""
         plan = self._plan
         deployment = DeploymentPlan(
             run_id=self._order.run_id,
@@ -87,7 +87,7 @@ class _Holder:
             async with open_door(self._place.folder, answer):
                 self._place.write_standing(self._standing(session))
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # whoever had it end gets an answer
+                await asyncio.sleep(0)  # the command that ended it gets an answer
             return self._down.is_set()
         finally:
             for task in (starting, *over):
@@ -95,7 +95,7 @@ class _Holder:
             await asyncio.gather(starting, *over, return_exceptions=True)
 
     async def _wait_lost(self) -> None:
-        """Wait until the folder is gone: then nobody can ask for anything any more, nor end it."""
+        """Wait until the folder is gone: then no command can reach the holder any more."""
         while await asyncio.to_thread(self._place.folder.exists):  # noqa: ASYNC110 - no event
             await asyncio.sleep(LOOK_S)
         _log.warning("%s is gone, and so the cluster goes as well", self._place.folder)
@@ -123,10 +123,10 @@ class _Holder:
 
     def _standing(self, session: Session) -> Standing:
         plan = self._plan
-        place_of = getattr(session.cluster, "data_place", lambda _: "")
+        cluster = session.cluster
 
         def row(name: str) -> NodeRow:
-            spec = session.cluster.nodes[name]
+            spec = cluster.nodes[name]
 
             def outside(port: int) -> str:
                 host, real = session.env.endpoint(Address(name, port))
@@ -137,7 +137,7 @@ class _Holder:
                 role=spec.role,
                 addresses={f"{name}:{port}": outside(port) for port in spec.ports},
                 pages="" if spec.pages is None else f"http://{outside(spec.pages)}/",
-                data=place_of(name),
+                data=cluster.data_place(name) if isinstance(cluster, KeepsData) else "",
             )
 
         return Standing(
@@ -160,11 +160,10 @@ def _now() -> str:
 
 
 def _watch_starter(deployed: threading.Event) -> None:
-    """Give up where the starter ends without having said that the cluster may stay.
+    """Give up if the starter ends without having confirmed the cluster.
 
-    One signal ends what is deployed. A deployment under way would go on to its end, but for a
-    second one, of another kind, so that the kernel does not take both for one
-    (`environments.host.session`).
+    One signal ends a finished deployment. A deployment under way only stops at a second signal, of
+    another kind, so that the kernel does not merge the two (`environments.host.session`).
     """
     if os.read(0, len(STAY)) != STAY:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -188,7 +187,7 @@ def main(arguments: list[str]) -> int:
     try:
         if _Holder(place, order, deployed).hold():
             return 0
-        place.write_failure(Failure(error="its holder was told to end by a signal"))
+        place.write_failure(Failure(error="a signal ended its holder"))
     except HarnessError as error:
         place.write_failure(Failure.of(error))
     except KeyboardInterrupt:

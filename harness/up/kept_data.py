@@ -1,10 +1,10 @@
-"""Data that a cluster left behind: `harness down --keep-data` keeps them, `harness up` goes on.
+"""Data of an ended cluster: `harness down --keep-data` keeps them, `harness up` continues.
 
-    $XDG_STATE_HOME/catalog-harness/kept/NAME/        (beside `clusters`)
+    $XDG_STATE_HOME/catalog-harness/kept/NAME/        (next to `clusters`)
 
-The folder is that of the cluster, moved, with `data/NODE` and `kept.json` (`Kept`), which its
-holder writes last: without it not all data are there. A cluster that goes on works on a copy, so
-what is kept stays until the next `harness down --keep-data` of that name replaces it.
+The folder is that of the cluster, moved, with `data/NODE` and `kept.json` (`Kept`), which the
+holder writes last: without it the data are incomplete. A continued cluster works on a copy, so kept
+data stay until the next `harness down --keep-data` of that name replaces them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SEED_BITS: Final = 63
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept, and of what."""
+    """Kept data, and the cluster that they came from."""
 
     order: Order
     version: str  # of the harness
@@ -48,8 +48,9 @@ def _kept_folder(name: str) -> Path:
 
 
 def keep(place: Place) -> Path | None:
-    """Move the folder of a cluster that has ended to where data are kept, in place of those that
-    were kept under its name; `None` if not all of its data are there.
+    """Move the folder of an ended cluster to the kept data, replacing older ones of its name.
+
+    Returns `None` if its data are incomplete.
     """
     if not place.saved:
         return None
@@ -68,7 +69,7 @@ def keep(place: Place) -> Path | None:
 
 
 def find_kept(name: str) -> tuple[Path, Kept] | None:
-    """What is kept under this name; raises `UsageError` where that cannot be read."""
+    """The data kept under this name; raises `UsageError` if they are unreadable."""
     folder = _kept_folder(name)
     if not folder.exists():
         return None
@@ -106,7 +107,7 @@ def refuse_other_nodes(
         why = f"they are of {', '.join(kept.nodes)}, and asked for are {', '.join(roles)}"
         fix = "leave out the options that change the nodes, or "
     elif lacking:
-        why = f"those of {', '.join(lacking)} are missing"
+        why = f"data of {', '.join(lacking)} are missing"
     if why:
         raise UsageError(
             f"the cluster cannot go on from the data in {folder}: {why}; {fix}give --fresh to "

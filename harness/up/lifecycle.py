@@ -36,10 +36,10 @@ LOG_LINES: Final = 10
 def start(
     name: str, environment: str, case: Case, *, kept: tuple[Path, Kept] | None = None
 ) -> Standing:
-    """Start a cluster of this name, from what is kept or anew, and return once it serves.
+    """Start a cluster of this name, from kept data or empty, and return once it serves.
 
-    Whatever is raised, nothing of it is left. Raises `UsageError` where the name is taken, and what
-    its holder failed with.
+    After any exception nothing of it is left. Raises `UsageError` if the name is taken, and the
+    error of its holder.
     """
     place = claim(name)
     run_id = f"up-{name}-{secrets.token_hex(2)}"
@@ -137,10 +137,10 @@ def question(place: Place, asked: Question) -> Any:
 def take_down(
     place: Place, *, keep_data: bool = False, progress: Callable[[str], None]
 ) -> list[str]:
-    """End the holder of a cluster, remove what it left, and its folder; returns what is to be told.
+    """End the holder of a cluster, remove its leftovers and its folder; returns notes for the user.
 
-    Raises `InfrastructureError` where something of it resists, and `UsageError` where its holder
-    may live, out of sight.
+    Raises `InfrastructureError` if something cannot be removed, and `UsageError` if its holder may
+    live elsewhere.
     """
     if place.life() is Life.UNKNOWN:
         raise UsageError(place.why_unseen())
@@ -212,7 +212,7 @@ def clean_places() -> tuple[list[str], list[str]]:
         match place.life():
             case Life.ALIVE:
                 standing.append(
-                    f"the cluster {place.name} stands, and is left alone: "
+                    f"the cluster {place.name} is running, and is left alone: "
                     f"`harness down {place.name}`"
                 )
             case Life.UNKNOWN:

@@ -1,20 +1,20 @@
-"""Where clusters that stay are written down: a folder each, below this user's state folder.
+"""Records of long-lived clusters: one folder each, below this user's state folder.
 
     $XDG_STATE_HOME/catalog-harness/clusters/NAME/    (default: ~/.local/state/...)
 
 | file           | holds                                                             |
 |----------------|-------------------------------------------------------------------|
-| `owner`        | the controller it belongs to, and its machine: its starter's at   |
-|                | first, then its holder's                                          |
-| `order.json`   | what to start (`Order`)                                           |
-| `cluster.json` | what stands (`Standing`); it is there once the system serves      |
-| `failure.json` | why its holder ended (`Failure`), unless somebody took it down    |
+| `owner`        | its controller and machine: first the starter's, then the         |
+|                | holder's                                                          |
+| `order.json`   | the cluster to start (`Order`)                                    |
+| `cluster.json` | the running cluster (`Standing`), once the system serves          |
+| `failure.json` | why its holder ended (`Failure`), unless `harness down` ended it  |
 | `door`         | the socket of its holder (`harness.up.control_socket`)                |
-| `kept.json`    | that all its data are in `data/` (`harness.up.kept_data`)        |
-| `logs/`        | what its nodes print; `holder.log` beside it                      |
+| `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
+| `logs/`        | the output of its nodes; `holder.log` is next to it               |
 
-A folder is made under another name and renamed, so of two starters of one name only one has it.
-The folder belongs to whoever started the cluster and nobody else may look into it.
+A folder is created under another name and renamed, so only one of two starters of a name gets it.
+The folder belongs to the user who started the cluster and is closed to others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start. The case's workload means nothing; its nemeses are what may be broken."""
+    """The cluster to start. The case's workload is unused; its nemeses list possible faults."""
 
     environment: str
     case: Case
@@ -81,14 +81,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a holder ended, or did not do what it was asked."""
+    """The reason why a holder ended, or refused a question."""
 
     error: str
     kind: str = ""  # the class of `harness.errors` that it was
 
     @classmethod
     def of(cls, error: HarnessError) -> Failure:
-        """That of an error."""
+        """The failure for an error."""
         return cls(error=str(error), kind=type(error).__name__)
 
     def as_error(self) -> HarnessError:
@@ -113,7 +113,7 @@ class Place:
         self.write("owner", f"{this_controller()} {os.uname().nodename}".encode())
 
     def life(self) -> Life:
-        """Whether the process that it belongs to lives, as far as that can be seen from here.
+        """The life of its process, as far as it can be determined from here.
 
         The folder may be shared with containers and other machines.
         """
@@ -151,7 +151,7 @@ class Place:
         """Remove the folder; it may be gone already."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # --- what is written there ---------------------------------------------------------------
+    # --- files -------------------------------------------------------------------------------
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file of the folder, whole or not at all; raises `InfrastructureError`."""
@@ -174,7 +174,7 @@ class Place:
         self.write("order.json", msgspec.json.encode(order))
 
     def order(self) -> Order | None:
-        """What it was started from; `None` where that cannot be read."""
+        """The order that it was started from; `None` if it is unreadable."""
         return self._read("order.json", Order)
 
     def write_standing(self, standing: Standing) -> None:
@@ -183,7 +183,7 @@ class Place:
         self.write("cluster.json", text + b"\n")
 
     def standing(self) -> Standing | None:
-        """What stands; `None` before it serves."""
+        """The running cluster; `None` before it serves."""
         return self._read("cluster.json", Standing)
 
     def write_failure(self, failure: Failure) -> None:
@@ -192,29 +192,29 @@ class Place:
             self.write("failure.json", msgspec.json.encode(failure))
 
     def failure(self) -> Failure | None:
-        """Why the holder ended, where it could say so."""
+        """The reason why the holder ended, if it recorded one."""
         return self._read("failure.json", Failure)
 
     def why_unseen(self) -> str:
-        """Why a cluster of unknown life is left alone, and the way out."""
+        """The reason to leave a cluster of unknown life alone, and the way out."""
         return (
-            f"whether the cluster {self.name!r} stands cannot be seen from here: its holder is in "
+            f"whether the cluster {self.name!r} runs cannot be determined: its holder is in "
             f"another PID namespace or on another machine, or {self.folder / 'owner'} is damaged; "
             f"run the command where it was started, or remove {self.folder} if it is gone"
         )
 
     def why_gone(self) -> InfrastructureError:
-        """The error of whoever needs a holder that is dead."""
+        """The error of a command that needs a holder that is dead."""
         failure = self.failure()
         if self.saved:
             return InfrastructureError(
-                f"the cluster {self.name!r} stands no more: its data were saved, and "
+                f"the cluster {self.name!r} has ended: its data were saved, and "
                 f"`harness down {self.name}` keeps them"
             )
         reason = "its holder was killed" if failure is None else failure.error
         return InfrastructureError(
-            f"the cluster {self.name!r} stands no more: {reason}; its logs are in {self.folder}, "
-            f"and `harness down {self.name}` removes what is left of it"
+            f"the cluster {self.name!r} has ended: {reason}; its logs are in {self.folder}, "
+            f"and `harness down {self.name}` removes its leftovers"
         )
 
 
@@ -262,7 +262,7 @@ def claim(name: str) -> Place:
             ) from error
         if place.life() is Life.UNKNOWN:
             raise UsageError(f"{place.why_unseen()}; or give another name with --name") from None
-        state = "stands already" if place.owner() else "is dead, and not all of it was removed"
+        state = "is running already" if place.owner() else "is dead, but not wholly removed"
         raise UsageError(
             f"a cluster named {name!r} {state}; `harness down {name}` removes it, and --name gives "
             "another name"
@@ -282,14 +282,14 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
 
 def find_place(name: str | None) -> Place:
     """The cluster of this name, or the only one there is; raises `UsageError`."""
-    found = {place.name: place for place in places()}
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if name in found:
-        return found[name]
-    known = ", ".join(found)
-    if name is None and found:
-        raise UsageError(f"several clusters stand: {known}; name one of them")
-    what = "no cluster stands" if name is None else f"no cluster is named {name!r}"
-    fix = f"there are: {known}" if found else "`harness up` starts one"
+    clusters = {place.name: place for place in places()}
+    if name is None and len(clusters) == 1:
+        return next(iter(clusters.values()))
+    if name in clusters:
+        return clusters[name]
+    names = ", ".join(clusters)
+    if name is None and clusters:
+        raise UsageError(f"several clusters are running: {names}; name one of them")
+    what = "no cluster is running" if name is None else f"no cluster is named {name!r}"
+    fix = f"there are: {names}" if clusters else "`harness up` starts one"
     raise UsageError(f"{what}; {fix}")

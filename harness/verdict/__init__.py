@@ -1,1 +1,1 @@
-"""From a history to a verdict: judge it, explain it, sign it, and say what was covered."""
+"""From a history to a verdict: judge it, explain it, sign it, and report its coverage."""

@@ -1,8 +1,9 @@
-"""What every check really looked at: too little of it proves nothing, and all stands in one place.
+"""The coverage of every check: too little of it proves nothing.
 
 Checkers count by check: `details["looked"]` what it judged, `details["exempt"]` what it left out
-because something else explains it (`{"acknowledged": 36}`). A check that exempts most of what it is
-made for says `valid` and means nothing: its checker's verdict is `unknown` then, with the reason.
+because something else explains it (`{"acknowledged": 36}`). The verdict of a
+checker that exempts most of its cases would be `valid` and mean nothing, so it is `unknown`, with
+the reason.
 The counts of all checkers go into the certificate of the run.
 """
 
@@ -45,19 +46,19 @@ def weighed(result: CheckResult) -> CheckResult:
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
     """The results, with what all of them looked at in the one that holds the certificate."""
-    found = list(results)
+    every = list(results)
     looked = {}
-    for result in found:
+    for result in every:
         judged, exempt = _counts(result, "looked"), _counts(result, "exempt")
         if judged:
             total = sum(judged.values())
             looked[result.checker] = f"{total} judged, {sum(exempt.values())} exempt"
-    invariants = _invariants(found)
-    return [_with(result, looked, invariants) for result in found]
+    invariants = _invariants(every)
+    return [_with(result, looked, invariants) for result in every]
 
 
 def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
-    """How often each named invariant was looked at, by all checkers together."""
+    """The number of looks at each named invariant, by all checkers together."""
     total: dict[str, int] = {}
     for result in results:
         for name, count in _counts(result, INVARIANTS).items():

@@ -1,11 +1,10 @@
-"""What was the case when a promise broke, in one sentence: who answered, who led, which faults.
+"""The circumstances of a broken promise in one sentence: the answering node, the leader, faults.
 
-The same facts for every checker and workload, from the history alone (`harness.timeline`). Of the
-operations that a result names, the one is taken that tells most: one that a node answered while
-another one led, else the first. A result that names no operation of a client, such as that of
-liveness, is about a moment: who led then, which nodes did not run, which faults were on, and who
-last changed the table that is stuck. Nothing is concluded from all that: the sentence says what
-was recorded, and a history without leaders or faults says less.
+The sentence has the same facts for every checker and workload, from the history alone
+(`harness.timeline`). It is about the most telling operation that a result names: one that a node
+answered while another one led, else the first. A result that names no operation of a client, such
+as that of liveness, is about a moment: the leader, the nodes that did not run, the active faults,
+and the last change of the stuck table. The sentence draws no conclusions.
 """
 
 from __future__ import annotations
@@ -17,7 +16,17 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import listed
-from harness.ops import NS_PER_S, CheckResult, History, Op, OpType, Pair, Verdict
+from harness.ops import (
+    NS_PER_S,
+    CheckResult,
+    Counterexample,
+    History,
+    Op,
+    OpType,
+    Pair,
+    PartialOrder,
+    Verdict,
+)
 from harness.timeline import (
     CLOCK,
     CPU,
@@ -40,7 +49,7 @@ from harness.timeline import (
 )
 
 OPERATIONS_MAX: Final = 64
-"""Of the operations that a result names, so many are looked at."""
+"""The limit of operations per result that are considered."""
 NAMED_MAX: Final = 4
 """Nodes, faults or states named in one list."""
 STUCK_MAX: Final = 20
@@ -63,7 +72,7 @@ _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """What of a run a sentence may need, derived once for all its results."""
+    """The facts of a run for its sentences, derived once for all results."""
 
     history: History
     faults: Sequence[Fault]
@@ -73,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """That of `history`."""
+        """Derive the facts of `history`."""
         faults = faults_of(history)
         return cls(
             history,
@@ -84,8 +93,8 @@ class Timeline(msgspec.Struct, frozen=True):
         )
 
     def leader(self, time_ns: int) -> Reign | None:
-        """Who was the last one seen to lead."""
-        seen = (one for one in reversed(self.reigns) if one.start <= time_ns and not one.contested)
+        """The last node that was seen to lead."""
+        seen = (r for r in reversed(self.reigns) if r.start <= time_ns and not r.contested)
         return next(seen, None)
 
     def sentence(self, result: CheckResult) -> str | None:
@@ -148,12 +157,12 @@ class Timeline(msgspec.Struct, frozen=True):
         if reign is not None and reign.node == node and _leads(reign, time_ns):
             title = f", leader{_term(reign, ' of')}," if not reign.asked else ""
             return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"
-        own = [one for one in self.reigns if one.node == node and one.start <= time_ns]
-        before = f", leader{_term(own[-1], ' of')} before," if own and not within else ""
+        reigns = [r for r in self.reigns if r.node == node and r.start <= time_ns]
+        before = f", leader{_term(reigns[-1], ' of')} before," if reigns and not within else ""
         return f"{_short(node)}{before} answered {name}{within}{self._while(reign, time_ns)}"
 
     def _while(self, reign: Reign | None, time_ns: int) -> str:
-        """Who led, as the end of a clause."""
+        """The leader, as the end of a clause."""
         if reign is None:
             return " before any leader was seen" if self.reigns else ""
         rivals = [
@@ -170,7 +179,7 @@ class Timeline(msgspec.Struct, frozen=True):
         core = core_of(op)
         outside = [name for name in self.nodes if name not in core] if core else []
         if core:
-            parts.append(f"the core was {_list(core)}, without {_list(outside) or 'nobody'}")
+            parts.append(f"the core was {_list(core)}, without {_list(outside) or 'no node'}")
         parts += [
             f"{_short(state.node)} was {state.kind} since {_s(state.start)}"
             for state in [s for s in self.states if _covers(s, op.time)][:NAMED_MAX]
@@ -181,7 +190,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return _joined(parts)
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
-        """What the harness, its host or its engine did meanwhile: no fault of the target."""
+        """Disturbances by the harness, its host or its engine, which are no fault of the target."""
         gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
         if (gap := next(gaps, None)) is not None:
             begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
@@ -198,7 +207,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 break
 
     def _stuck(self, op: Op) -> Iterator[str]:
-        """Who last changed what is still open, as far as its words name a table or its id."""
+        """The last change of the open point, if its words name a table or its id."""
         pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
         words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
         names = {a or b for text in words for a, b in _QUOTED.findall(text)}
@@ -212,14 +221,14 @@ class Timeline(msgspec.Struct, frozen=True):
         on = [fault for fault in self.faults if fault.is_on(call.time, end)]
         during = f", during {_list([fault.id for fault in on])}" if on else ""
         yield (
-            f"what is stuck was last changed by op {call.index} ({call.f}) at {_s(call.time)}"
+            f"the stuck table was last changed by op {call.index} ({call.f}) at {_s(call.time)}"
             f"{', whose answer was lost' if lost else by}{during}"
         )
 
     # --- faults ------------------------------------------------------------------------------
 
     def _faults(self, start: int, end: int, node: str | None) -> list[str]:
-        """Which faults were on from `start` to `end`, those that hit `node` first."""
+        """The faults active from `start` to `end`, first the faults that hit `node`."""
         on = [fault for fault in self.faults if fault.is_on(start, end)]
         on.sort(key=lambda fault: node not in fault.targets)
         if on:
@@ -234,19 +243,19 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """The results; those that are not valid get the sentence first, and names beside ids."""
-    found = tuple(results)
-    if all(result.verdict.holds for result in found):
-        return found
+    """The results; invalid and unknown ones get the sentence, and names next to ids."""
+    judged = tuple(results)
+    if all(result.verdict.holds for result in judged):
+        return judged
     try:
         timeline = Timeline.of(history)
-        sentences = [timeline.sentence(result) for result in found]
+        sentences = [timeline.sentence(result) for result in judged]
         names = _TableNames(history)
     except Exception:  # noqa: BLE001 - a verdict is worth more than the sentence before it
-        return found
+        return judged
     return tuple(
         _told_with(result, sentence, names)
-        for result, sentence in zip(found, sentences, strict=True)
+        for result, sentence in zip(judged, sentences, strict=True)
     )
 
 
@@ -262,7 +271,7 @@ def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) ->
 
 
 class _TableNames:
-    """What people call the tables whose ids a checker names, from what clients were answered."""
+    """The names of tables by id, from the answers that clients got."""
 
     def __init__(self, history: History) -> None:
         self._names: dict[str, list[str]] = {}
@@ -305,13 +314,13 @@ def _meets(op: Op, start: int, end: int) -> bool:
 
 
 def _led(reign: Reign, time_ns: int) -> str:
-    """`m2 led in term 2`, or that nobody did."""
+    """`m2 led in term 2`, or that no node did."""
     if _leads(reign, time_ns):
         if reign.asked:
             return f"{_short(reign.node)} was the last seen to lead{_term(reign)}"
         return f"{_short(reign.node)} led{_term(reign)}"
     ended = f"{_s(reign.end or 0)}, when {_short(reign.until)}"
-    return f"nobody led ({_short(reign.node)} led{_term(reign)} until {ended})"
+    return f"no node led ({_short(reign.node)} led{_term(reign)} until {ended})"
 
 
 def _term(reign: Reign, word: str = " in") -> str:
@@ -362,3 +371,28 @@ def _short(name: str) -> str:
 
 def _s(time_ns: int) -> str:
     return f"{time_ns / 1e9:.1f} s"
+
+
+def counterexample_of(results: Sequence[CheckResult]) -> Counterexample:
+    """The picture of results, of any version, whose checker drew none: partial orders or ops."""
+    for result in results:
+        failure = result.details.get("failure")
+        if isinstance(failure, Mapping):
+            survivors = failure.get("survivors")
+            orders = tuple(
+                PartialOrder(
+                    _indices(survivor.get("last")),
+                    (str(survivor.get("state", "")),),
+                    _indices(survivor.get("pending")),
+                )
+                for survivor in (survivors if isinstance(survivors, list) else ())
+                if isinstance(survivor, Mapping)
+            )
+            failing = next(iter(_indices([failure.get("operation")])), None)
+            return Counterexample(failing, _indices(failure.get("core")), orders)
+    blamed = dict.fromkeys(index for result in results for index in result.operations)
+    return Counterexample(None, tuple(blamed))
+
+
+def _indices(value: Any) -> tuple[int, ...]:
+    return tuple(i for i in value if isinstance(i, int)) if isinstance(value, (list, tuple)) else ()

@@ -1,8 +1,8 @@
 """Judging a history: `judge_one` runs one checker within limits, `judge` all of them.
 
-Both are used wherever a verdict is made: by runs, soaks, `harness check`, tests and the workers of
-reports. A checker that crashes, reaches a limit or returns no result is `unknown` with the reason,
-never `valid`, and costs no other checker its verdict.
+Runs, soaks, `harness check`, tests and the workers of reports all use them. A checker that crashes,
+reaches a limit or returns no result is `unknown` with the reason, never `valid`, and costs no other
+checker its verdict.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 _LIMITED: Final = "limited"
 _CRASHED: Final = "crashed"
 RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""How long one result may be as JSON; what a store keeps must be readable again."""
+"""The largest result as JSON: a store must be able to read it again."""
 _TRACEBACK_LINES: Final = 20
 _SHOWN_CHARACTERS_MAX: Final = 500
 EXIT_CODES: Final = {
@@ -124,13 +124,12 @@ def judge(
     *,
     time_limit_s: float = CHECK_TIME_LIMIT_S,
 ) -> Judgement:
-    """Judge `history` with `checkers`, one after the other, and add up what they looked at.
+    """Judge `history` with `checkers`, one after the other, and add up their coverage.
 
-    Each is given `time_limit_s`. One that does not look at the clock is ended by nothing but the
-    user's Ctrl-C.
+    Each has `time_limit_s`. Only Ctrl-C ends a checker that ignores the clock.
     """
     limits = Limits(cpu_s=time_limit_s)
-    return Judgement(tuple(certified(judge_one(one, history, case, limits) for one in checkers)))
+    return Judgement(tuple(certified(judge_one(each, history, case, limits) for each in checkers)))
 
 
 def judge_one(
@@ -169,7 +168,7 @@ def judge_one(
         result = _crashed(name, error)
     try:
         return explained(history, sign([result], history))[0]
-    except Exception as error:  # noqa: BLE001 - what is said about a verdict is not the verdict
+    except Exception as error:  # noqa: BLE001 - a verdict needs no explanation
         _log.warning("the verdict of %s cannot be explained or signed: %s", name, _shown(error))
         return result
 
@@ -184,7 +183,7 @@ def bounded(checker: Checker, limits: Limits) -> Checker:
 def result_of_check(
     name: str, check: Callable[[], CheckResult], *, whole: bool = True
 ) -> CheckResult:
-    """The result of `check()`; anything that it does instead of returning one is `unknown`.
+    """The result of `check()`; anything else than a result becomes `unknown`.
 
     Raises only `UserInterrupt`, when the user presses Ctrl-C meanwhile, and `SpentError`, when the
     alarm of `cpu_limit` rings.
@@ -223,16 +222,16 @@ def was_limited(result: CheckResult) -> bool:
 
 
 def traceback_of(result: CheckResult) -> str | None:
-    """The traceback of the crash that a result stands for; `None` for a checker that answered."""
+    """The traceback of a crashed checker's result; `None` for a checker that answered."""
     return "\n".join(result.explanation) if result.details.get(_CRASHED) else None
 
 
 def checked_result(name: str, result: object, *, whole: bool = True) -> CheckResult:
-    """`result` as one that can be stored and shown, whatever the checker `name` returned.
+    """Make a storable result of the value that the checker `name` returned.
 
-    What is no `CheckResult`, cannot be written as JSON, or looked at too little of a `whole`
-    history (one key of many may have nothing to look at) is `unknown`; but a conviction with a
-    reason stays one, without what cannot be written.
+    A value that is no `CheckResult`, cannot be written as JSON, or looked at too little of a
+    `whole` history (one key of many may have nothing to look at) becomes `unknown`. A conviction
+    with a reason stays one, without the parts that cannot be written.
     """
     if not isinstance(result, CheckResult):
         return CheckResult(
@@ -249,7 +248,7 @@ def checked_result(name: str, result: object, *, whole: bool = True) -> CheckRes
 
 
 def _unstorable(result: CheckResult) -> str | None:
-    """Why a result cannot be kept in a store, if it cannot."""
+    """The reason why a store cannot keep a result; `None` if it can."""
     if not _is_well_formed(result):
         return "a field is not of its type"
     try:
@@ -262,7 +261,7 @@ def _unstorable(result: CheckResult) -> str | None:
 
 
 def _is_well_formed(result: CheckResult) -> bool:
-    """Whether each field is what it is declared to be, which a struct does not look after."""
+    """Whether each field has its declared type, which a struct does not check."""
     return (
         isinstance(result.verdict, Verdict)
         and all(isinstance(text, str) for text in (result.checker, result.reason))
@@ -273,13 +272,13 @@ def _is_well_formed(result: CheckResult) -> bool:
 
 
 def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
-    """`value` in one bounded line, whatever the methods of a plug-in's own do."""
+    """`value` in one bounded line, even if methods of a plug-in fail."""
     try:
         with telling_interrupts():
             return _text(tell(value))
     except (UserInterrupt, SpentError):
         raise
-    except BaseException:  # noqa: BLE001 - as whatever else a checker raises
+    except BaseException:  # noqa: BLE001 - as any error of a checker
         return f"a {type(value).__name__}"
 
 

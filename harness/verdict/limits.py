@@ -1,10 +1,10 @@
-"""What one check may cost: CPU time, steps and states of a search, memory.
+"""Limits of one check: CPU time, steps and states of a search, memory.
 
 A spent limit makes the verdict `unknown`, with the reason. Checkers keep to the limits themselves
-where they can: they are given a time limit, and one that has a method `bounded` is given its
-numbers of steps and configurations. For those that forget to look at the clock there is an alarm on
-CPU time (`ITIMER_PROF`), which works in a process's main thread only; the workers of reports set
-it. A limit on the address space turns an oversized allocation into a `MemoryError`.
+where they can: they get a time limit, and `bounded` gets the numbers of steps and configurations.
+If a checker forgets to look at the clock, there is an alarm on CPU time (`ITIMER_PROF`), which
+works in a process's main thread only; the workers of reports set it. A limit on the address space
+turns an oversized allocation into a `MemoryError`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(mib: int) -> Iterator[None]:
-    """Let the process grow by `mib` beyond what it has mapped now; only lowers a limit."""
+    """Let the process grow by `mib` beyond its present size; only lowers a limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -1,11 +1,11 @@
-"""What failed runs have in common: a short text that is equal for equal failures of many seeds.
+"""Signatures of failed runs: a short text that is equal for equal failures of many seeds.
 
 A signature is (checker, rule, faults, shape): `catalog-invariants · acknowledged · kill · create`.
 
 * The **rule** is the one that was broken. Checkers name it in `details["rule"]`; without that it is
   derived from what else a result says, and at last from the words of its reason.
-* The **faults** are the kinds of those that were active at the operations involved, or, where none
-  was, of the last one before.
+* The **faults** are the kinds of faults active at the operations involved, or, without any, of the
+  last fault before.
 * The **shape** is the kinds of the operations involved.
 
 Involved are the first two operations that the checker names. It names the worst finding first, and
@@ -67,10 +67,10 @@ def failure_of(results: Sequence[CheckResult]) -> Failure | None:
     for result in results:
         if result.verdict is verdict:
             text = result.details.get(SIGNATURE)
-            known = text if isinstance(text, str) else _joined(result.checker, rule_of(result))
-            # `run.json` is UTF-8, whatever the target answered.
+            name = text if isinstance(text, str) else _joined(result.checker, rule_of(result))
+            # `run.json` is UTF-8, even if the target's answer is not.
             reason = result.reason.encode("utf-8", "backslashreplace").decode()
-            return Failure(result.checker, reason, known)
+            return Failure(result.checker, reason, name)
     return Failure("", "no checker looked at it", "no checker")
 
 
@@ -89,7 +89,7 @@ def signature(result: CheckResult, history: History) -> str:
 
 
 def begun_until(result: CheckResult, history: History) -> int | None:
-    """How many operations had begun when the last of those involved had; `None` where none is."""
+    """The number of operations up to the last one involved; `None` if none is."""
     ops = _involved(history, result.operations)
     if not ops:
         return None
@@ -108,16 +108,16 @@ def _joined(*parts: str) -> str:
 def rule_of(result: CheckResult) -> str:
     """The name of the broken rule, or of what kept the checker from a verdict."""
     details = result.details
-    told = details.get("rule")
-    if isinstance(told, str) and told:
-        return told[:RULE_CHARACTERS_MAX]
+    rule = details.get("rule")
+    if isinstance(rule, str) and rule:
+        return rule[:RULE_CHARACTERS_MAX]
     for name in ("by_invariant", "anomalies"):
-        found = details.get(name)
-        if isinstance(found, Mapping) and found:
-            return str(next(iter(found)))
+        value = details.get(name)
+        if isinstance(value, Mapping) and value:
+            return str(next(iter(value)))
     for fact, rule in (("live", "missing"), ("converged", "pending")):
-        found = details.get(fact)
-        if isinstance(found, Mapping) and found.get("ok") is False:
+        value = details.get(fact)
+        if isinstance(value, Mapping) and value.get("ok") is False:
             return rule
     if isinstance(details.get("failure"), Mapping):
         return "no-order"
@@ -134,18 +134,18 @@ def rule_of_words(reason: str) -> str:
 
 
 def _involved(history: History, indices: Sequence[int]) -> list[Op]:
-    """The first of the ops with these indices, given by either end: those of clients, or facts."""
+    """The first ops with these indices, of either end: operations of clients, or facts."""
     wanted = frozenset(indices)
-    found = {op.index: op for op in history if op.index in wanted}
+    by_index = {op.index: op for op in history if op.index in wanted}
     for pair in history.pairs if wanted else ():
         if pair.completion is not None and pair.completion.index in wanted:
-            found[pair.completion.index] = pair.invoke
-    ops = {found[i].index: found[i] for i in indices if i in found}.values()
+            by_index[pair.completion.index] = pair.invoke
+    ops = {by_index[i].index: by_index[i] for i in indices if i in by_index}.values()
     return ([op for op in ops if op.is_client] or list(ops))[:INVOLVED_MAX]
 
 
 def _kinds(op: Op) -> Sequence[str]:
-    """The kinds of operations that an op is about: its own, or those that a fact names."""
+    """The kinds of operations that an op is about: its own, or the kinds that a fact names."""
     if op.is_client:
         return [op.f]
     missing: Any = op.value.get("missing") if isinstance(op.value, dict) else None

@@ -1,21 +1,20 @@
-"""What a verdict is worth where others did what the target does not answer for.
+"""Verdicts after events that the target is not responsible for.
 
-An administrator may overrule the votes of a group of replicas.
+A group of replicas that has lost its majority for good serves again when an administrator overrules
+its votes and forces a configuration of the rest upon it (Kudu's `unsafe_change_config`). This gives
+up data that only the excluded replicas had: acknowledged writes may be gone, two histories of the
+group may live side by side, and neither breaks a promise. Two parties must report it: a client of
+the harness, by the event `config-forced` {group} before it asks for the change, and the target
+before anything comes of it, by the event `config-overruled` {group, term, index, kept, left_out}.
+The latter is written into the history as the fact `unsafe-change`; without the former it is only
+the word of a node, which acquits nothing.
 
-A group that has lost its majority for good serves again when somebody forces a configuration of the
-rest upon it (Kudu's `unsafe_change_config`). What those that were left out alone had is then given
-up: acknowledged writes may be gone, two histories of the group may live side by side, and neither
-breaks a promise. It takes two to say so: a client of the harness, by the event `config-forced`
-{group} before it asks for the change, and the target before anything comes of it, by the event
-`config-overruled` {group, term, index, kept, left_out}. The latter is written into the history as
-the fact `unsafe-change`; without the former it is a node's own word, which acquits no one.
+Missing or duplicate data after it prove nothing, so a conviction becomes `unknown` with the reason.
+The history before it is judged again, alone, and convicts as ever. The operations of a result do
+not decide this, since their meaning may be inferred from later ones. Liveness still convicts: the
+change was made so that the group serves and comes to rest again.
 
-After it nothing is proven by what is missing or told twice, so what would convict is `unknown`, and
-says why. What happened before is judged once more, alone, and convicts as ever: the operations that
-a result names do not tell, since what they mean may have been inferred from later ones. And to
-serve and to come to rest again is what the change was for.
-
-The same holds where another program listened on a port of a node (`infrastructure` with
+The same holds if another program listened on a port of a node (`infrastructure` with
 `impostor`): since the node last ended, its answers may have been those of the other program.
 Checkers that look at such facts themselves, for exits and for time, are left alone.
 """
@@ -45,7 +44,7 @@ class _Excuse(NamedTuple):
 
 def _forced(op: Op) -> _Excuse:
     value = op.value if isinstance(op.value, dict) else {}
-    left_out = ", ".join(map(str, value.get("left_out") or ())) or "somebody"
+    left_out = ", ".join(map(str, value.get("left_out") or ())) or "some replicas"
     why = (
         f"an administrator left {left_out} out of the group {value.get('group')!r} by force (op "
         f"{op.index}), and gave up what only they had"
@@ -78,7 +77,7 @@ def temper(
         *(_forced(op) for op in islice(history.facts(UNSAFE_CHANGE), 1)),
         *_impostors(history),
     ]
-    first = min((one for one in excuses if result.checker not in one.exempt), default=None)
+    first = min((each for each in excuses if result.checker not in each.exempt), default=None)
     if first is None:
         return result
     before = check(History(op for op in history if op.index < first.begin))

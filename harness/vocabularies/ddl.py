@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, get_args
 
+import msgspec
+
 from harness.vocabularies import Call, Vocabulary, names_in_words
 
 
@@ -158,3 +160,23 @@ DdlCall = Create | Alter | Rename | Delete | Get | List | Locate | IsCreateDone 
 CALLS = Vocabulary[DdlCall]("ddl", get_args(DdlCall))
 BY_NAME, MUTATIONS, READS = CALLS.by_name, CALLS.mutations, CALLS.reads
 call_of = CALLS.call_of
+Ident = str | int | float | None
+
+
+class Listed(msgspec.Struct, array_like=True):
+    """A table in the answer of a list."""
+
+    name: str
+    table_id: Ident
+    schema_version: int | None
+
+
+class Answered(msgspec.Struct):
+    """The types of the fields of answers; foreign histories may have other ids than texts."""
+
+    table_id: Ident = None
+    comment: Ident = None
+    schema_version: int | None = None
+    applied_schema_version: int | None = None
+    columns: list[str] | None = None
+    tables: list[Listed] = []

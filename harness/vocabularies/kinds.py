@@ -5,15 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from harness.ops import Op
-from harness.vocabularies import (
-    ddl,
-    follower_reads,
-    hms,
-    hms_tokens,
-    members,
-    register,
-    rows,
-)
+from harness.vocabularies import ddl, follower_reads, hms, hms_tokens, members, register, rows
 from harness.vocabularies.transactions import Txn, only_reads
 
 _READING_TXN: Final = f"{Txn.f} r"

@@ -56,7 +56,4 @@ HIVE_CALLS = Vocabulary[HiveCall]("kudu-hms", get_args(HiveCall))
 call_of = HIVE_CALLS.call_of
 IN_KUDU: Final[Mapping[str, str]] = {HiveDrop.f: ddl.Delete.f, HiveRename.f: ddl.Rename.f}
 """The change of Kudu's catalog that follows a change through Hive."""
-BY_NAME: Final[Mapping[str, type[HiveCall | ddl.DdlCall]]] = {
-    **ddl.BY_NAME,
-    **HIVE_CALLS.by_name,
-}
+BY_NAME: Final[Mapping[str, type[HiveCall | ddl.DdlCall]]] = {**ddl.BY_NAME, **HIVE_CALLS.by_name}

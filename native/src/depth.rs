@@ -12,7 +12,7 @@ const CHAIN_EVALUATIONS_MAX: u64 = 2_000; // as in search.py
 const CHAIN_LENGTH_MAX: usize = 3;
 const CHOICES_MAX: usize = CHAIN_LENGTH_MAX + 1;
 
-/// How a search stands after some budget; the numbers are those of `native.py`.
+/// The state of a search after some budget; the numbers are as in `native.py`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// It can go on.
@@ -21,7 +21,7 @@ pub enum Status {
     Found = 1,
     /// No configuration is left.
     Exhausted = 2,
-    /// No configuration is left of those that a lean search looks at.
+    /// No configuration of a lean search is left.
     ExhaustedLean = 3,
     /// It may not remember any more configurations.
     Full = 4,
@@ -58,7 +58,7 @@ struct Move<const M: usize, const U: usize> {
     after: u32,
 }
 
-/// Where a configuration stands; the fixed part of a frame.
+/// The place of a configuration; the fixed part of a frame.
 #[derive(Clone, Copy)]
 struct Place<const M: usize, const U: usize> {
     position: u32,
@@ -134,13 +134,13 @@ pub struct DepthFirst<const M: usize, const U: usize> {
     configurations_max: usize,
     visited: Visited<M, U>,
     stack: Vec<Frame<M, U>>,
-    /// How many configurations are remembered.
+    /// The number of remembered configurations.
     pub configurations: usize,
-    /// How many steps were attempted.
+    /// The number of attempted steps.
     pub steps: u64,
     /// The furthest return that any path stood before.
     pub best: u32,
-    /// How it stands.
+    /// Its state.
     pub status: Status,
 }
 

@@ -10,11 +10,11 @@ use crate::problem::{Problem, NONE};
 /// One way in which the history up to some return can have happened.
 #[derive(Clone, Copy)]
 pub struct Configuration<const M: usize, const U: usize> {
-    /// Which open slots are linearized.
+    /// The linearized open slots.
     pub mask: Bits<M>,
     /// The state's number.
     pub state: u32,
-    /// Which unknown operations took effect.
+    /// The unknown operations that took effect.
     pub used: Bits<U>,
     path: u32,
 }
@@ -46,13 +46,13 @@ pub struct Frontier<const M: usize, const U: usize> {
     paths: Vec<(u32, u32)>, // (previous path or NONE, choice)
     current: bool,          // whether a layer is being expanded
     winner: Option<u32>,
-    /// How many configurations are remembered.
+    /// The number of remembered configurations.
     pub configurations: usize,
-    /// How many steps were attempted.
+    /// The number of attempted steps.
     pub steps: u64,
-    /// The return it stands before.
+    /// The next return.
     pub best: u32,
-    /// How it stands.
+    /// Its state.
     pub status: Status,
 }
 
@@ -156,7 +156,7 @@ impl<const M: usize, const U: usize> Frontier<M, U> {
         Ok(())
     }
 
-    /// Put a configuration where it stands after passing returns and absorbing reads. `choice` led
+    /// Keep a configuration after passing returns and absorbing reads. `choice` led
     /// to it from the configuration whose path it still has.
     fn arrive<S: Step>(
         &mut self,

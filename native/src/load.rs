@@ -1,7 +1,7 @@
 //! From Python's operations to numbers.
 //!
-//! What cannot be represented here is no error: `Load::Unsupported` says why, and the caller uses
-//! the pure Python preparation, which then decides (and words) what is wrong, if anything is.
+//! Unsupported histories are no error: `Load::Unsupported` has the reason, and the caller uses the
+//! pure Python preparation, which reports invalid operations.
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use crate::problem::{Footprint, Span};
 
 const EXACT_MAX: i64 = 1 << 53; // floats hold every integer up to here
 
-/// What came of reading the operations.
+/// The outcome of reading the operations.
 pub enum Load<T> {
     /// They are readable.
     Done(T),
@@ -21,7 +21,7 @@ pub enum Load<T> {
     Unsupported(&'static str),
 }
 
-/// What an operation says, before it is known how to step it.
+/// An operation, before it is known how to step it.
 pub struct Raw<'py> {
     /// Its input.
     pub input: Bound<'py, PyAny>,
@@ -229,7 +229,7 @@ pub struct RegisterTypes<'py> {
     pub cas: Bound<'py, PyAny>,
 }
 
-/// Numbers for values; equal values have equal numbers, whatever their types: 1 == True == 1.0.
+/// Numbers for values; equal values of any types have equal numbers: 1 == True == 1.0.
 struct Values<'py> {
     whole: Map<i64, u32>,
     others: Bound<'py, PyDict>, // text, nothing, and numbers that are no 64-bit integers

@@ -7,7 +7,7 @@ pub const ILLEGAL: u32 = u32::MAX;
 
 /// A specification whose states are numbers below `ILLEGAL`.
 pub trait Step {
-    /// What can go wrong in a step.
+    /// The failure of a step.
     type Error;
 
     /// The first state.
@@ -24,13 +24,13 @@ pub enum RegisterOperation {
     Write(u32),
     /// Saw this value.
     Read(u32),
-    /// A read of which nobody saw the answer.
+    /// A read whose answer was lost.
     ReadUnknown,
     /// Found the first value and replaced it by the second.
     Cas(u32, u32),
     /// Found another value than this.
     CasFailed(u32),
-    /// A compare-and-set of which nobody saw the answer.
+    /// A compare-and-set whose answer was lost.
     CasUnknown(u32, u32),
     /// Its answer is impossible.
     Never,
@@ -58,7 +58,7 @@ impl Register {
         }
     }
 
-    /// Which operations never change the state.
+    /// A mask of the operations that never change the state.
     pub fn read_only(&self) -> Vec<bool> {
         self.operations
             .iter()
@@ -66,7 +66,7 @@ impl Register {
             .collect()
     }
 
-    /// Classes of operations that step equally, for those that `wanted` is true of; 0 for others.
+    /// Classes of operations that step equally, where `wanted` is true; 0 for others.
     pub fn classes(&self, wanted: impl Fn(usize) -> bool) -> Vec<u32> {
         let mut numbers: Map<RegisterOperation, u32> = Map::default();
         let class = |(number, operation): (usize, &RegisterOperation)| {

@@ -9,7 +9,7 @@ use crate::model::{Step, ILLEGAL};
 /// No number.
 pub const NONE: u32 = u32::MAX;
 
-/// What the preparation needs to know about one operation.
+/// One operation, as the preparation sees it.
 #[derive(Clone, Copy)]
 pub struct Span {
     /// When it was called.
@@ -20,7 +20,7 @@ pub struct Span {
     pub class: u32,
     /// Whether its response says that nothing changed.
     pub read_only: bool,
-    /// Which of the footprints is its own.
+    /// The number of its footprint.
     pub footprint: u32,
 }
 
@@ -59,7 +59,7 @@ impl Footprint {
     }
 }
 
-/// What can matter at one configuration; `None` is the usual "anything".
+/// The parts that can matter at one configuration; `None` is the usual "anything".
 pub type Reach = Option<Footprint>;
 
 /// Lists of (slot, operation), one per return.
@@ -91,7 +91,7 @@ impl Opens {
 /// One history. Nothing here changes while searches run.
 #[derive(Default)]
 pub struct Problem {
-    /// How many operations there are, left-out ones included.
+    /// The number of operations, left-out ones included.
     pub operations: usize,
     /// Operation numbers in the order of their returns.
     pub returns: Vec<u32>,
@@ -103,11 +103,11 @@ pub struct Problem {
     pub reads: Opens,
     /// Operations that never returned, in call order; read-only ones are left out.
     pub unknown: Vec<u32>,
-    /// How many of them were called before each return.
+    /// The number of them called before each return.
     pub unknown_called: Vec<u32>,
     /// The previous interchangeable one, or `NONE`.
     pub unknown_twin: Vec<u32>,
-    /// How many slots were ever in use at once.
+    /// The highest number of slots in use at once.
     pub slots: u32,
     footprint_of: Vec<u32>,
     footprints: Vec<Footprint>,

@@ -115,7 +115,7 @@ pub struct Core {
 
 #[pymethods]
 impl Core {
-    /// `operations` as a tuple; `hooks` is a tuple of what is needed from the Python side: the
+    /// `operations` as a tuple; `hooks` is a tuple of objects of the Python side: the
     /// `UNKNOWN` output, `contradiction(input, output, state) -> error`, and, else `None`, for a
     /// plain register its input types (Read, Write, Cas). `reads` and `separable` say whether the
     /// model overrides `read_only` and `footprint`.
@@ -215,7 +215,7 @@ impl Core {
         !matches!(self.model, Model::Python(_))
     }
 
-    /// How often the model was asked.
+    /// The number of calls of the model.
     #[getter]
     fn model_calls(&self) -> u64 {
         match &self.model {

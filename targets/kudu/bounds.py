@@ -1,11 +1,11 @@
-"""What the target promises not to exceed, for the checker `bounds`: limits, and what they are of.
+"""Limits that the target promises to keep, for the checker `bounds`.
 Also which requests its flags have it refuse, for the checker `catalog-invariants`.
 
 Counters are of nodes, as their dumps say; calls are those that nodes served since their last start,
 so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
 election may take. They are far above what clean runs show (an outage of 2.3 s, 1.06 CreateTablet
 and 3.3 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
-files a tablet, 16 MiB and a kilobyte an operation, 0.3 MiB on a disk, 2 to 4 KiB an operation
+files a tablet, 16 MiB and a kilobyte per operation, 0.3 MiB on a disk, 2 to 4 KiB an operation
 written to it), and below what a storm, a leak or a cluster
 that sits out a fault shows.
 """
@@ -33,9 +33,9 @@ REPLICAS_OF_MASTERS: Final = 7
 CATALOG_KIB_REPLICA: Final = 0.2
 """What masters keep in their snapshots for each replica that was ever made: 0.07 were measured."""
 ENTRIES_OF_OPERATION: Final = 3
-"""So many entries of the masters' log one operation may take: a create takes three."""
+"""Entries of the masters' log that one operation may take: a create takes three."""
 USUAL_PAIRS: Final = 20
-"""So many pairs of a tablet server and a master that it heartbeats to were measured: 4 times 5."""
+"""The measured pairs of a tablet server and a master that it heartbeats to: 4 times 5."""
 
 
 def describe_bounds(
@@ -83,7 +83,7 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """By method; those that tablet servers did not put off also by method and `CARRIED_OUT`."""
+    """By method; calls that tablet servers did not put off also by method and `CARRIED_OUT`."""
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")
@@ -97,33 +97,35 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 def _counters(dump: Json) -> dict[str, int]:
     """A node's own, and the worst of its Raft groups and of its tablets' rows; files are those
-    beside the logs of groups and the rows of tablets.
+    next to the logs of groups and the rows of tablets.
     """
-    found = dict(dump.get("counters", {}))
+    counters = dict(dump.get("counters", {}))
     rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
     groups: list[Json] = [(raft or {}).get("counters") or {} for raft in rafts]
     for group in groups:
         for name, value in group.items():
             key = f"{name} of a group"
-            found[key] = max(found.get(key, 0), value)
+            counters[key] = max(counters.get(key, 0), value)
     rows: list[Json] = [
         (tablet.get("rows") or {}).get("counters") or {} for tablet in dump.get("tablets", ())
     ]
     for tablet in rows:
         for name, value in tablet.items():
             key = f"{name} of a tablet"
-            found[key] = max(found.get(key, 0), value)
+            counters[key] = max(counters.get(key, 0), value)
     if "files" in dump:
         logs = sum(group.get("log segments", 0) for group in groups)
-        found["files"] = dump["files"] - logs - sum(tablet.get("row files", 0) for tablet in rows)
-    return found
+        counters["files"] = (
+            dump["files"] - logs - sum(tablet.get("row files", 0) for tablet in rows)
+        )
+    return counters
 
 
 def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
-    """How much there ever was, by the rows of the master that has applied most, and by calls: each
+    """The largest amounts ever, by the rows of the master that has applied most, and by calls: each
     new replica of a tablet that is there already is copied, and one that it replaces goes.
 
-    Nothing where no master answered: how much there was is then unknown, not nought.
+    Nothing where no master answered: the amount is then unknown, not 0.
     """
     answered = [dump for dump in masters.values() if dump is not None]
     if not answered:
@@ -169,7 +171,7 @@ def _election_ms(flags: Flags) -> float:
 
 
 def _times(flags: Flags) -> list[dict[str, Any]]:
-    """Six of the shortest election timeouts and a second: clean runs need one and a half."""
+    """Six of the shortest election timeouts and a second: clean runs need 1.5 of them."""
     timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"
     return [
@@ -199,7 +201,7 @@ def _scaled(number: int, factor: Fraction) -> float:
 
 
 def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """Each call is made once for what it is about, and again where an answer was lost.
+    """Each call is made once for its purpose, and again where an answer was lost.
 
     Heartbeats and votes also come with time: as often as the flags say, and heartbeats from each
     tablet server to each master. A lost leader is worth at least the usual number of votes.
@@ -261,14 +263,14 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
 
 
 def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
-    """What a node may use while it runs. A MiB of a tablet is one that it has or copies.
+    """Limits of a node while it runs. A MiB of a tablet is one that it has or copies.
 
     An operation is worth a hundred rows of a hundred bytes, in the log, in history and in a row
     file, each of which is written more than once. Real disks write whole pages of 4 KiB, one for
-    each sync. Masters write all that they know anew with every so many entries of their log.
+    each sync. Masters write all their state again after a number of entries of their log.
     """
     kib = 1 / 1024
-    known = made * CATALOG_KIB_REPLICA * ENTRIES_OF_OPERATION / flags.master_snapshot_every
+    records_kib = made * CATALOG_KIB_REPLICA * ENTRIES_OF_OPERATION / flags.master_snapshot_every
     return [
         _limit(
             "memory at any time", "memory", "any time", 320,
@@ -282,14 +284,14 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
         _limit(
             "written in a minute", "written", "", 8,
             "who has nothing to do writes little, and each write is written a few times",
-            operation=(64 + known) * kib, second=64 * kib, fault=1, replica_made=32 * kib,
+            operation=(64 + records_kib) * kib, second=64 * kib, fault=1, replica_made=32 * kib,
             replica_copied=1,
         ),
     ]  # fmt: skip
 
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
-    """What is kept at rest. Reports take locks now and then, also when nothing happens."""
+    """Limits at rest. Reports take locks now and then, also when nothing happens."""
     retained, idle = flags.log_max_segments_to_retain, "nothing is under way at rest"
     return [
         _limit(

@@ -1,6 +1,6 @@
-"""The ledger: one row a switch. Every defect that the target can show, and every profile.
+"""The ledger, with one row per switch: every defect that the target can show, and every profile.
 
-The correct path and the broken one stand side by side in the target, behind one condition:
+The correct path and the broken one are next to each other in the target, behind one condition:
 `if Bug.KUDU_765 in node.bugs`. Profiles are sets of rows and the defaults of some flags. A row says
 where it is in our code (a test holds it to that) and how the harness finds it; `harness list`, the
 page `docs/bugs.md` and the exam (`python -m bench.mutants --bugs`) are made from it.

@@ -1,4 +1,4 @@
-"""What every part of a node needs: who it is, its door to the world, its flags and switches."""
+"""A node's identity, its door to the world, its flags and switches, for all its parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOFTWARE_VERSION: Final = "0.1.0"
 class NodeContext:
     """One master or tablet server, from its start to its end.
 
-    Made once its uuid is known. `bugs` are the rows of its profile and the switches beside them.
+    Made once its uuid is known. `bugs` are the rows of its profile and the further switches.
     """
 
     env: Env

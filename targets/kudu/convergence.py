@@ -5,13 +5,13 @@ These are the conditions of invariant I7 (what must hold some time after all fau
 * every node answers; one master leads and is ready, all masters are in its term and have applied
   the same operations to the same effect;
 * no table is ALTERING, no tablet waits to be created, the leader has no call under way;
-* every tablet has as many voters as its table asks for, and nobody on the way to be one, unless
+* every tablet has as many voters as its table asks for, and no replica on the way to be one, unless
   there are too few tablet servers for that (those in maintenance get no replicas);
 * every replica that the catalog names exists, runs, has a leader and the table's schema version,
   and its committed configuration is the catalog's;
 * no tablet server holds anything else: nothing is left of deleted tablets.
 
-What is missing is said in words, at most `PENDING_MAX` lines of it.
+Missing conditions are named in words, in at most `PENDING_MAX` lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Dump: TypeAlias = Mapping[str, Any]
 
 
 class MasterView(msgspec.Struct, frozen=True):
-    """What one master said: `None` where it did not answer."""
+    """One master's answers: `None` where it did not answer."""
 
     dump: Dump | None
     role: NodeRole | None
@@ -37,12 +37,12 @@ class MasterView(msgspec.Struct, frozen=True):
 def find_pending(
     masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]
 ) -> tuple[str, ...]:
-    """What keeps the cluster from being at rest; empty if nothing does."""
-    found = list(_find(masters, tservers))
-    if len(found) > PENDING_MAX:
-        more = len(found) - PENDING_MAX
-        found = [*found[:PENDING_MAX], f"... and {more} more"]
-    return tuple(found)
+    """The reasons why the cluster is not at rest; empty if it is."""
+    pending = list(_find(masters, tservers))
+    if len(pending) > PENDING_MAX:
+        more = len(pending) - PENDING_MAX
+        pending = [*pending[:PENDING_MAX], f"... and {more} more"]
+    return tuple(pending)
 
 
 def _find(masters: Mapping[str, MasterView], tservers: Mapping[str, Dump | None]) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
 
 
 def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
-    """What the leader still has to do."""
+    """The work that the leader still has to do."""
     for table in leader["tables"]:
         if table["state"] not in {"RUNNING", "REMOVED"}:
             yield f"table {table['name']} ({table['id']}) is {table['state']}"
@@ -102,7 +102,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
 
 
 def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
-    """What a tablet lacks of its number of replicas, or has beyond it."""
+    """The replicas that a tablet lacks, or has too many."""
     peers = tablet["consensus"]["peers"]
     voters = sum(peer["member_type"] == "VOTER" for peer in peers)
     if len(peers) > voters:
@@ -130,7 +130,7 @@ def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[st
             where = names.get(peer["uuid"], peer["uuid"])
             replica = held.pop((peer["uuid"], tablet["id"]), None)
             if tablet["state"] != "RUNNING":
-                continue  # said above
+                continue  # reported above
             if replica is None:
                 yield f"{where} has no replica of tablet {tablet['id']}"
                 continue

@@ -4,8 +4,8 @@ Times keep Kudu's unit in their name. A case may override any of them through th
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
-Beside each number stands the range in which a cluster works, whatever the others are: a cluster
-whose elections never end, or whose logs may not grow, would be blamed for what it was told to do.
+Each number has the range in which a cluster works with any values of the others: a cluster
+whose elections never end, or whose logs may not grow, would be blamed for its orders.
 Limits of requests may be as narrow as one likes, since a refusal that a flag demands is legal.
 """
 
@@ -90,9 +90,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
     """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values.
 
-    `usual`: the defaults of a profile, where they are not those of `strict`.
+    `usual`: the defaults of a profile, where they differ from `strict`.
     """
-    given: dict[str, str | bool] = dict(usual)
+    texts: dict[str, str | bool] = dict(usual)
     for part in filter(None, (item.strip() for item in text.split(","))):
         name, separator, value = part.partition("=")
         if not separator:
@@ -103,14 +103,14 @@ def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> 
                 f"--kudu-flag has {part!r}: no flag {name!r}; "
                 f"{choices_near(name, Flags.__struct_fields__)}"
             )
-        given[name] = value.strip()
+        texts[name] = value.strip()
     try:
-        flags = msgspec.convert(given, type=Flags, strict=False)
+        flags = msgspec.convert(texts, type=Flags, strict=False)
     except msgspec.ValidationError as error:
-        said, _, name = str(error).partition(" - at `$.")
+        reason, _, name = str(error).partition(" - at `$.")
         name = name.rstrip("`")
         raise UsageError(
-            f"--kudu-flag has {name}={given.get(name)!r}: {said}; by default it is "
+            f"--kudu-flag has {name}={texts.get(name)!r}: {reason}; by default it is "
             f"{getattr(Flags(), name, None)}"
         ) from error
     for name, (least, most) in RANGES.items():
@@ -129,7 +129,7 @@ RANGES: Final[Mapping[str, Within]] = {
     for name, hint in get_type_hints(Flags, include_extras=True).items()
     for within in get_args(hint)[1:]
 }
-"""As declared beside each number."""
+"""The range that each number declares."""
 
 DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "master_snapshot_every": (10, 30, 60),
@@ -137,11 +137,11 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
     "log_segment_size_kb": (512, 8),
     # Kudu's own would only be over when most runs are. Others of the workload's replicas are then
-    # made anew while a server is away, if there is one that has none yet.
+    # made again while a server is away, if there is one that has none yet.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
 }
 """Drawn in soaks: how much is in a log or an append, how often snapshots take its place, and when a
-replica is given up. A new one stands last: the others are drawn as before."""
+replica is given up. A new one comes last: the others are drawn as before."""
 
 
 def draw_flags(rng: random.Random, given: str) -> str:

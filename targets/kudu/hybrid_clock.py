@@ -2,12 +2,12 @@
 
 Kudu's `clock/hybrid_clock.h` (after Kulkarni et al., "Logical Physical Clocks", 2014): a timestamp
 is microseconds since the epoch << 12 | a logical counter. It never falls and no two are equal,
-whatever the wall clock does: one that was set back is waited for with the counter, which spills
-into the microseconds.
+in spite of jumps of the wall clock: one that was set back is waited for with the counter, which
+spills into the microseconds.
 
-What comes from outside lifts the clock, so that what is done here later has a higher timestamp. A
+Timestamps from outside lift the clock, so that later work here has a higher timestamp. A
 client's timestamp may be ahead of the wall clock by `max_clock_sync_error_usec` only: else a single
-wrong clock would drag all others along. What stands in a log is committed and lifts it always.
+wrong clock would drag all others along. A timestamp in a log is committed and lifts it always.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class HybridClock:
         return self._last
 
     def observe(self, timestamp: int) -> None:
-        """Go on above a timestamp that stands in a log."""
+        """Go on above a timestamp from a log."""
         self._last = max(self._last, timestamp)
 
     def update(self, timestamp: int) -> None:
-        """Go on above a timestamp that somebody brought along; 0 is none. Raises `ClockError`."""
+        """Go on above a timestamp that a call brought along; 0 is none. Raises `ClockError`."""
         if timestamp <= self._last:
             return
         wall_us = self._clock.wall_ns() // _NS_PER_US

@@ -26,7 +26,7 @@ _FLOAT_MAX: Final = (2 - 2**-23) * 2.0**127
 
 
 def fits(value: Value, column_type: str) -> bool:
-    """Whether a value that is not null may stand in a column of that type."""
+    """Tell whether a value that is not null fits a column of that type."""
     size = _INT_BYTES.get(column_type)
     if size is not None:
         limit = 1 << (8 * size - 1)
@@ -106,7 +106,7 @@ def decode_key(columns: Sequence[Column], key: bytes) -> tuple[Value, ...]:
 def partition_key(
     partition_schema: PartitionSchema, columns: Sequence[Column], values: Sequence[Value]
 ) -> bytes:
-    """Where a key is among the partitions; `columns` are the table's key columns."""
+    """The place of a key among the partitions; `columns` are the table's key columns."""
     buckets = partition_schema.num_hash_buckets
     if buckets == 1 and not partition_schema.range_columns:
         return b""
@@ -131,7 +131,7 @@ def _encode_some(
 
 
 def partition_count(partition_schema: PartitionSchema) -> int:
-    """How many tablets such a table has."""
+    """The number of tablets of such a table."""
     return partition_schema.num_hash_buckets * (len(partition_schema.range_splits) + 1)
 
 
@@ -156,5 +156,5 @@ def owns(partition: Partition, key: bytes) -> bool:
 
 
 def tablet_position(starts: Sequence[bytes], key: bytes) -> int:
-    """Which of the partitions with these rising starts holds the partition key: its position."""
+    """The position, among rising starts, of the partition that holds the partition key."""
     return bisect.bisect_right(starts, key) - 1

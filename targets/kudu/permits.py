@@ -1,6 +1,6 @@
-"""What a profile does not promise, in the words of checkers (`harness.permits`), from its rows.
+"""Promises that a profile does not make, in the words of checkers (`harness.permits`).
 
-Only what a profile has: a switch that is on beside it is never excused.
+Only what a profile has: a further switch that is on is never excused.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ _UNDONE: Final[dict[Bug, str]] = {
     Bug.KUDU_495_SPLIT: "a table and its tablets are written one after another (P6)",
     Bug.ORDER_DELETE: "replicas are deleted before the deletion is replicated (P7)",
 }
-"""Why what one leader leaves to the next may stay undone: what is left does not say by which."""
+"""Work that one leader leaves to the next may stay undone: it does not tell by which."""
 
 _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
-    # A leader without what was committed ends those that have it, or all go different ways: Kudu's
+    # A leader without committed entries ends replicas that have them, or all differ: Kudu's
     # PendingRounds::AbortOpsAfter checks that nothing committed is aborted. Replicas of tablets
     # that the catalog lost stay: what a master does not know it ignores (P8).
     why="logs are not synced (P18)",
@@ -114,7 +114,7 @@ _UNSYNCED: Final = Permit(
 
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
-    # If the source of the copy dies, those that are left may be no majority for ever: a replica
+    # If the source of the copy dies, the rest may be no majority for ever: a replica
     # without data does not vote before 1.5.
     why="a lost replica is evicted before the next one has its data (P17)",
     rules=UNDONE,
@@ -123,14 +123,14 @@ _EVICTED_FIRST: Final = Permit(
 
 def permits_of_profile(profile: str, flags: Flags) -> list[Permit]:
     """The permits of a profile whose nodes run with `flags`, by name."""
-    found = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
+    permits = [permit for bug, permit in _PERMITS.items() if bug in PROFILES[profile]]
     undone = [why for bug, why in _UNDONE.items() if bug in PROFILES[profile]]
     if undone:
         whys = "; ".join(undone)
-        found.append(Permit(name="left-undone", why=whys, after="leader-change", rules=UNDONE))
+        permits.append(Permit(name="left-undone", why=whys, after="leader-change", rules=UNDONE))
     if not FLAGS[profile].get("raft_prepare_replacement_before_eviction", True):
-        found.append(_EVICTED_FIRST)
+        permits.append(_EVICTED_FIRST)
     unsynced = FLAGS[profile].get("log_force_fsync_all") is False
     if unsynced and not flags.log_force_fsync_all:
-        found.append(_UNSYNCED)
-    return sorted(found, key=lambda permit: permit.name)
+        permits.append(_UNSYNCED)
+    return sorted(permits, key=lambda permit: permit.name)

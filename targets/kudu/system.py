@@ -131,7 +131,6 @@ class KuduSystem(System):
     """Masters and tablet servers of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
-        """Connect to nothing yet."""
         self._env = env
         self._layout = layout
         self._rpc = RpcClient(env)
@@ -192,7 +191,7 @@ class KuduSystem(System):
     # --- inspection --------------------------------------------------------------------------
 
     async def ready(self) -> Convergence:
-        """Whether a master leads, is ready, and has heard of every tablet server."""
+        """Tell whether a master leads, is ready, and has heard of every tablet server."""
         roles = await self.roles()
         leader = roles.leader
         if leader is None or not roles.by_node[leader].ready:
@@ -209,7 +208,6 @@ class KuduSystem(System):
         return Convergence(ok=not pending, pending=pending)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The masters are one group; those of tablets are not observed."""
         return {CATALOG: await self.roles()}
 
     async def roles(self) -> Roles:
@@ -256,13 +254,11 @@ class KuduSystem(System):
         return NodeRole("leader", raft.meta.term, ready=serves), raft
 
     async def converged(self) -> Convergence:
-        """Whether masters, tablets and tablet servers agree and nothing is under way."""
         snapshot = await self.snapshot()
         pending = tuple(snapshot["pending"])
         return Convergence(ok=not pending, pending=pending, at=snapshot["at"])
 
     async def snapshot(self) -> dict[str, Any]:
-        """The dump of each node, `None` for a silent one, and the work still pending."""
 
         async def dump(address: str, request: Call[m.DumpResponse]) -> Any:
             answer = await self._ask(address, request, limit_s=_DUMP_LIMIT_S)

@@ -10,7 +10,7 @@ import asyncio
 
 
 class Wakeup:
-    """A flag that one task waits for, for so long at most."""
+    """A flag that one task waits for, up to a limit of time."""
 
     __slots__ = ("_is_set", "_loop", "_waiter")
 
@@ -26,7 +26,6 @@ class Wakeup:
             _settle(self._waiter, is_set=True)
 
     def clear(self) -> None:
-        """Take `set` back."""
         self._is_set = False
 
     async def wait(self, timeout_s: float) -> bool:

@@ -19,13 +19,14 @@ CONVICTS = "CheckResult(self.name, Verdict.INVALID, 'two and two are five')"
 MODULE = """
 import ctypes, os, signal, sys
 from harness.ops import CheckResult, Verdict
+from harness.plugins import Checker
 from workloads.register import RegisterWorkload
 
 class Unruly(RegisterWorkload):
     name = "unruly"
     checkers = ("first", "unruly", "last")
 
-class First:
+class First(Checker):
     api_version, name, doc = 1, "first", "says what it is told to"
     def check(self, history, case, *, time_limit_s=1.0):
         return CheckResult(self.name, Verdict(os.environ.get("FIRST", "valid")), "as told")

@@ -192,8 +192,8 @@ def test_a_store_that_is_no_folder_is_refused(verb, store, flag, run_folder, tmp
         ("partition-halves", {"draw": "many"}, "takes a whole number"),
         ("partition-halves", {"draw": True}, "takes a whole number"),
         ("partition-leader", {"keep_others": 1}, "takes true or false"),
-        ("partition-leader", {"keep": True}, "knows no argument 'keep'; it knows: choice"),
-        ("kill-leader", {"hard": True}, "knows no argument 'hard'; it knows: none"),
+        ("partition-leader", {"keep": True}, "has no argument 'keep'; it has: choice"),
+        ("kill-leader", {"hard": True}, "has no argument 'hard'; it has: none"),
     ],
 )
 def test_faults_that_cannot_be_are_refused_before_anything_starts(

@@ -1,4 +1,4 @@
-"""What every environment must do with nodes written against `Env`: one suite, run in each.
+"""The duties of every environment towards nodes written against `Env`: one suite, run in each.
 
 A node (`actor`) does what the driver tells it by JSON frames, so a check can look at `Env` from
 inside a node and at `Cluster` from outside. Each check is `async def check(session)`, uses only
@@ -37,10 +37,10 @@ from harness.cluster import (
 from harness.env import FRAME_BYTES_MAX, Address, Conn, Env, File, PageRequest, PageResponse
 from harness.environments.pages import IN_FLIGHT_MAX, PAGE_BYTES_MAX
 from harness.errors import UsageError
-from harness.faults.ledger import Ledger
 from harness.nodes.caller import call_as
-from harness.nodes.faults import Aim, Cut, Pause
+from harness.nodes.faults import Pause
 from harness.plugins import DeploymentPlan, Session
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S, until
 
 PORT = 7000
@@ -138,7 +138,7 @@ class _Actor:
         await asyncio.sleep(time_s)
 
     async def do_turns(self, count: int) -> Any:
-        """Do what takes a processor in any world, so many callbacks, and say how long it took."""
+        """Run `count` callbacks, which take a processor in any world; returns the duration."""
         begin_ns = self.env.clock.monotonic_ns()
         for _ in range(count):
             await asyncio.sleep(0)
@@ -207,15 +207,15 @@ class _Actor:
 
 
 async def show(request: PageRequest) -> PageResponse:
-    """A page that says what was asked for, or does what its path says."""
+    """A page that repeats the request, or does as its path says."""
     if request.path == "/fail":
         raise LookupError(request.query["why"])
     if request.path == "/hang":
         await asyncio.sleep(float(request.query["s"]))
     if request.path == "/large":
         return PageResponse(200, "text/plain", b"x" * (PAGE_BYTES_MAX + 1))
-    said = [request.path, dict(request.query), request.accepts_json]
-    return PageResponse(200, "application/json", json.dumps(said).encode())
+    request_parts = [request.path, dict(request.query), request.accepts_json]
+    return PageResponse(200, "application/json", json.dumps(request_parts).encode())
 
 
 async def actor(env: Env, config: dict[str, Any]) -> None:
@@ -304,7 +304,7 @@ async def check_orderly_end(session: Session) -> None:
 
 
 async def page_of(session: Session, target: str, **options: Any) -> tuple[int, Any]:
-    """Status and body, whatever was decoded of it, of a page of `a`."""
+    """Status and body, decoded if possible, of a page of `a`."""
     async with asyncio.timeout(LIMIT_S):
         response = await session.env.get_page(Address("a", PAGES_PORT), target, **options)
     is_json = response.content_type == "application/json"
@@ -312,7 +312,7 @@ async def page_of(session: Session, target: str, **options: Any) -> tuple[int, A
 
 
 async def check_pages(session: Session) -> None:
-    """Pages come as asked for; one that fails, hangs or is too large harms nobody."""
+    """Pages come as asked for; one that fails, hangs or is too large does no harm."""
     await wait_serving(session, "a")
     events = record(session)
     assert await page_of(session, "/x%20y/?a=1&b=%3C&a=2") == (
@@ -354,7 +354,7 @@ async def check_pages_of_the_dead(session: Session) -> None:
 
 
 async def check_refused(session: Session) -> None:
-    """Nobody listens, or nobody has such a name: refused at once, and not silence."""
+    """A port without a listener, or an unknown name: refused at once, and not silence."""
     await wait_serving(session, "a")
     for address in (Address("a", UNUSED_PORT), Address("nobody", UNUSED_PORT)):
         async with asyncio.timeout(LIMIT_S):
@@ -362,7 +362,7 @@ async def check_refused(session: Session) -> None:
                 await session.env.net.connect(address)
             except ConnectionRefusedError:
                 continue
-        raise AssertionError(f"connected to {address}, where nobody listens")
+        raise AssertionError(f"connected to {address}, which has no listener")
 
 
 async def check_frame_limit(session: Session) -> None:
@@ -454,7 +454,7 @@ async def check_kill_and_restart(session: Session) -> None:
 
 
 async def check_power_cut(session: Session) -> None:
-    """What was synced is there afterwards, what was not is gone or torn, also if it was down."""
+    """Synced data is there afterwards, other data is gone or torn, also of a node that was down."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     names = [f"wal/{number}" for number in range(8)]
@@ -473,12 +473,12 @@ async def check_power_cut(session: Session) -> None:
         if was_down:
             await cluster.kill("a")
         assert await cluster.kill("a", lose_unsynced=True, torn=True) != was_down
-        found = await left()
-        for old, new in zip(before, found, strict=True):
+        contents = await left()
+        for old, new in zip(before, contents, strict=True):
             durable = ("" if isinstance(old, dict) else old) + "synced"
             assert new.startswith(durable)
             assert set(new.removeprefix(durable)) <= {"."}
-        assert any(not new.endswith("." * 100) for new in found)
+        assert any(not new.endswith("." * 100) for new in contents)
 
 
 async def check_graceful_stop(session: Session) -> None:
@@ -546,29 +546,28 @@ async def check_pause(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         assert await conn.recv() == b'"later"'
     conn.close()
-    pause = Aim(what=Pause(), targets=("a",))
     # Long enough for it to be frozen before the lease ends.
-    await Ledger(cluster, env).inject(pause, lease_s=3.0, groups={})
+    await door(session).inject(Pause(), ["a"], lease_s=3.0)
     await until(lambda: cluster.state("a") is NodeState.RUNNING)
     assert await tell(env, "a", {"do": "echo", "text": "thawed"}) == "thawed"
 
 
 async def check_cut(session: Session) -> None:
     """A cut is silence in both directions, bites, and heals; others do not notice."""
-    env, cluster = session.env, session.cluster
+    env = session.env
     for node in ("a", "b"):
         await wait_serving(session, node)
     relayed = {"do": "relay", "node": "a", "order": {"do": "echo", "text": "around"}}
     for _ in range(5):
-        fault = await cluster.cut(Link.between([CLIENT], ["a"]), lease_s=LEASE_S)
+        fault = await door(session).cut(Link.between([CLIENT], ["a"]))
         assert await is_silent(session, "a")
         assert await tell(env, "b", relayed) == "around"
-        bite = await cluster.heal(fault)
+        bite = await door(session).heal(fault)
         assert isinstance(bite, Bite)
         if bite.count != 0:
             break  # on a busy machine nothing may have been sent before we gave up on an answer
     assert bite.count is None or bite.count > 0
-    assert await cluster.heal(fault) == bite
+    assert await door(session).heal(fault) == bite
     assert await tell(env, "a", {"do": "echo", "text": "back"}) == "back"
 
 
@@ -598,22 +597,22 @@ async def check_single_clients(session: Session) -> None:
         assert set(await asyncio.gather(tell(env, node, echo), *answers)) == {"still here"}
         assert all(await asyncio.gather(*waits))
 
-    both_ways = await cluster.cut(Link.between([OTHER], ["a"]), lease_s=LEASE_S)
+    both_ways = await door(session).cut(Link.between([OTHER], ["a"]))
     await only("1", "a")
     await only("", "b")
-    one_way = await cluster.cut([Link("a", ONE)], lease_s=LEASE_S)
+    one_way = await door(session).cut([Link("a", ONE)])
     await only("01", "a")
-    bites = [await cluster.heal(fault) for fault in (both_ways, one_way)]
+    bites = [await door(session).heal(fault) for fault in (both_ways, one_way)]
     assert None in {bite.count for bite in bites} or sum(bite.count or 0 for bite in bites) > 0
     await only("", "a")
-    await cluster.cut(Link.between([ONE, OTHER], ["a", "b"]), lease_s=LEASE_S)
-    await cluster.heal_among(["a"])
+    await door(session).cut(Link.between([ONE, OTHER], ["a", "b"]))
+    await door(session).heal_among(["a"])
     await only("", "a")
     await only("01", "b")
-    await cluster.heal_all()
-    stalled = await cluster.shape([Link("a", ONE)], LinkQuality(stall=True), lease_s=LEASE_S)
+    await door(session).heal_all()
+    stalled = await door(session).shape([Link("a", ONE)], LinkQuality(stall=True))
     await only("0", "a")
-    await cluster.heal(stalled)
+    await door(session).heal(stalled)
     mine, others = [
         await as_client(number, env.net.connect(Address("b", PORT))) for number in (0, 1)
     ]
@@ -629,12 +628,12 @@ async def check_single_clients(session: Session) -> None:
 
 async def check_cut_stalls_connections(session: Session) -> None:
     """Nothing arrives on an open connection while its link is cut, and no error either."""
-    cluster = session.cluster
+    events = record(session)
     await wait_serving(session, "a")
     conn = await session.env.net.connect(Address("a", PORT))
     await conn.send(b'{"do": "echo", "text": "before"}')
     assert await conn.recv() == b'"before"'
-    fault = await cluster.cut([Link("a", CLIENT)], lease_s=LEASE_S)
+    fault = await door(session).cut([Link("a", CLIENT)])
     await conn.send(b'{"do": "event", "kind": "asked", "data": {}}')
     try:
         async with asyncio.timeout(SILENCE_S):
@@ -643,34 +642,49 @@ async def check_cut_stalls_connections(session: Session) -> None:
         pass
     else:
         raise AssertionError("an answer crossed a cut")
-    await cluster.heal(fault)
+    await until(lambda: any(event.kind == "asked" for event in events))  # the other way is open
+    await door(session).heal(fault)
     async with asyncio.timeout(LIMIT_S):  # late, or never: both are how networks are
         with contextlib.suppress(ConnectionResetError):
             assert await conn.recv() in {b"null", None}
     conn.close()
 
 
+async def check_overlapping_cuts(session: Session) -> None:
+    """A link is cut until the last fault has left it, and each counts for itself."""
+    for node in ("a", "b"):
+        await wait_serving(session, node)
+    first = await door(session).cut([Link(CLIENT, "a")])
+    second = await door(session).cut([Link(CLIENT, "a"), Link("b", CLIENT)])
+    for fault, silent in ((first, "ab"), (second, "ab")):
+        for node in silent:
+            assert await is_silent(session, node)
+        bite = await door(session).heal(fault)
+        assert bite.count != 0
+    for node in ("a", "b"):
+        assert await tell(session.env, node, {"do": "echo", "text": node}) == node
+
+
 async def check_leases_and_heal_all(session: Session) -> None:
-    """A cut ends with the ledger's lease; `heal_among` mends a part, `heal_all` the rest."""
+    """A cut ends with the ledger's lease; `relieve` mends a part, `heal_all` the rest."""
     cluster = session.cluster
     for node in ("a", "b"):
         await wait_serving(session, node)
-    cut = Aim(what=Cut(), targets=("a",), links=tuple(Link.between([CLIENT], ["a"])))
-    await Ledger(cluster, session.env).inject(cut, lease_s=SILENCE_S, groups={})
+    await door(session).cut(Link.between([CLIENT], ["a"]), lease_s=SILENCE_S)
     await wait_serving(session, "a")
-    await cluster.cut(Link.between([CLIENT], ["a", "b"]), lease_s=LEASE_S)
-    await cluster.heal_among(["b"])
+    await door(session).cut(Link.between([CLIENT], ["a", "b"]))
+    await door(session).heal_among(["b"])
     assert await tell(session.env, "b", {"do": "echo", "text": "b"}) == "b"
     assert await is_silent(session, "a")
     await cluster.pause("b", lease_s=LEASE_S)
-    await cluster.heal_all()
+    await door(session).heal_all()
     assert cluster.state("b") is NodeState.RUNNING
     assert await tell(session.env, "a", {"do": "echo", "text": "a"}) == "a"
 
 
 async def check_link_quality(session: Session) -> None:
     """A slow link is slow one way, slower by a second fault, and whole after both."""
-    env, cluster = session.env, session.cluster
+    env = session.env
     await wait_serving(session, "a")
 
     async def took_s() -> float:
@@ -679,19 +693,19 @@ async def check_link_quality(session: Session) -> None:
         return (env.clock.monotonic_ns() - before_ns) / 1e9
 
     slow, links = LinkQuality(delay_ms=1000 * SILENCE_S), [Link("a", CLIENT)]
-    first = await cluster.shape(links, slow, lease_s=LEASE_S)
+    first = await door(session).shape(links, slow)
     assert await took_s() >= SILENCE_S
-    second = await cluster.shape(links, slow, lease_s=LEASE_S)
+    second = await door(session).shape(links, slow)
     assert await took_s() >= 2 * SILENCE_S
-    bites = [await cluster.heal(fault) for fault in (first, second)]
+    bites = [await door(session).heal(fault) for fault in (first, second)]
     assert all(bite.count is None or bite.count > 0 for bite in bites)
-    assert bites[0] == await cluster.heal(first)
+    assert bites[0] == await door(session).heal(first)
     async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
         while await took_s() >= SILENCE_S:
             pass
     for bad in (LinkQuality(drop=2), LinkQuality(delay_ms=-1)):
         try:
-            await cluster.shape(links, bad, lease_s=LEASE_S)
+            await door(session).shape(links, bad)
         except UsageError:
             continue
         raise AssertionError(f"{bad} was accepted")
@@ -713,28 +727,28 @@ async def check_streams(session: Session) -> None:
     if STREAMS.isdisjoint(cluster.capabilities):
         for quality in (slices, resets):
             with contextlib.suppress(UsageError):
-                await cluster.shape(links, quality, lease_s=LEASE_S)
+                await door(session).shape(links, quality)
                 raise AssertionError(f"{quality} was accepted")
         return
     assert await took_s() < 1.2 or await took_s() < 1.2  # one may wait for a processor
-    fault = await cluster.shape(links, slices, lease_s=LEASE_S)
+    fault = await door(session).shape(links, slices)
     assert await took_s() >= 1.2
-    bites = [await cluster.heal(fault)]
-    fault = await cluster.shape(links, resets, lease_s=LEASE_S)
+    bites = [await door(session).heal(fault)]
+    fault = await door(session).shape(links, resets)
     try:
         answer = await tell(env, "a", {"do": "echo", "text": text})
     except ConnectionError:  # a node's greeting is enough
         pass
     else:
         raise AssertionError(f"the answer was {answer}")
-    bites.append(await cluster.heal(fault))
+    bites.append(await door(session).heal(fault))
     async with asyncio.timeout(LIMIT_S):  # on a busy machine not at once
         while await took_s() >= 1.2:
             pass
     assert all(bite.count is None or bite.count > 0 for bite in bites)
     for bad in (StreamQuality(), StreamQuality(gap_ms=1), StreamQuality(reset_after_ms=-1)):
         with contextlib.suppress(UsageError):
-            await cluster.shape(links, bad, lease_s=LEASE_S)
+            await door(session).shape(links, bad)
             raise AssertionError(f"{bad} was accepted")
 
 
@@ -748,14 +762,14 @@ async def check_clocks(session: Session) -> None:
     after = await tell(env, "a", {"do": "clock"})
     assert before[0] < after[0] < before[0] + LIMIT_S * 1e9
     assert skew_ns <= after[1] - before[1] < skew_ns + LIMIT_S * 1e9
-    await cluster.heal_all()
+    await door(session).heal_all()
     healed = await tell(env, "a", {"do": "clock"})
     assert 0 < healed[1] - before[1] < LIMIT_S * 1e9
     assert abs(healed[1] - env.clock.wall_ns()) < LIMIT_S * 1e9
 
 
 async def measure_rate(session: Session, rate: float) -> None:
-    """How fast both clocks of `a` run, as exactly as it takes to ask twice."""
+    """The rates of both clocks of `a`, to the precision of two requests."""
     env = session.env
 
     async def look() -> tuple[int, int, int, int]:
@@ -789,12 +803,12 @@ async def check_clock_drift(session: Session) -> None:
     begin_ns = env.clock.monotonic_ns()
     await tell(env, "a", {"do": "sleep", "time_s": 0.05})
     assert env.clock.monotonic_ns() - begin_ns >= 0.5e9
-    await cluster.heal_all()
+    await door(session).heal_all()
     await measure_rate(session, 1.0)
 
 
 async def check_clocks_outlast_nodes(session: Session) -> None:
-    """What was set holds after a restart, for a node that was down, and for one that goes on."""
+    """A setting holds after a restart, for a node that was down, and for a resumed one."""
     env, cluster = session.env, session.cluster
     hour_ns = 3600 * 1_000_000_000
 
@@ -823,12 +837,12 @@ async def check_clocks_outlast_nodes(session: Session) -> None:
         while await hours_ahead() != 9:
             pass
     assert await tell(env, "b", {"do": "clock"})
-    await cluster.heal_all()
+    await door(session).heal_all()
     assert await hours_ahead() == 0
 
 
 async def check_slow_processor(session: Session) -> None:
-    """What a node computes takes longer, over a pause too, and no longer once it is healed."""
+    """Computing takes longer, over a pause too, and no longer once it is healed."""
     cluster = session.cluster
     await wait_serving(session, "a")
 
@@ -872,7 +886,7 @@ async def check_slow_processor(session: Session) -> None:
 
 
 async def check_bad_disk(session: Session) -> None:
-    """Requests fail, lack room or take long, as they are told to, and are counted."""
+    """Requests fail, lack room or take long on command, and are counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "b")
 
@@ -905,7 +919,7 @@ async def check_bad_disk(session: Session) -> None:
 
 
 async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
-    """What ended it is counted."""
+    """The request that ended a node is counted."""
     env, cluster = session.env, session.cluster
     await wait_serving(session, "a")
     await cluster.worsen_disk("a", DiskQuality(error=1.0))
@@ -917,7 +931,7 @@ async def check_a_bad_disk_that_ends_a_node(session: Session) -> None:
 
 
 async def check_bad_disks_outlast_nodes(session: Session) -> None:
-    """What was set holds after a restart, for a node that was down, and for one that goes on."""
+    """A setting holds after a restart, for a node that was down, and for a resumed one."""
     env, cluster = session.env, session.cluster
 
     async def outcome(node: str = "a") -> Any:
@@ -940,23 +954,23 @@ async def check_bad_disks_outlast_nodes(session: Session) -> None:
     async with asyncio.timeout(LIMIT_S):
         while await outcome() != {"error": "ENOSPC"}:
             pass
-    await cluster.heal_all()
+    await door(session).heal_all()
     assert await outcome() is None
 
 
 async def check_aliases(session: Session) -> None:
     """A name leads where it was given to, for all who look it up: clients and nodes that go on,
-    that are paused meanwhile, and that start anew.
+    that are paused meanwhile, and that start again.
     """
     env, cluster = session.env, session.cluster
 
     async def leads(node: str) -> Any:
-        """Where it is that two nodes and the clients find it."""
+        """The place where two nodes and the clients find it."""
         asked = {"do": "resolve", "node": node}
-        found = [await tell(env, asker, asked) for asker in ("a", "b")]
-        found.append([*env.net.resolve(Address(node, PORT))])
-        assert found.count(found[0]) == 3, found
-        return found[0]
+        places = [await tell(env, asker, asked) for asker in ("a", "b")]
+        places.append([*env.net.resolve(Address(node, PORT))])
+        assert places.count(places[0]) == 3, places
+        return places[0]
 
     for node in ("a", "b"):
         await wait_serving(session, node)
@@ -964,7 +978,7 @@ async def check_aliases(session: Session) -> None:
     await cluster.alias("b", "a")
     assert cluster.aliases["b"] == "a"
     assert await leads("b") == ["a", PORT] == await leads("a")
-    await cluster.heal_all()
+    await door(session).heal_all()
     await cluster.kill("b")
     await cluster.start("b")
     await wait_serving(session, "b")  # `connect` looks nothing up
@@ -986,7 +1000,7 @@ async def check_aliases(session: Session) -> None:
 
 
 async def check_bit_rot(session: Session) -> None:
-    """What was synced reads wrong in one bit, also after a restart, and right again once healed."""
+    """Synced data reads wrong in one bit, also after a restart, and right again once healed."""
     env, cluster = session.env, session.cluster
     text = "0123456789" * 30
 
@@ -1074,7 +1088,7 @@ async def check_faults_at_events(session: Session) -> None:
             await wait_serving(session, "a")
             written = await tell(env, "a", {"do": "read", "path": path})
             remove()
-            await cluster.heal_all()
+            await door(session).heal_all()
             expected = (5 if verb in {"kill", "disk"} else 7) * "x"
             late = any("went on from" in x for x in await cluster.logs("a", last_lines=50))
             if written == expected or not late:
@@ -1084,7 +1098,7 @@ async def check_faults_at_events(session: Session) -> None:
 
 
 async def outcome_of(env: Env, order: dict[str, Any]) -> Any:
-    """What `a` answers, if it lives to do so."""
+    """The answer of `a`, if it lives to give one."""
     try:
         return await tell(env, "a", order)
     except ConnectionResetError:
@@ -1111,6 +1125,7 @@ CALM: tuple[Check, ...] = (
     check_cut,
     check_single_clients,
     check_cut_stalls_connections,
+    check_overlapping_cuts,
     check_leases_and_heal_all,
     check_link_quality,
     check_streams,
@@ -1142,7 +1157,7 @@ def in_turn(checks: tuple[Check, ...]) -> Check:
 
     async def main(session: Session) -> None:
         for check in checks:
-            await session.cluster.heal_all()
+            await door(session).heal_all()
             for node in session.cluster.nodes:
                 await session.cluster.start(node)
             try:

@@ -8,7 +8,7 @@ import pytest
 from targets.kudu.consensus import events as ev
 from targets.kudu.consensus import messages as msg
 from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
-from targets.kudu.messages import PeerConfig, RaftConfig
+from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 from tests.consensus import mutants
 
 Item = TypeVar("Item")
@@ -843,14 +843,14 @@ class TestHealth:
 
     def test_of_peers_heard_never_heard_and_silent_for_too_long(self) -> None:
         core = leader_in_office(step_down_ns=1000 * S, failed_ns=300 * S)
-        healthy, unknown = msg.PeerHealth.HEALTHY, msg.PeerHealth.UNKNOWN
+        healthy, unknown = PeerHealth.HEALTHY, PeerHealth.UNKNOWN
         assert core.peer_health() == {"a": healthy, "b": healthy, "c": unknown}
         assert all_of(core.step(ev.HeartbeatDue(), S), ev.HealthChanged) != []
         assert all_of(core.step(ev.HeartbeatDue(), 300 * S), ev.HealthChanged) == []
 
         effects = core.step(ev.HeartbeatDue(), 301 * S)
 
-        failed = msg.PeerHealth.FAILED
+        failed = PeerHealth.FAILED
         assert core.peer_health() == {"a": healthy, "b": failed, "c": failed}
         assert len(all_of(effects, ev.HealthChanged)) == 1
 
@@ -858,11 +858,11 @@ class TestHealth:
         core = leader_in_office()
 
         self.refused(core, "c", msg.ConsensusErrorCode.TABLET_FAILED)
-        assert core.peer_health()["c"] is msg.PeerHealth.FAILED_UNRECOVERABLE
+        assert core.peer_health()["c"] is PeerHealth.FAILED_UNRECOVERABLE
 
         core.step(ev.HeartbeatDue(), 0)
         acked(core, "c", 1)
-        assert core.peer_health()["c"] is msg.PeerHealth.HEALTHY
+        assert core.peer_health()["c"] is PeerHealth.HEALTHY
 
     def test_a_server_without_a_replica_is_given_an_empty_one(self) -> None:
         core = leader_in_office(tablet_copy=True)
@@ -908,14 +908,12 @@ class TestHealth:
     @pytest.mark.parametrize(
         ("code", "health"),
         [
-            (msg.ConsensusErrorCode.INVALID_TERM, msg.PeerHealth.FAILED_UNRECOVERABLE),
-            (msg.ConsensusErrorCode.TABLET_NOT_FOUND, msg.PeerHealth.FAILED_UNRECOVERABLE),
-            (msg.ConsensusErrorCode.ALREADY_INPROGRESS, msg.PeerHealth.UNKNOWN),
+            (msg.ConsensusErrorCode.INVALID_TERM, PeerHealth.FAILED_UNRECOVERABLE),
+            (msg.ConsensusErrorCode.TABLET_NOT_FOUND, PeerHealth.FAILED_UNRECOVERABLE),
+            (msg.ConsensusErrorCode.ALREADY_INPROGRESS, PeerHealth.UNKNOWN),
         ],
     )
-    def test_a_copy_that_is_refused(
-        self, code: msg.ConsensusErrorCode, health: msg.PeerHealth
-    ) -> None:
+    def test_a_copy_that_is_refused(self, code: msg.ConsensusErrorCode, health: PeerHealth) -> None:
         core = leader_in_office(tablet_copy=True)
         copy = only(
             self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy

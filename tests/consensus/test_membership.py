@@ -7,6 +7,7 @@ import pytest
 
 from targets.kudu.consensus import messages as msg
 from targets.kudu.consensus.messages import ChangeType, ConsensusErrorCode
+from targets.kudu.messages import PeerHealth
 from tests.async_tests import on
 from tests.consensus.driver import Group, simulate
 from tests.consensus.group import GROUP
@@ -196,7 +197,7 @@ async def test_a_member_that_cannot_be_given_data_is_beyond_recovery(group: Grou
 
     health = (await group.state(await group.leader())).peer_health
 
-    assert health["uuid-n4"] is msg.PeerHealth.FAILED_UNRECOVERABLE
+    assert health["uuid-n4"] is PeerHealth.FAILED_UNRECOVERABLE
     assert await group.voters() == ["n1", "n2", "n3"]
 
 

@@ -15,6 +15,7 @@ from targets.kudu.rpc import RpcError
 from tests.async_tests import on
 from tests.consensus.driver import Group, simulate
 from tests.consensus.group import GROUP
+from tests.faults.door import door
 from tests.sim.toy import PORT
 
 
@@ -103,7 +104,7 @@ async def test_followers_say_who_leads(group: Group) -> None:
 @on(simulate)
 async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group: Group) -> None:
     old = await group.leader()
-    await group.session.cluster.cut(group.links(old), lease_s=60)
+    await door(group).cut(group.links(old))
     write = asyncio.create_task(group.write(old, "lost?"))
     read = await group.ask(old, "Read")
     rest = [name for name in group.names if name != old]
@@ -112,7 +113,7 @@ async def test_a_cut_off_leader_neither_writes_nor_reads_and_steps_down(group: G
     outcome = await write
     dump = await group.ask(old, "Dump")
     assert new != old
-    await group.session.cluster.heal_all()
+    await door(group).heal_all()
     await group.check()
     assert outcome == "info"
     assert "fail" in read
@@ -126,9 +127,9 @@ async def test_a_returning_node_does_not_depose_the_leader(group: Group) -> None
     before = (await group.ask(leader, "Dump"))["term"]
     lonely = next(name for name in group.names if name != leader)
     for _ in range(5):
-        fault = await group.session.cluster.cut(group.links(lonely), lease_s=60)
+        fault = await door(group).cut(group.links(lonely))
         await asyncio.sleep(10)
-        await group.session.cluster.heal(fault)
+        await door(group).heal(fault)
         await asyncio.sleep(10)
     assert before == (await group.ask(leader, "Dump"))["term"]
 
@@ -355,7 +356,7 @@ async def storm(group: Group, *, rounds: int) -> None:
                 await cluster.start(other)
         await asyncio.sleep(6 * rng.random())
     running = False
-    await cluster.heal_all()
+    await door(group).heal_all()
     await asyncio.gather(*tasks)
     assert len(group.acknowledged) > 10
     await group.check()

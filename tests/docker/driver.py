@@ -6,15 +6,16 @@ import sys
 from harness.cluster import Link, LinkQuality, StreamQuality
 from harness.environments.docker import DockerEnvironment
 from tests.docker.support import echo_nodes, plan_of, wait_answering
+from tests.faults.door import door
 
 
 async def main(session) -> None:
     await wait_answering(session, "n1", "n2")
-    await session.cluster.cut([Link("n1", "n2")], lease_s=600)
+    await door(session).cut([Link("n1", "n2")])
     slow = LinkQuality(delay_ms=5000)
-    await session.cluster.shape([Link("n2", "n1")], slow, lease_s=600)
+    await door(session).shape([Link("n2", "n1")], slow)
     slices = StreamQuality(slice_bytes=1)
-    await session.cluster.shape([Link("n1", "n2")], slices, lease_s=600)
+    await door(session).shape([Link("n1", "n2")], slices)
     await session.cluster.pause("n2", lease_s=600)
     print("broken", flush=True)
     await asyncio.Event().wait()

@@ -36,7 +36,7 @@ async def _answer(env: Env, request: list[str]) -> Any:
             except OSError as error:
                 return errno.errorcode[error.errno or 0]
             return None
-        case ["work", time_s]:  # takes so much of a processor's time; how long it took
+        case ["work", time_s]:  # uses this much processor time; answers how long it took
             begin_s, end_s = time.monotonic(), time.process_time() + float(time_s)
             while time.process_time() < end_s:
                 pass

@@ -1,4 +1,4 @@
-"""What the tests with an engine share: a plan of echo nodes, and how to ask them."""
+"""The common parts of tests with an engine: a plan of echo nodes, and calls to them."""
 
 import asyncio
 import secrets
@@ -10,6 +10,7 @@ from harness.cluster import NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan, Session
 from tests.docker.echo import PORT
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S
 
 
@@ -54,7 +55,7 @@ async def ask(session: Session, node: str, *request: Any, timeout_s: float = LIM
 
 
 async def silence(session: Session, source: str, peer: str) -> str:
-    """What `source` hears of `peer`, asked thrice: of one, nothing may have been sent in time."""
+    """The answer of `source` about `peer`, asked three times: one request may be sent too late."""
     heard = {await ask(session, source, "ask", peer, 0.5) for _ in range(3)}
     return "TimeoutError" if heard == {"TimeoutError"} else str(heard)
 
@@ -76,7 +77,7 @@ def in_turn(*checks):
 
     async def main(session: Session) -> None:
         for check in checks:
-            await session.cluster.heal_all()
+            await door(session).heal_all()
             for node in session.cluster.nodes:
                 await session.cluster.start(node)
             await wait_answering(session, *session.cluster.nodes)

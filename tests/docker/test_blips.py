@@ -1,4 +1,4 @@
-"""The engine goes away for a moment, or for good: that convicts nobody, and ends no node."""
+"""The engine goes away for a moment, or for good: that convicts and ends no node."""
 
 import asyncio
 import contextlib
@@ -20,6 +20,7 @@ from harness.environments.docker.engine import engine as engine_module
 from harness.environments.docker.engine.labels import container_name
 from harness.errors import InfrastructureError
 from tests.docker.support import ask, echo_nodes, in_turn, plan_of, silence, wait_answering
+from tests.faults.door import door as faults_of
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = [
@@ -56,7 +57,7 @@ class Door:
                 threading.Thread(target=self._relay, args=(client,), daemon=True).start()
 
     def _relay(self, client):
-        """One connection, to its end; whatever happens, both sockets are closed."""
+        """One connection, to its end; both sockets are closed in any case."""
         with client, socket.socket(socket.AF_UNIX) as engine, contextlib.suppress(OSError):
             engine.connect(ENGINE)
             with self._lock:
@@ -97,7 +98,7 @@ def door(engine, tmp_path, monkeypatch):
     del engine
     before = set(threading.enumerate())
     # References, not addresses: a socket that goes meanwhile may leave its address to a broken one.
-    known = weakref.WeakSet(found for found in gc.get_objects() if type(found) is socket.socket)
+    earlier = weakref.WeakSet(each for each in gc.get_objects() if type(each) is socket.socket)
     made = Door(f"/tmp/door-{secrets.token_hex(4)}")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{made.path}")
     yield made
@@ -106,8 +107,8 @@ def door(engine, tmp_path, monkeypatch):
     for thread in set(threading.enumerate()) - before:
         thread.join(10.0)
     # The SDK never closes the sockets of connections that broke: a later test would be blamed.
-    for left in [found for found in gc.get_objects() if type(found) is socket.socket]:
-        if left.fileno() != -1 and left.family == socket.AF_UNIX and left not in known:
+    for left in [each for each in gc.get_objects() if type(each) is socket.socket]:
+        if left.fileno() != -1 and left.family == socket.AF_UNIX and left not in earlier:
             os.close(left.detach())
 
 
@@ -136,10 +137,10 @@ async def a_blip_ends_no_node_and_is_told(door, session):
 async def a_blip_within_faults_is_survived(door, session):
     cluster, events = session.cluster, heard(session)
     door.blip()
-    fault = await cluster.cut(Link.between(["n1"], ["n2"]), lease_s=60.0)
+    fault = await faults_of(session).cut(Link.between(["n1"], ["n2"]))
     before = await silence(session, "n1", "n2")
     door.blip()
-    bite = await cluster.heal(fault)
+    bite = await faults_of(session).heal(fault)
     assert await ask(session, "n1", "ask", "n2", LIMIT_S) != before
     assert bite.count > 0
     door.blip()

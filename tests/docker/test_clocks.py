@@ -22,7 +22,7 @@ NODE = NodeSpec(
     command=("python3", WALL, str(PAUSE_S)),
     setup=(("sh", "-c", 'echo "setup preload=$LD_PRELOAD"'),),
     ready=ReadyLog("ready"),
-    clock_probe=("date", "+%s.%N"),  # beside the node: it sees the true time
+    clock_probe=("date", "+%s.%N"),  # next to the node: it sees the true time
 )
 
 

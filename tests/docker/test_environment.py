@@ -191,7 +191,7 @@ def test_a_driver_killed_while_it_deploys_leaves_nothing(engine, delay_s):
 
     # The warden, which goes on looking for a second after it has seen nothing, ends as the last.
     wait_until(lambda: processes_of(run_id) == [] and found(engine, run_id) == [])
-    time.sleep(2.0)  # what the engine was told to make may still come, and nobody would remove it
+    time.sleep(2.0)  # the engine may still carry out its last commands, and leave their results
     assert found(engine, run_id) == []
 
 

@@ -1,4 +1,4 @@
-"""What is in the executor image, and what its entry point and the manifests make of it."""
+"""The executor image: its content, its entry point, and the manifests that use it."""
 
 import io
 import os
@@ -48,11 +48,11 @@ class Written(Distribution):
 
 
 def test_what_is_needed_is_pinned_to_what_is_here():
-    own = Written(
+    written = Written(
         installed.OWN, "msgspec>=0.1", "numpy[x]>=1; extra == 'spark'", "docker; extra == 'docker'"
     )
     other = Written("plug-in", "catalog_harness>=0.1", "not.here (>=2,<3)", "odd; os_name == 'x'")
-    assert list(image._requirements([own, other])) == [
+    assert list(image._requirements([written, other])) == [
         f"msgspec=={msgspec.__version__}",
         f"numpy[x]=={np.__version__}",
         "not.here(>=2,<3)",
@@ -63,7 +63,7 @@ def test_what_is_needed_is_pinned_to_what_is_here():
 def test_the_extras_for_executors_and_drivers_are_wanted():
     pytest.importorskip("pyspark")
     wanted = image._requirements(installed.plugin_distributions())
-    names = {one.partition("==")[0] for one in wanted}
+    names = {requirement.partition("==")[0] for requirement in wanted}
     assert {"pyarrow", "deltalake", "pyspark[connect]", "duckdb", "pandas"} <= names
     assert "docker" not in names
 
@@ -119,11 +119,11 @@ def entered(tmp_path):
 
 def test_an_executor_of_kubernetes_is_told_all_that_spark_says(entered):
     options = {"SPARK_JAVA_OPT_0": "-Da=b c", "SPARK_JAVA_OPT_1": "-Dd=e", "SPARK_CLASSPATH": "/x"}
-    found = entered("executor", **SPARK_ON_KUBERNETES, **options)
-    assert found[:5] == ["java", "-Da=b c", "-Dd=e", "-Xms1024m", "-Xmx1024m"]
-    assert found[found.index("-cp") + 1] == "/spark/conf:/x:/spark/jars/*:"
-    main = found.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
-    assert dict(zip(found[main + 1 :: 2], found[main + 2 :: 2], strict=True)) == {
+    command = entered("executor", **SPARK_ON_KUBERNETES, **options)
+    assert command[:5] == ["java", "-Da=b c", "-Dd=e", "-Xms1024m", "-Xmx1024m"]
+    assert command[command.index("-cp") + 1] == "/spark/conf:/x:/spark/jars/*:"
+    main = command.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
+    assert dict(zip(command[main + 1 :: 2], command[main + 2 :: 2], strict=True)) == {
         "--driver-url": SPARK_ON_KUBERNETES["SPARK_DRIVER_URL"],
         "--executor-id": "3",
         "--cores": "2",
@@ -136,8 +136,8 @@ def test_an_executor_of_kubernetes_is_told_all_that_spark_says(entered):
 
 
 def test_the_other_roles(entered):
-    found = entered("driver", "--class", "C", "a b", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1")
-    assert found == [
+    command = entered("driver", "--class", "C", "a b", SPARK_DRIVER_BIND_ADDRESS="10.0.0.1")
+    assert command == [
         *("spark-submit", "--deploy-mode", "client", "--conf"),
         *("spark.driver.bindAddress=10.0.0.1", "--class", "C", "a b"),
     ]
@@ -157,9 +157,9 @@ def test_the_other_roles(entered):
 def pods_of(documents):
     """The specification of every pod, by the name of what makes it."""
     return {
-        one["metadata"]["name"]: one["spec"]["template"]["spec"]
-        for one in documents
-        if one["kind"] in {"Job", "Deployment"}
+        document["metadata"]["name"]: document["spec"]["template"]["spec"]
+        for document in documents
+        if document["kind"] in {"Job", "Deployment"}
     }
 
 
@@ -169,7 +169,11 @@ def containers_of(documents):
 
 def defaults_of(documents):
     """The settings of spark-defaults.conf; none where there is no such file."""
-    texts = [one["data"]["spark-defaults.conf"] for one in documents if one["kind"] == "ConfigMap"]
+    texts = [
+        document["data"]["spark-defaults.conf"]
+        for document in documents
+        if document["kind"] == "ConfigMap"
+    ]
     lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
     return dict(line.split(maxsplit=1) for line in lines)
 
@@ -181,20 +185,20 @@ def documents(request):
 
 def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, entered):
     """No cluster has seen them here (docs/spark.md says so); this is what can be seen without."""
-    for one in documents:
-        assert one["apiVersion"]
-        assert one["metadata"]["name"]
+    for document in documents:
+        assert document["apiVersion"]
+        assert document["metadata"]["name"]
     images = {each["image"] for each in containers_of(documents)}
     settings = defaults_of(documents)
     images |= {value for name, value in settings.items() if name.endswith("container.image")}
     assert {name.rpartition("/")[2] for name in images} == {image.NEWEST_EXECUTOR}
     assert len(images) == 1, "driver and executors of one image"
-    said = [each["args"] for each in containers_of(documents)]
-    for words in said:
+    arguments = [each["args"] for each in containers_of(documents)]
+    for words in arguments:
         assert all(isinstance(word, str) for word in words)
         if words[0] != "harness":
             assert entered(*words)[0] == "spark-class", words
-    (job,) = [words for words in said if words[0] == "harness"]
+    (job,) = [words for words in arguments if words[0] == "harness"]
     parse = {"report": report_verb._parse, "soak": parse_soak}[job[1]]
     parsed = parse(job[2:])
     assert "s3://team/lake" in {getattr(parsed, "lake", None), getattr(parsed, "path", None)}
@@ -203,7 +207,9 @@ def test_manifests_are_of_this_image_and_of_commands_that_exist(documents, enter
 def test_manifests_name_what_they_define(documents):
     """Secrets and their keys, the cluster's address, mounts, accounts."""
     secrets = {
-        one["metadata"]["name"]: one["stringData"] for one in documents if one["kind"] == "Secret"
+        document["metadata"]["name"]: document["stringData"]
+        for document in documents
+        if document["kind"] == "Secret"
     }
     named = {
         (each["valueFrom"]["secretKeyRef"]["name"], each["valueFrom"]["secretKeyRef"]["key"])
@@ -217,9 +223,15 @@ def test_manifests_name_what_they_define(documents):
     assert named == {(name, key) for name, keys in secrets.items() for key in keys}
     for name, pod in pods_of(documents).items():
         volumes = {volume["name"] for volume in pod.get("volumes", ())}
-        mounts = {one["name"] for each in pod["containers"] for one in each.get("volumeMounts", ())}
+        mounts = {
+            document["name"]
+            for each in pod["containers"]
+            for document in each.get("volumeMounts", ())
+        }
         assert mounts == volumes, name
-    services = {one["metadata"]["name"] for one in documents if one["kind"] == "Service"}
+    services = {
+        document["metadata"]["name"] for document in documents if document["kind"] == "Service"
+    }
     words = [word for each in containers_of(documents) for word in each["args"]]
     hosts = {word.split("/")[2].split(":")[0] for word in words if word.startswith("spark://")}
     assert hosts == services
@@ -233,11 +245,11 @@ def test_drivers_and_executors_know_the_object_store(documents):
     """A driver from its own environment; executors from settings, or else from the driver."""
     (driver,) = [each for each in containers_of(documents) if each["args"][0] == "harness"]
     names = {each["name"] for each in driver["env"]}
-    known = {"AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
-    assert names >= {*known, "SPARK_LOCAL_IP"}
+    variables = {"AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+    assert names >= {*variables, "SPARK_LOCAL_IP"}
     settings = defaults_of(documents)
-    given = {name.rpartition(".")[2] for name in settings if "AWS_" in name}
-    assert given == (known if settings else set())
+    used = {name.rpartition(".")[2] for name in settings if "AWS_" in name}
+    assert used == (variables if settings else set())
     if settings:
         cores = int(settings["spark.executor.instances"]) * int(settings["spark.executor.cores"])
         assert int(settings["spark.default.parallelism"]) == cores

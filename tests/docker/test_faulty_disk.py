@@ -14,6 +14,7 @@ import pytest
 from harness.cluster import DiskQuality
 from harness.environments.docker.engine.labels import RUN_LABEL
 from tests.docker.support import plan_of
+from tests.faults.door import door
 from tests.process.test_faulty_disk import WRITE_BACK, found, mounted, writer
 from tests.support.waiting import LIMIT_S, wait_until
 from tests.toxiproxy.conftest import REPOSITORY
@@ -48,7 +49,7 @@ def test_it_loses_what_it_did_not_sync_and_its_disk_is_spoiled(environment, monk
         await asyncio.sleep(0.2)
         assert await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000)) > 0
         assert await cluster.kill("w")
-        await cluster.heal_all()
+        await door(session).heal_all()
         assert await cluster.wipe("w")
         await cluster.start("w")
         await cluster.wait_ready("w")

@@ -1,18 +1,22 @@
 """Link faults that overlap and heal in parts, against namespaces that live in this process."""
 
 import asyncio
+import itertools
 import json
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cluster import CLIENT, Bite, Link, LinkQuality, NodeSpec, StreamQuality, client_end
+from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec, StreamQuality, client_end
 from harness.environments.docker.deploy import Place
 from harness.environments.docker.engine.engine import ExecResult
 from harness.environments.docker.network import rules
 from harness.environments.docker.network.links import LinkFaults
+from harness.environments.host.cluster import label_of
 from harness.errors import InfrastructureError, UsageError
+from harness.faults.conditions import Links
+from harness.nodes.faults import Cut, Shape, Stream
 
 NODES = ["m1", "m2", "m3"]
 
@@ -59,8 +63,8 @@ class FakeEngine:
             if verb == "stream":
                 proxies = [json.loads(word) for word in command[7:]]
                 assert keeper.removesuffix(".net") in self.proxies
-                self.toxics[keeper] |= {t["name"] for one in proxies for t in one["toxics"]}
-                lines = [rule for one in proxies for rule in one["rules"]]
+                self.toxics[keeper] |= {t["name"] for proxy in proxies for t in proxy["toxics"]}
+                lines = [rule for proxy in proxies for rule in proxy["rules"]]
             for line in lines:
                 words = line.split()
                 target = words[words.index("-j") + 1] if "-j" in words else ""
@@ -124,15 +128,55 @@ async def direct(call, *arguments):
     return call(*arguments)
 
 
-def link_faults(engine):
-    told = []
-    blueprint, tell = FakeBlueprint(), lambda *words: told.append(words)
-    return LinkFaults(blueprint, engine, direct, tell, engine.proxies.add), told
+class FakeWarden:
+    """The undo commands that it would run."""
+
+    def __init__(self):
+        self.guards = {}
+
+    def guard(self, key, undo, *, deadline_s):
+        self.guards[key] = undo
+
+    def release(self, key):
+        self.guards.pop(key, None)
 
 
-BAD = LinkQuality(delay_ms=5)
-SLICED = StreamQuality(slice_bytes=10, reset_after_ms=5)
-QUALITIES = {"cut": None, "shape": BAD, "stream": SLICED}
+class Faults(Links):
+    """Links as the ledger has them, on the rules of Docker."""
+
+    def __init__(self, engine):
+        self.told, self.warden = [], FakeWarden()
+        self.rules = LinkFaults(
+            FakeBlueprint(),
+            engine,
+            direct,
+            self.warden,
+            lambda *words: self.told.append(words),
+            engine.proxies.add,
+        )
+        self.names = itertools.count(1)
+        super().__init__(self)
+
+    async def set_links(self, wanted, *, lease_s):
+        return await self.rules.set_links(wanted, lease_s)
+
+    async def laid(self, what, *links):
+        """Lay it on links; returns its id."""
+        name = f"{what.word}-{next(self.names)}"
+        await self.lay(name, what, links, 600.0)
+        return name
+
+
+BAD = Shape(quality=LinkQuality(delay_ms=5))
+SLICED = Stream(quality=StreamQuality(slice_bytes=10, reset_after_ms=5))
+TABLES = {Cut(): rules.Table.CUT, BAD: rules.Table.SHAPE, SLICED: rules.Table.STREAM}
+
+
+def heal_behind_the_back(engine, name, what):
+    """Heal as the warden does."""
+    for node in NODES:
+        command = rules.heal_command(rules.select_fault(name), TABLES[what])
+        engine.exec(f"{node}.net", command)
 
 
 LINKS = [
@@ -147,11 +191,9 @@ LINKS = [
 SOME_LINKS = st.lists(st.sampled_from(LINKS), min_size=1, max_size=4)
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("cut"), SOME_LINKS),
-        st.tuples(st.just("shape"), SOME_LINKS),
-        st.tuples(st.just("stream"), SOME_LINKS),
-        st.tuples(st.just("heal"), st.integers(0, 5)),
-        st.tuples(st.just("heal-among"), st.sets(st.sampled_from(NODES), min_size=1)),
+        st.tuples(st.sampled_from([*TABLES]), SOME_LINKS),
+        st.tuples(st.just("lift"), st.integers(0, 5)),
+        st.tuples(st.just("relieve"), st.sets(st.sampled_from(NODES), min_size=1)),
         st.tuples(st.just("warden-heals"), st.integers(0, 5)),
         st.tuples(st.just("send"), st.sampled_from(LINKS)),
         st.tuples(st.just("connect"), st.sampled_from([*LINKS[:4], Link("m1", "m3")])),
@@ -160,155 +202,136 @@ STEPS = st.lists(
 )
 
 
+class Model:
+    """The faults on each link, and the packets that each has touched."""
+
+    def __init__(self):
+        self.kinds, self.links, self.touched = {}, {}, {}
+        self.gone = set()  # behind the back of the driver, which counts them as active
+
+    def holders(self, links, *kinds):
+        """The faults of these kinds on some of these links."""
+        return [
+            name
+            for name, on in self.links.items()
+            if on & links and name not in self.gone and isinstance(self.kinds[name], kinds)
+        ]
+
+
+async def step(engine, faults, model, verb, argument):
+    """Do it, and check what comes of it."""
+    names = list(model.links)
+    name = names[argument] if isinstance(argument, int) and argument < len(names) else None
+    match verb:
+        case Cut() | Shape() | Stream():
+            name = await faults.laid(verb, *argument)
+            model.kinds[name], model.links[name], model.touched[name] = verb, set(argument), 0
+        case "lift" if name is not None:
+            assert (await faults.lift(name)).count == model.touched[name]
+            del model.links[name]
+        case "relieve":
+            ends = {*OWN, *argument}
+            await faults.relieve(ends)
+            for on in model.links.values():
+                on -= {link for link in LINKS if {link.source, link.destination} <= ends}
+        case "warden-heals" if name is not None:
+            heal_behind_the_back(engine, name, model.kinds[name])
+            model.gone.add(name)
+        case "send":
+            holders = model.holders({argument}, Cut, Shape)
+            cuts = model.holders({argument}, Cut)
+            assert engine.send(argument) == (len(cuts) < len(holders), not cuts)
+            for each in holders:
+                model.touched[each] += 1
+        case "connect":
+            holders = model.holders({argument, Link(argument.destination, argument.source)}, Stream)
+            for port in (80, 7051):
+                taken = engine.connect(argument.source, argument.destination, port)
+                assert taken == bool(holders)
+            for each in holders:
+                model.touched[each] += 2
+    on = {f"link:{each}" for each, links in model.links.items() if links}
+    assert faults.warden.guards.keys() == on
+
+
 @given(STEPS)
 @settings(deadline=None)
 def test_faults_hit_what_they_say_and_count_what_they_touched(steps):
     async def run():
-        engine = FakeEngine()
-        faults, told = link_faults(engine)
-        on: dict[str, set[Link]] = {}
-        gone: set[str] = set()  # behind the back of the driver, who counts them as on
-        touched: dict[str, int] = {}
+        engine, model = FakeEngine(), Model()
+        faults = Faults(engine)
         for verb, argument in steps:
-            name = list(on)[argument] if isinstance(argument, int) and argument < len(on) else None
-            if verb in QUALITIES:
-                name = faults.plan(argument, QUALITIES[verb])
-                await faults.inject(name)
-                on[name], touched[name] = set(argument), 0
-            elif verb == "heal" and name is not None:
-                unit = "connections" if name.startswith("stream") else "packets"
-                assert await faults.heal(name) == Bite(touched[name], unit)
-                on[name] = set()
-            elif verb == "heal-among":
-                ends = {*OWN, *argument}
-                over = await faults.heal_among(ends)
-                inside = {link for link in LINKS if {link.source, link.destination} <= ends}
-                assert over == [name for name in on if on[name] and on[name] <= inside]
-                on = {name: links - inside for name, links in on.items()}
-            elif verb == "warden-heals" and name is not None:
-                for node in NODES:
-                    patterns = rules.select_fault(name)
-                    engine.exec(f"{node}.net", rules.heal_command(patterns, rules.Table.of(name)))
-                gone.add(name)
-            elif verb == "send":
-                holders = [
-                    name
-                    for name, links in on.items()
-                    if argument in links and name not in gone and not name.startswith("stream")
-                ]
-                cuts = [name for name in holders if name.startswith("cut")]
-                assert engine.send(argument) == (len(cuts) < len(holders), not cuts)
-                for name in holders:
-                    touched[name] += 1
-            elif verb == "connect":
-                ends = {argument, Link(argument.destination, argument.source)}
-                holders = [
-                    name
-                    for name, links in on.items()
-                    if links & ends and name not in gone and name.startswith("stream")
-                ]
-                for port in (80, 7051):
-                    taken = engine.connect(argument.source, argument.destination, port)
-                    assert taken == bool(holders)
-                for name in holders:
-                    touched[name] += 2
-            assert faults.active() == [name for name, links in on.items() if links]
-        for name in on:
-            assert (await faults.heal(name)).count == touched[name]
+            await step(engine, faults, model, verb, argument)
+        for name in model.links:
+            assert (await faults.lift(name)).count == model.touched[name]
         assert not any(engine.tables.values())
         assert not any(engine.toxics.values())
-        assert told == []
+        assert faults.told == []
 
     asyncio.run(run())
 
 
 async def test_faults_on_one_link_wear_different_bits_as_long_as_there_are_any():
-    engine = FakeEngine()
-    faults, _ = link_faults(engine)
+    faults, link = Faults(FakeEngine()), Link("m1", "m2")
     for _ in range(2 * len(rules.FAULT_BITS)):  # bits come back
-        name = faults.plan([Link("m1", "m2")], BAD)
-        await faults.inject(name)
-        await faults.heal(name)
-    names = [faults.plan([Link("m1", "m2")], BAD) for _ in rules.FAULT_BITS]
-    assert len({faults._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
+        await faults.lift(await faults.laid(BAD, link))
+    names = [await faults.laid(BAD, link) for _ in rules.FAULT_BITS]
+    assert len({faults.rules._faults[name].bit for name in names}) == len(rules.FAULT_BITS)
     with pytest.raises(UsageError, match="31 faults of link quality at once"):
-        faults.plan([Link("m1", "m2")], BAD)
-    for quality in (None, SLICED):  # these need none
-        faults.plan([Link("m1", "m2")], quality)
-    await faults.heal_among({"m1", "m2"})
-    faults.plan([Link("m1", "m2")], BAD)
+        await faults.laid(BAD, link)
+    for what in (Cut(), SLICED):  # these need none
+        await faults.laid(what, link)
+    await faults.relieve({"m1", "m2"})
+    await faults.laid(BAD, link)
 
 
-async def test_a_program_that_died_is_told_of_when_its_fault_is_healed():
+async def test_a_program_that_died_is_reported_when_its_fault_is_healed():
     engine = FakeEngine()
-    faults, told = link_faults(engine)
-    names = [faults.plan([Link("m1", "m2")], quality) for quality in QUALITIES.values()]
-    for name in names:
-        await faults.inject(name)
+    faults = Faults(engine)
+    names = [await faults.laid(what, Link("m1", "m2")) for what in TABLES]
     engine.alive = False
     nodes = []
     for name in names:
-        told.clear()
-        await faults.heal(name)
-        nodes.append([(node, kind) for node, _, kind in told])
+        faults.told.clear()
+        await faults.lift(name)
+        nodes.append([(node, kind) for node, _, kind in faults.told])
     shape = [(node, "shape") for node in ("m1", "m2")]
     assert nodes == [[], shape[1:], shape]  # a cut has none
 
 
 @pytest.mark.parametrize("healer", ["one", "among", "warden"])
-@pytest.mark.parametrize("quality", [None, BAD], ids=["cut", "shape"])
-async def test_rules_that_somebody_else_deleted_are_told_of(quality, healer):
+@pytest.mark.parametrize("what", [Cut(), BAD], ids=["cut", "shape"])
+async def test_rules_that_another_program_deleted_are_reported(what, healer):
     engine = FakeEngine()
-    faults, told = link_faults(engine)
-    kept, lost = (faults.plan([Link("m1", "m2"), Link("m1", "m3")], quality) for _ in range(2))
-    await faults.inject(kept)
+    faults = Faults(engine)
+    kept = await faults.laid(what, Link("m1", "m2"), Link("m1", "m3"))
+    (guard,) = faults.warden.guards.values()
+    assert guard.argv[-5:] == ["heal", TABLES[what].name, kept, "m2.net", "m3.net"]
     if healer == "warden":
-        for node in NODES:
-            patterns = rules.select_fault(kept)
-            engine.exec(f"{node}.net", rules.heal_command(patterns, rules.Table.of(kept)))
-    assert not (await faults.heal(kept)).undone
-    assert told == []
-    await faults.inject(lost)
-    verb = "cut" if quality is None else "shape"
-    engine.tables["m2.net", verb].clear()  # as `iptables -F` does
+        heal_behind_the_back(engine, kept, what)
+    assert not (await faults.lift(kept)).undone
+    assert faults.told == []
+    lost = await faults.laid(what, Link("m1", "m2"), Link("m1", "m3"))
+    engine.tables["m2.net", what.word].clear()  # as `iptables -F` does
     if healer == "among":
-        await faults.heal_among({"m1", "m2"})
-    assert (await faults.heal(lost)).undone
-    assert {(node, kind) for node, _, kind in told} == {("m1", verb), ("m2", verb)}
+        await faults.relieve({"m1", "m2"})
+    assert (await faults.lift(lost)).undone
+    assert {(node, kind) for node, _, kind in faults.told} == {
+        ("m1", what.word), ("m2", what.word)
+    }  # fmt: skip
 
 
-async def test_overlapping_faults_each_count_every_packet_once():
-    engine = FakeEngine()
-    faults = link_faults(engine)[0]
-    link = Link("m1", "m2")
-    first, second = faults.plan([link]), faults.plan([link])
-    await faults.inject(first)
-    await faults.inject(second)
-    engine.send(link)
-    assert await faults.heal(first) == Bite(1, "packets")
-    engine.send(link)
-    assert await faults.heal(second) == Bite(2, "packets")
-
-
-async def test_a_namespace_that_refuses_is_an_error_that_says_where():
+async def test_a_namespace_that_refuses_is_an_error_that_names_it():
     engine = FakeEngine()
     engine.fails.add("m2.net")
-    faults = link_faults(engine)[0]
-    with pytest.raises(InfrastructureError, match=r"`cut` failed with code 4 in m2\.net"):
-        await faults.inject(faults.plan([Link("m1", "m2"), Link("m1", "m3")]))
+    with pytest.raises(InfrastructureError, match=r"failed with code 4 in m2\.net"):
+        await Faults(engine).laid(Cut(), Link("m1", "m2"), Link("m1", "m3"))
 
 
-@pytest.mark.parametrize(
-    "links", [[], [Link("m1", "m9")], [Link("m1", "m1")]], ids=["none", "unknown", "loop"]
-)
-async def test_links_that_are_none_are_refused(links):
+@pytest.mark.parametrize("link", [Link("m1", "m9"), Link("m1", "m1")], ids=["unknown", "loop"])
+async def test_links_that_do_not_join_two_ends_are_refused(link):
     with pytest.raises(UsageError):
-        link_faults(FakeEngine())[0].plan(links)
-
-
-async def test_a_fault_that_never_was_cannot_be_healed():
-    with pytest.raises(UsageError, match="no link fault 'cut-7'"):
-        await link_faults(FakeEngine())[0].heal("cut-7")
+        await Faults(FakeEngine()).laid(Cut(), link)
 
 
 @pytest.mark.parametrize("link", [Link(ONE, "m1"), Link("m1", ONE)])
@@ -320,6 +343,82 @@ def test_connections_of_one_client_are_reset_where_its_node_is(link):
             asked.append((keeper, command[4:]))
             return ExecResult(0, "")
 
-    faults, _ = link_faults(Sockets())
-    assert asyncio.run(faults.reset([link])) == 0
+    assert asyncio.run(Faults(Sockets()).rules.reset([link])) == 0
     assert asked == [("m1.net", [OWN[ONE]])] * 2
+
+
+def test_an_id_of_a_case_becomes_a_label_that_rules_can_hold():
+    assert label_of("kill-leader-1") == "kill-leader-1"
+    words = "cut leader from members every 10s for 4s"
+    labels = [label_of(f"{words}-{number}") for number in range(20)] + [label_of(words)]
+    assert len(set(labels)) == len(labels)
+    for label in labels:
+        assert len(label) <= 40
+        rules.mark(label, Link("m1", "m2"), "del=200,jit=50")  # refuses what is none
+
+
+class KernelEngine:
+    """An engine whose kernel has netem: it keeps the commands, and counts 7 packets a rule."""
+
+    def __init__(self):
+        self.asked = []
+        self.marks = set()
+        self.emulates = True
+
+    def exec(self, keeper, command):
+        verb = command[3]
+        self.asked.append((keeper, verb, command[4:]))
+        if verb in {"mark", "shape"}:
+            self.marks |= {w for line in command for w in line.split('"') if w.count(":") == 2}
+        if verb != "heal":
+            return ExecResult(0, "")
+        counts = [f'-A healed --comment "7:{mark}"' for mark in self.marks]
+        statistics = "qdisc netem 1: parent 4077:1 limit 9\n Sent 0 bytes 7 pkt (dropped 0, x"
+        return ExecResult(0, "\n".join([*counts, statistics if self.emulates else ""]))
+
+    def verbs(self):
+        asked, self.asked = self.asked, []
+        return [(keeper, verb) for keeper, verb, _ in asked], asked
+
+
+async def test_links_from_nodes_are_shaped_by_a_kernel_that_can():
+    engine, lost = KernelEngine(), []
+    links = LinkFaults(
+        FakeBlueprint(), engine, direct, FakeWarden(), lambda *words: lost.append(words), print
+    )
+    assert await links.missing() == {}
+    assert [verb for _, verb in engine.verbs()[0]][-4:] == ["probe", *["prepare"] * 3]
+    link, slow = Link("m1", "m2"), LinkQuality(delay_ms=100)
+
+    await links.set_links({link: {"a": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
+    assert "netem limit 65536 delay 100.000ms" in asked[0][2][1]
+    await links.set_links({link: {"a": slow, "b": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "mark")]
+    assert "delay 200.000ms" in asked[0][2][1]  # of both together
+    assert "handle 0x3/0x7fffffff fw classid 4077:2" in asked[0][2][2]
+
+    bites = await links.set_links({link: {"b": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "heal")]  # b alone has a class in time
+    assert "handle 0x2/0x7fffffff fw classid 4077:3" in asked[0][2][2]
+    assert (bites["a"].count, bites["a"].undone, lost) == (7, False, [])
+    engine.emulates = False
+    await links.set_links({link: {}}, 9)
+    assert [node for node, *_ in lost] == ["m1"]
+
+
+async def test_stalls_and_links_from_clients_are_shaped_where_they_arrive():
+    engine = KernelEngine()
+    links = LinkFaults(FakeBlueprint(), engine, direct, FakeWarden(), print, print)
+    await links.missing()
+    engine.verbs()
+    slow, stall = LinkQuality(delay_ms=100), LinkQuality(stall=True)
+    await links.set_links({Link(CLIENT, "m1"): {"a": slow}, Link("m1", "m2"): {"a": slow}}, 9)
+    verbs, asked = engine.verbs()
+    assert verbs == [("m1.net", "set"), ("m1.net", "shape")]
+    assert [line.split()[1] for line in asked[1][2][3:]] == ["INPUT"] * 3 + ["OUTPUT"] * 2
+    await links.set_links({Link("m1", "m2"): {"a": slow, "s": stall}}, 9)
+    assert engine.verbs()[0] == [("m2.net", "shape")]

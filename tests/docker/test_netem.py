@@ -46,7 +46,7 @@ def test_stalls_and_links_from_clients_stay_with_the_program():
 
 @pytest.fixture
 def kernel(tmp_path):
-    """A packet filter, and a `tc` that keeps what it is told in `asked`."""
+    """A packet filter, and a `tc` that keeps its arguments in `asked`."""
     programs = FakeFilter(tmp_path)
     programs.write("tc", f'echo "$@" >>"{tmp_path}/asked"; case "$*" in *-batch*) cat;; esac')
     return programs

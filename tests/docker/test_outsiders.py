@@ -1,4 +1,4 @@
-"""What others do to helpers, networks, rules and processes is told, and convicts nobody."""
+"""Interference with helpers, networks, rules and processes is reported, and convicts no node."""
 
 import asyncio
 import json
@@ -19,6 +19,7 @@ from harness.environments.docker.network.outsiders import NamespaceWatch, Outsid
 from harness.errors import InfrastructureError
 from tests.docker.support import echo_nodes, plan_of, wait_answering
 from tests.docker.ways import WAYS, Victim
+from tests.faults.door import door
 from tests.support.waiting import until, wait_until
 
 BY_NAME = dict(WAYS)
@@ -91,8 +92,8 @@ def test_rules_of_ours_and_of_docker_are_no_change():
     ],
 )
 def test_rules_of_others_are_a_change(line, told):
-    (found,) = netwatch.rules_of(saved("filter", line))
-    assert found.startswith(told)
+    (rule,) = netwatch.rules_of(saved("filter", line))
+    assert rule.startswith(told)
 
 
 def new_table(family, name):
@@ -113,7 +114,7 @@ def test_tables_of_iptables_are_no_change_and_others_are():
 
 
 class FakeEngine:
-    """Has each watch print what is given for it, or fail."""
+    """Has each watch print its lines, or fail."""
 
     def __init__(self, *outputs):
         self.outputs = list(outputs)
@@ -125,10 +126,10 @@ class FakeEngine:
         if not self.outputs:
             self.more.wait()
             raise InfrastructureError("closed")
-        said = self.outputs.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return FakeAttachment(said)
+        output = self.outputs.pop(0)
+        if isinstance(output, Exception):
+            raise output
+        return FakeAttachment(output)
 
 
 class FakeAttachment:
@@ -175,14 +176,14 @@ def test_a_namespace_that_nobody_watches_is_told(monkeypatch):
 def test_a_change_is_told_until_it_is_over():
     engine = FakeEngine()
     watch = NamespaceWatch(engine, "k")
-    said = []
+    lines = []
     for change in (SAME, {"gone": ["link eth0 UP"], "new": []}, SAME):
         assert watch._take(json.dumps(change).encode()) is None
-        said.append(watch.changed)
+        lines.append(watch.changed)
     watch.close()
     engine.more.set()
-    assert [text is None for text in said] == [True, False, True]
-    assert "link eth0 UP" in said[1]
+    assert [text is None for text in lines] == [True, False, True]
+    assert "link eth0 UP" in lines[1]
 
 
 # --- what one look makes of a list of containers --------------------------------------------------
@@ -197,7 +198,7 @@ def row(name, state="running", address="10.2.1.10", port=40_000):
 
 
 class ListingEngine(FakeEngine):
-    """Has these containers; their processes are nobody's here."""
+    """Has these containers, without processes on this machine."""
 
     def __init__(self):
         super().__init__([FIRST, SAME])
@@ -214,18 +215,20 @@ class ListingEngine(FakeEngine):
 
 
 def looked(change, wanted=NodeState.RUNNING):
-    """What a look sees after this change to the list."""
+    """The result of a look after this change to the list."""
     engine = ListingEngine()
     keeper, relay = (
         Place("", "", NAMES["keeper"], "10.2.1.10"),
         Place("client", RELAY, "", "10.2.1.2"),
     )
     blueprint = SimpleNamespace(places={"n1": keeper}, relay=relay)
-    found = Outsiders(engine, blueprint, "r", RELAY)
-    found._watches = {name: SimpleNamespace(moved=False, changed=None) for name in found._helpers}
-    found._first = dict(engine.rows)
+    outsiders = Outsiders(engine, blueprint, "r", RELAY)
+    outsiders._watches = {
+        name: SimpleNamespace(moved=False, changed=None) for name in outsiders._helpers
+    }
+    outsiders._first = dict(engine.rows)
     change(engine.rows)
-    return found.look([Watched("n1", NAMES["node"], wanted, None)])
+    return outsiders.look([Watched("n1", NAMES["node"], wanted, None)])
 
 
 def changed(name, **fields):
@@ -267,9 +270,9 @@ def test_a_helper_that_is_not_as_it_was_is_told_of_who_needs_it(change, node, en
 )
 def test_a_node_that_is_not_as_the_harness_wants_it_is_told(state, wanted, undid):
     look = looked(changed(NAMES["node"], state=state), wanted)
-    told = look.nodes["n1"]
-    assert (told is None, look.helpers) == (undid == "nothing", {})
-    assert told is None or told.undid == undid
+    interference = look.nodes["n1"]
+    assert (interference is None, look.helpers) == (undid == "nothing", {})
+    assert interference is None or interference.undid == undid
 
 
 # --- what an image build prints ------------------------------------------------------------------
@@ -278,10 +281,10 @@ def test_a_node_that_is_not_as_the_harness_wants_it_is_told(state, wanted, undid
 def test_a_build_is_shown_in_lines_without_colours():
     pieces = [*(f"\x1b[91m{letter}\x1b[0m" for letter in "E: no\n"), "Step 2/3\n", "\x1b]0;x\x07"]
     stream = [*({"stream": piece} for piece in pieces), {"error": "code: \x1b[1m100"}]
-    shown = []
+    clauses = []
     with pytest.raises(InfrastructureError, match=r"code: 100.*\n  E: no\n  Step 2/3\n") as caught:
-        Engine._checked(iter(stream), shown.append)
-    assert shown == ["E: no", "Step 2/3", r"\x1b]0;x\x07"]
+        Engine._checked(iter(stream), clauses.append)
+    assert clauses == ["E: no", "Step 2/3", r"\x1b]0;x\x07"]
     assert "\x1b" not in str(caught.value)
     assert plain("a\r\nb\rc\x00") == "a\nb\nc\\x00"
 
@@ -303,7 +306,7 @@ UNDONE = {  # the way, and what makes it whole again
     "docker pause of a keeper": lambda v: v.engine.unpause(v.keeper),
     "docker pause of the relay": lambda v: v.engine.unpause(v.relay),
     "ip link set eth0 down": lambda v: v.in_namespace("ip link set eth0 up"),
-    "docker network disconnect": None,  # ports are published anew: that is never over
+    "docker network disconnect": None,  # ports are published again: that never ends
 }
 ENDS = (CLIENT, client_end(0))
 FLUSH = "for table in filter mangle nat; do iptables -t $table -F; done"
@@ -316,21 +319,21 @@ def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, 
     seen = {}
 
     async def main(session):
-        told = []
-        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e))
+        reports = []
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e))
         await wait_answering(session, "n1")
         gateway = (await asyncio.to_thread(victim.default_route)).strip()
         for name, undo in UNDONE.items():
-            told.clear()
+            reports.clear()
             await asyncio.to_thread(BY_NAME[name], victim)
-            await until(lambda: told)
+            await until(lambda: reports)
             if undo is not None:
                 await asyncio.to_thread(undo, victim)
                 if name == "ip link set eth0 down":  # which takes the routes, and `up` not all back
                     await asyncio.to_thread(victim.in_namespace, f"ip route add {gateway}")
-                await until(lambda: len(told) == 2)
-                assert told[1].data["over"] is True
-            seen[name] = told[0]
+                await until(lambda: len(reports) == 2)
+                assert reports[1].data["over"] is True
+            seen[name] = reports[0]
         assert session.cluster.state("n1").value == "running"
 
     environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
@@ -353,10 +356,10 @@ def test_what_is_done_and_undone_is_told_from_when_to_when(environment, engine, 
 )
 def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty, name):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
-    told = []
+    reports = []
 
     async def main(session):
-        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e))
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e))
         await wait_answering(session, "n1")
         await asyncio.to_thread(BY_NAME[name], victim)
         await asyncio.Event().wait()
@@ -365,7 +368,7 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
     with pytest.raises(InfrastructureError, match=f"which {kind}, was .*not by the harness"):
         environment.execute(plan_of(echo_nodes(1), run_id=victim.run_id, ends=ENDS), main)
     node = "" if "relay" in name else "n1"  # a busy engine may be another fact, which is over
-    assert (node, True) in [(event.node, event.data.get("lasts")) for event in told]
+    assert (node, True) in [(event.node, event.data.get("lasts")) for event in reports]
     assert engine.containers(f"harness.run={victim.run_id}") == []
 
 
@@ -373,27 +376,26 @@ def test_a_helper_that_ended_ends_the_run_by_its_name(environment, engine, hasty
 @pytest.mark.slow
 def test_rules_that_somebody_removed_are_a_fault_that_was_over(environment, engine, hasty):
     victim = Victim(engine, f"test-{secrets.token_hex(4)}", "n1")
-    told, links = [], [Link("n2", "n1")]
+    reports, links = [], [Link("n2", "n1")]
 
     async def main(session):
-        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e))
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e))
         await wait_answering(session, "n1", "n2")
-        cluster = session.cluster
         qualities = (LinkQuality(delay_ms=1), StreamQuality(slice_bytes=10))
         for flushed in (False, True):
             ids = [
-                await cluster.cut(links, lease_s=600),
-                *[await cluster.shape(links, quality, lease_s=600) for quality in qualities],
+                await door(session).cut(links),
+                *[await door(session).shape(links, quality) for quality in qualities],
             ]
             for node in ("n1", "n2") if flushed else ():
                 await asyncio.to_thread(victim._replace(node=node).in_namespace, FLUSH)
             for fault in ids:
-                await cluster.heal(fault)
-            assert flushed or told == []
+                await door(session).heal(fault)
+            assert flushed or reports == []
 
     environment.execute(plan_of(echo_nodes(2), run_id=victim.run_id), main)
 
-    undid = {(event.node, event.data["undid"]) for event in told if "undid" in event.data}
+    undid = {(event.node, event.data["undid"]) for event in reports if "undid" in event.data}
     assert undid == {(node, kind) for node in ("n1", "n2") for kind in ("cut", "shape")}
 
 
@@ -404,15 +406,15 @@ def test_an_engine_elsewhere_is_asked_what_is_stopped(environment, engine, hasty
     monkeypatch.setattr("harness.environments.procfs.is_of_container", lambda pid, container: False)
 
     async def main(session):
-        told = []
-        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.data))
+        reports = []
+        session.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e.data))
         await wait_answering(session, "n1")
         assert session.cluster.pids() == {}
         await asyncio.to_thread(victim.signal_all, "STOP")
-        await until(lambda: told)
+        await until(lambda: reports)
         await asyncio.to_thread(victim.signal_all, "CONT")
-        await until(lambda: len(told) == 2)
-        return [(data.get("lasts"), data.get("over")) for data in told]
+        await until(lambda: len(reports) == 2)
+        return [(data.get("lasts"), data.get("over")) for data in reports]
 
     plan = plan_of(echo_nodes(1), run_id=victim.run_id)
     assert environment.execute(plan, main) == [(True, None), (None, True)]

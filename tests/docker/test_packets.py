@@ -35,7 +35,7 @@ def packet(number, bits=1, size=1000, flow=FLOW):
 
 
 def releases(scheduler, until_s=1000.0):
-    """When each packet goes on."""
+    """The times at which packets go on."""
     went = []
     while (due_s := scheduler.next_due_s()) is not None and due_s <= until_s:
         went += [(round(due_s, 6), number) for number, _ in scheduler.verdicts(due_s)]
@@ -179,15 +179,15 @@ def test_every_packet_gets_one_verdict(qualities, arrivals, healed):
     draws = iter([])
     scheduler = Scheduler(lambda: next(draws, 0.3))
     scheduler.learn({FLOW: {1 << at: quality for at, quality in enumerate(qualities)}}, 0.0)
-    said = []
+    printed = []
     for number, (at_s, bits) in enumerate(sorted(arrivals)):
         scheduler.arrive(packet(number, bits=bits), at_s)
         if at_s > healed:
             scheduler.learn({}, at_s)
-        said += scheduler.verdicts(at_s)
+        printed += scheduler.verdicts(at_s)
     scheduler.learn({}, 30.0)
-    said += scheduler.verdicts(1e6)
-    assert sorted(number for number, _ in said) == list(range(len(arrivals)))
+    printed += scheduler.verdicts(1e6)
+    assert sorted(number for number, _ in printed) == list(range(len(arrivals)))
 
 
 # --- the wire: bytes of a little-endian machine, as strace shows them -------------------------
@@ -247,9 +247,9 @@ def test_what_the_kernel_tells_of_a_packet():
     leaving = ("0b00 0100 0000002b 0800 03 00", "1800 0a00" + IP_HEAD)
     both = _told(*ARRIVING) + _told(*leaving)
 
-    told = [packets.packet_of(kind, body) for kind, body in packets.messages(both)]
+    parsed = [packets.packet_of(kind, body) for kind, body in packets.messages(both)]
 
-    assert told == [
+    assert parsed == [
         Packet(42, Flow("INPUT", "10.1.2.10"), 5, 1500),
         Packet(43, Flow("OUTPUT", "10.1.2.11"), 0, 20),
     ]

@@ -1,4 +1,4 @@
-"""What is deployed for a plan: names, addresses, commands, code; no engine needed."""
+"""The parts of a deployment: names, addresses, commands, code; no engine needed."""
 
 import io
 import ipaddress
@@ -99,9 +99,9 @@ def test_the_node_file_is_what_the_runner_reads():
 
 
 def test_a_foreign_program_runs_in_the_image_that_it_names():
-    own = node(command=(sys.executable, "-m", "x", "{port:80}"))
+    bundled = node(command=(sys.executable, "-m", "x", "{port:80}"))
     foreign = node("b", image="postgres:16", command=("postgres",))
-    plans = blueprint(own, foreign)
+    plans = blueprint(bundled, foreign)
 
     assert plans.container("a").command == ("python3", "-m", "x", "80")
     assert plans.container("a").environment == {}
@@ -139,7 +139,7 @@ def test_limits_user_and_volume_are_those_declared():
     assert (limited.user, limited.memory_bytes_max, limited.cpus) == ("999:999", 64 << 20, 0.5)
     assert usual.volumes == {"harness-r-a.data": "/data"}
     assert plans.data_folder("a") is None
-    assert plans.data_folder("b") is not None  # somebody else's user must be able to write there
+    assert plans.data_folder("b") is not None  # another user must be able to write there
 
 
 def test_a_variant_has_a_command_an_environment_and_an_image_of_its_own():
@@ -186,12 +186,12 @@ def test_an_image_alone_runs_its_own_command():
 
 def test_a_set_up_command_runs_as_the_node_does():
     plans = blueprint(node(user="7", setup=((sys.executable, "init", "{data}"),)))
-    made, own = plans.setup("a", "base", plans.specs["a"].setup[0]), plans.container("a")
+    made, usual = plans.setup("a", "base", plans.specs["a"].setup[0]), plans.container("a")
 
     assert made.command == ("python3", "init", "/data")
-    assert (made.name, own.name) == ("harness-r-a.setup", "harness-r-a")
+    assert (made.name, usual.name) == ("harness-r-a.setup", "harness-r-a")
     assert (made.user, made.network, made.volumes, made.labels) == (
-        own.user, own.network, own.volumes, own.labels,
+        usual.user, usual.network, usual.volumes, usual.labels,
     )  # fmt: skip
 
 
@@ -220,8 +220,8 @@ def test_packages_are_found_wherever_words_are(tmp_path, monkeypatch):
         variants={"v": Variant(entry="five:main")},
     )
 
-    found = {name.partition("/")[0] for name in sources.code_of([spec])}
-    assert found == {"harness", *names}
+    packages = {name.partition("/")[0] for name in sources.code_of([spec])}
+    assert packages == {"harness", *names}
 
 
 def test_a_foreign_program_alone_brings_no_code_of_ours():
@@ -260,11 +260,11 @@ def test_the_proxy_of_streams_is_ours_or_the_program_that_is_given(tmp_path):
     program = tmp_path / "toxiproxy-server"
     program.write_bytes(b"ELF")
     ours = blueprint(*echo_nodes(1))
-    given = deploy.Blueprint(
+    custom = deploy.Blueprint(
         plan_of(echo_nodes(1), run_id="r", link_proxy=str(program)), "image:1", NETWORK
     )
 
-    for plans in (ours, given):
+    for plans in (ours, custom):
         proxy = plans.proxy("n1")
         assert proxy.network == "container:harness-r-n1.net"
         assert proxy.user.partition(":")[0] == str(streams.PROXY_UID)
@@ -272,7 +272,7 @@ def test_the_proxy_of_streams_is_ours_or_the_program_that_is_given(tmp_path):
         assert proxy.capabilities == ()
         assert proxy.labels == plans.labels("n1")
     assert "harness/app/harness/environments/toxiproxy/api.py" in unpacked(ours.proxy_code())
-    assert unpacked(given.proxy_code()) == {given.proxy("n1").command[0][1:]: b"ELF"}
+    assert unpacked(custom.proxy_code()) == {custom.proxy("n1").command[0][1:]: b"ELF"}
     deploy.check_plan(plan_of(echo_nodes(1), link_proxy=str(program)))
     with pytest.raises(UsageError, match="is not a file"):
         deploy.check_plan(plan_of(echo_nodes(1), link_proxy="http://127.0.0.1:8474"))

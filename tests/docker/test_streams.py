@@ -11,6 +11,7 @@ from harness.cluster import STREAMS, Capability
 from harness.environments.docker import undo
 from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
+from tests.faults.door import door
 from tests.toxiproxy.conftest import build_real_server
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -24,16 +25,17 @@ LEFT = ["sh", "-c", "iptables-save -t nat | grep -c -- '-A [^h].*harness:' || :"
 
 
 class Probe:
-    """A cluster of two nodes, and what becomes of what b sends to a and a to b."""
+    """A cluster of two nodes, and the fate of data between them."""
 
-    def __init__(self, engine, run_id, cluster):
-        self.engine, self.run_id, self.cluster = engine, run_id, cluster
+    def __init__(self, engine, run_id, session):
+        self.engine, self.run_id, self.session = engine, run_id, session
+        self.cluster = session.cluster
 
     async def shape(self, quality, lease_s=LONG_S):
-        return await self.cluster.shape([LINK], quality, lease_s=lease_s)
+        return await door(self).shape([LINK], quality, lease_s=lease_s)
 
     async def __call__(self, holds, sender="b", openers="b"):
-        """What is sent on a connection that each of the openers opened; it must hold of all.
+        """The fate of data on a connection of each opener; it must be the same for all.
 
         A crowded host has pauses, so it is asked again; `bench` has exact figures.
         """
@@ -71,11 +73,11 @@ async def one_direction_is_sliced_whoever_connects_and_the_other_whole(probe):
     fault = await probe.shape(SLICES)
     there = await probe(is_sliced, openers=NODES)
     await probe(is_as_sent, sender="a", openers=NODES)
-    bite = await probe.cluster.heal(fault)
+    bite = await door(probe).heal(fault)
 
     assert bite.unit == "connections"
     assert bite.count in range(4, 4 * TRIES, 2)
-    assert await probe.cluster.heal(fault) == bite
+    assert await door(probe).heal(fault) == bite
     await probe(is_as_sent)
     addresses = [probe.at_keeper(node, ["python3", "-c", ADDRESS]) for node in NODES]
     assert [way.met for way in there] == addresses  # of who opened it, as without a proxy
@@ -85,25 +87,25 @@ async def one_direction_is_reset_whoever_connects_and_the_other_not(probe):
     fault = await probe.shape(RESET)
     await probe(is_reset, openers=NODES)
     await probe(is_as_sent, sender="a", openers=NODES)
-    assert (await probe.cluster.heal(fault)).count >= 4
+    assert (await door(probe).heal(fault)).count >= 4
     await probe(is_as_sent)
 
 
 async def faults_on_one_link_overlap_and_heal_one_by_one(probe):
     reset, _ = await probe.shape(RESET), await probe.shape(SLICES)
     await probe(is_reset)
-    await probe.cluster.heal(reset)
+    await door(probe).heal(reset)
     await probe(is_sliced)
-    await probe.cluster.heal_among(NODES)
+    await door(probe).heal_among(NODES)
     await probe(is_as_sent)
     assert probe.rules_left() == ["0", "0"]
 
 
 async def a_lease_and_the_warden_make_streams_whole_again(probe):
     fault = await probe.shape(RESET)
-    keepers = probe.cluster._links.keepers(fault)
-    assert keepers == [container_name(probe.run_id, node, Part.KEEPER) for node in NODES]
-    assert await asyncio.to_thread(undo.main, ["heal", fault, *keepers]) == 0  # as the warden does
+    keepers = [container_name(probe.run_id, node, Part.KEEPER) for node in NODES]
+    words = ["heal", "STREAM", fault, *keepers]  # as the warden does it
+    assert await asyncio.to_thread(undo.main, words) == 0
     await probe(is_as_sent)
     assert probe.rules_left() == ["0", "0"]
     started_s = time.monotonic()
@@ -113,12 +115,12 @@ async def a_lease_and_the_warden_make_streams_whole_again(probe):
 
 
 async def a_proxy_that_is_killed_is_told_of_and_comes_back(probe):
-    told = []
-    probe.cluster.subscribe(lambda e: e.kind == "infrastructure" and told.append(e.node))
+    reports = []
+    probe.cluster.subscribe(lambda e: e.kind == "infrastructure" and reports.append(e.node))
     fault = await probe.shape(RESET)
     await asyncio.to_thread(probe.engine.kill, container_name(probe.run_id, "b", Part.PROXY))
-    await probe.cluster.heal(fault)
-    assert set(told) == {"b"}
+    await door(probe).heal(fault)
+    assert set(reports) == {"b"}
     await probe(is_as_sent)
     await probe.shape(SLICES)
     await probe(is_sliced)
@@ -142,9 +144,9 @@ def test_streams_are_as_bad_as_asked_and_whole_again(environment, engine, real):
     plan = probe_plan(str(build_real_server()) if real else None)
 
     async def main(session):
-        probe = Probe(engine, plan.run_id, session.cluster)
+        probe = Probe(engine, plan.run_id, session)
         for check in CHECKS:
-            await session.cluster.heal_all()
+            await door(session).heal_all()
             try:
                 await check(probe)
             except BaseException as error:
@@ -164,6 +166,6 @@ def test_an_engine_that_cannot_redirect_is_found_out_before_a_fault(environment,
         assert STREAMS.isdisjoint(session.cluster.capabilities)
         assert Capability.DELAY in session.cluster.capabilities
         with pytest.raises(UsageError, match=r"does not redirect .* .no REDIRECT here.; load"):
-            await session.cluster.shape([LINK], RESET, lease_s=1)
+            await door(session).shape([LINK], RESET, lease_s=1)
 
     environment.execute(probe_plan(), main)

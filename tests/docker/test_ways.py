@@ -1,4 +1,4 @@
-"""Whole runs of a healthy target while somebody else ends, stops or cuts: none is invalid."""
+"""Whole runs of a healthy target while another program ends, stops or cuts: none is invalid."""
 
 import subprocess
 import sys
@@ -34,17 +34,17 @@ def test_what_others_do_convicts_nobody(engine, tmp_path, name):
         text=True,
     )
     assert driver.stderr is not None
-    said = []
+    verdicts = []
     for line in driver.stderr:
-        said.append(line)
+        verdicts.append(line)
         if "chaos: " in line:
             break
     run_id = run_of(engine, driver.pid)
     dict(WAYS)[name](Victim(engine, run_id, "m1"))
-    said += driver.stderr
+    verdicts += driver.stderr
     driver.stderr.close()
     code = driver.wait()
-    text = "".join(line for line in said if line.startswith("harness: "))
+    text = "".join(line for line in verdicts if line.startswith("harness: "))
     assert code in {EXIT_VALID, EXIT_UNKNOWN, EXIT_CRASH}, text
     assert "bug in the harness" not in text
     if code == EXIT_CRASH:

@@ -1,4 +1,4 @@
-"""Ways in which somebody else ends, stops or cuts what a run has in an engine.
+"""Ways in which another program ends, stops or cuts the parts of a run in an engine.
 
 Each takes a `Victim`, acts at once and lets it stay so; none is the target's doing. Those with a
 relay need a nemesis that tells clients apart.

@@ -112,7 +112,7 @@ def test_cases_without_cycles() -> None:
         "failed.",
         "G1b": "Op 10 read [9] from key b, which ends in 9; but op 11, which appended 9, appended "
         "more to key b in the same transaction.",
-        "garbage-read": "Op 12 read [77] from key g, but nobody ever appended 77 to it.",
+        "garbage-read": "Op 12 read [77] from key g, but 77 was never appended to it.",
     }
     result = check_list_append(
         concurrent(

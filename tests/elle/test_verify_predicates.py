@@ -10,9 +10,9 @@ import pytest
 from checkers.elle import Case, Reason, Step, Transaction, check_closed_predicate
 from checkers.elle.infer.predicate_columns import Predicate
 from checkers.elle.models import UNKNOWN_TYPES
+from checkers.elle.recorded import CaseError, NotVerified, fits
 from checkers.elle.verify import predicates as verify_predicates
 from checkers.elle.verify.predicates import PredicateVerifier
-from checkers.elle.verify.raw import CaseError, NotVerified, fits
 from checkers.foreign.transactions import ClosedPredicate
 from harness.formats.edn.jepsen import load_edn
 from harness.ops import CheckResult, ModelSettings, OpType, Verdict

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.elle import Transaction
+from checkers.elle.infer.accesses import Accesses, accesses_of
 from checkers.elle.infer.columns import NEVER, columns_of
 from checkers.elle.infer.versions import (
-    Accesses,
-    accesses_of,
     contradicting_keys,
     nearest,
     realtime_of,

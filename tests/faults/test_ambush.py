@@ -35,7 +35,7 @@ def play(script, text=TEXT):
             await asyncio.sleep(0)
         await script(cluster, conductor)
         await chaos
-        await conductor.heal_active()
+        await conductor.ledger.heal_active()
         assert not any(cluster.springs.values())
         return cluster, [op.value for op in recorder.history()]
 

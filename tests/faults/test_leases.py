@@ -15,7 +15,7 @@ from tests.support.cluster import FakeCluster
 
 FULL = Disk(quality=DiskQuality(full=True))
 LATE = Shape(quality=LinkQuality(delay_ms=1.0))
-UNDO = {"start", "resume", "heal"}
+UNDO = {"start", "resume"}
 
 
 def go(body):
@@ -53,7 +53,8 @@ def undone(cluster):
         cluster.factors.get("m1") == 1.0,
         cluster.disks.get("m1") == DiskQuality(),
     ]
-    return sum(good) + sum(call[0] in UNDO for call in cluster.calls)
+    whole = [not state for state in cluster.links.values()]
+    return sum(good) + sum(whole) + sum(call[0] in UNDO for call in cluster.calls)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ async def test_a_fault_that_nobody_heals_ends_with_its_lease(leases, what):
     assert undone(leases.cluster) == 0
     await asyncio.sleep(0.2)
     assert undone(leases.cluster) == 1
-    assert leases.spawned == ["lease-fault-1"]
+    assert leases.spawned == ["lease-f1"]
 
 
 @on(go)
@@ -82,18 +83,18 @@ async def test_the_lease_of_a_fault_that_is_healed_is_over(leases):
 
 @on(go)
 async def test_a_lease_that_ends_while_somebody_heals_undoes_nothing_twice(leases):
-    heal = leases.cluster.heal
+    set_links = leases.cluster.set_links
 
-    async def slowly(fault):
+    async def slowly(wanted, *, lease_s):
         await asyncio.sleep(2)
-        return await heal(fault)
+        return await set_links(wanted, lease_s=lease_s)
 
-    leases.cluster.heal = slowly
     fault = await leases.inject(Cut(), 1.0)
+    leases.cluster.set_links = slowly
     await asyncio.sleep(1.5)
     assert await leases.ledger.heal(fault) == Bite(7, "frames")
     assert undone(leases.cluster) == 1
-    assert leases.spawned == ["lease-fault-1"]
+    assert leases.spawned == ["lease-f1"]
 
 
 @pytest.mark.parametrize("lasts_s", [0.0, 5.05], ids=["before", "meanwhile"])
@@ -119,16 +120,16 @@ async def test_what_could_not_be_healed_is_tried_again_when_its_lease_ends(
     await asyncio.sleep(5.1)
     assert undone(leases.cluster) == 1
     assert await leases.ledger.heal(fault) is not None
-    assert leases.spawned == ["lease-fault-1"]
+    assert leases.spawned == ["lease-f1"]
 
 
 def test_what_cannot_be_undone_when_its_lease_ends_ends_the_run():
     async def body(leases):
-        async def fail(fault):
+        async def fail(wanted, *, lease_s):
             raise InfrastructureError("no")
 
-        leases.cluster.heal = fail
         await leases.inject(Cut(), 1.0)
+        leases.cluster.set_links = fail
         await asyncio.sleep(2)
 
     with pytest.raises(InfrastructureError):

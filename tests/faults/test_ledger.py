@@ -7,11 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cluster import DRIFT_PPM_MIN, Bite, DiskQuality, Link
+from harness.cluster import (
+    CLIENT,
+    DRIFT_PPM_MIN,
+    Bite,
+    DiskQuality,
+    Link,
+    LinkQuality,
+    StreamQuality,
+)
 from harness.errors import InfrastructureError, UsageError
+from harness.faults.door import Door
 from harness.faults.ledger import Ledger
 from harness.nodes.degradation import DELAY_MS_MAX
-from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause
+from harness.nodes.faults import Aim, Clock, Cpu, Cut, Disk, Kill, Pause, Shape, Stream
 from tests.support.cluster import MASTERS, FakeCluster, FakeEnv
 
 NODES = ("m1", "m2", "m3", "t1")
@@ -53,14 +62,125 @@ async def test_a_power_cut_that_finds_a_node_down_says_whose_disk_it_hit():
     assert (await hit(ledger, Kill(), "m1")).disks == ()
 
 
-async def test_a_fault_is_healed_once_and_says_the_same_again():
+async def test_a_fault_is_healed_once_and_returns_the_same_bite_again():
     ledger, cluster = fresh()
+    healed = []
     aim = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),), note="cut")
-    injection = await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
-    assert [await ledger.heal(injection.id) for _ in range(2)] == [Bite(7, "frames")] * 2
-    assert cluster.calls.count(("heal", "cut-1")) == 1
-    with pytest.raises(UsageError, match="fault-9"):
-        await ledger.heal("fault-9")
+    injection = await ledger.inject(
+        aim,
+        lease_s=9.0,
+        groups=GROUPS,
+        fault_id="planned",
+        on_heal=lambda *told: healed.append(told),
+    )
+    assert injection.id == "planned"
+    assert cluster.links == {Link("m1", "m2"): {"planned": None}}
+    assert ledger.active == ["planned"]
+    bite = Bite(7, "frames")
+    assert [await ledger.heal("planned") for _ in range(2)] == [bite] * 2
+    assert (cluster.links, ledger.active) == ({Link("m1", "m2"): {}}, [])
+    assert healed == [(injection, bite)]
+    for call in (
+        ledger.heal("unknown"),
+        ledger.inject(aim, lease_s=9.0, groups=GROUPS, fault_id="planned"),
+    ):
+        with pytest.raises(UsageError):
+            await call
+
+
+LATE = Shape(quality=LinkQuality(delay_ms=5.0))
+PIECES = Stream(quality=StreamQuality(slice_bytes=64))
+ENDS = ("m1", "m2", CLIENT)
+LINKS = tuple(Link(a, b) for a in ENDS for b in ENDS if a != b)
+LINK_FAULTS = st.sampled_from([Cut(), LATE, PIECES])
+LINK_STEPS = st.lists(
+    st.one_of(
+        st.tuples(LINK_FAULTS, st.sets(st.sampled_from(LINKS), min_size=1)),
+        st.integers(0, 9),  # heal this one of the active faults
+        st.sampled_from(ENDS[:2]),  # relieve this node
+    ),
+    max_size=14,
+)
+
+
+@given(LINK_STEPS)
+def test_a_link_has_all_faults_that_are_on_it_and_healing_in_parts_adds_up(steps):
+    async def main():
+        ledger, cluster = fresh()
+        on, parts = {}, {}
+        for step in steps:
+            if isinstance(step, tuple):
+                what, links = step
+                aim = Aim(what=what, targets=("m1",), links=tuple(links))
+                injection = await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
+                on[injection.id], parts[injection.id] = (what, set(links)), 0
+            elif isinstance(step, str):
+                await ledger.relieve([step])
+                for name, (_, links) in on.items():
+                    inside = links & {Link(step, CLIENT), Link(CLIENT, step)}
+                    parts[name] += bool(inside)
+                    links.difference_update(inside)
+            elif on:
+                fault_id = list(on)[step % len(on)]
+                parts[fault_id] += bool(on.pop(fault_id)[1])
+                assert await ledger.heal(fault_id) == Bite(7 * parts[fault_id], "frames")
+            for link in LINKS:
+                assert cluster.links.get(link, {}) == {
+                    name: getattr(what, "quality", None)
+                    for name, (what, links) in on.items()
+                    if link in links
+                }
+
+    asyncio.run(main())
+
+
+async def test_a_link_fault_that_did_not_take_is_taken_off_again():
+    ledger, cluster = fresh()
+    set_links = cluster.set_links
+
+    async def half(wanted, *, lease_s):
+        cluster.set_links = set_links
+        await set_links(dict([*wanted.items()][:1]), lease_s=lease_s)
+        raise InfrastructureError("no")
+
+    cluster.set_links = half
+    aim = Aim(what=Cut(), targets=("m1",), links=LINKS)
+    with pytest.raises(InfrastructureError):
+        await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
+    assert not any(cluster.links.values())
+    assert ledger.active == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "on"),
+    [
+        (Cut(), []),
+        (Cut(), ["m1"]),
+        (Kill(), [Link("m1", "m2")]),
+        (Shape(quality=LinkQuality()), [Link("m1", "m2")]),
+        (Shape(quality=LinkQuality(drop=1.5)), [Link("m1", "m2")]),
+        (Kill(), ["m3"]),  # it is down
+    ],
+)
+async def test_the_public_door_refuses_a_fault_that_cannot_hit(fault, on):
+    cluster = FakeCluster(down=("m3",))
+    door = Door(cluster, Ledger(cluster, FakeEnv()))
+    with pytest.raises(UsageError):
+        await door.inject(fault, on, lease_s=9.0)
+    assert not any(cluster.links.values())
+
+
+async def test_the_public_door_breaks_nodes_and_links():
+    cluster = FakeCluster()
+    door = Door(cluster, Ledger(cluster, FakeEnv()))
+    kill = await door.inject(Kill(), ["m1"], lease_s=9.0)
+    cut = await door.inject(Cut(), [Link("m1", CLIENT)], lease_s=9.0)
+    assert (cluster.down, cluster.links) == ({"m1"}, {Link("m1", CLIENT): {cut: None}})
+    assert [await door.heal(kill), await door.heal(cut)] == [
+        Bite(1, "processes"),
+        Bite(7, "frames"),
+    ]
+    assert cluster.down == set()
 
 
 CONDITIONS = st.sampled_from(

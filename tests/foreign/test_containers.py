@@ -253,14 +253,14 @@ def test_random_histories_agree_with_all_orders(kind, native, monkeypatch):
         )
         check = load_plugin("checkers", model).prepare(given, ModelSettings())
         verdict = check.check(time_limit_s=300, draw=False)[0].verdict
-        seen = observations(check.model, check.found) or all(p.type == "fail" for p in given.pairs)
+        seen = observations(check.model, check.parsed) or all(p.type == "fail" for p in given.pairs)
         assert verdict is (expected if seen else UNKNOWN), (seed, history)
         assert seen or expected is VALID, (seed, history)  # nothing seen contradicts nothing
         verdicts.append(expected)
         if seed % 4 == 0:
-            outcome = check_operations(check.model, check.found)
-            certify(check.model, check.found, outcome)  # raises for what does not hold
-        for part in check.model.projections(check.found):
+            outcome = check_operations(check.model, check.parsed)
+            certify(check.model, check.parsed, outcome)  # raises for what does not hold
+        for part in check.model.projections(check.parsed):
             refuted = check_operations(part.model, part.operations).result is Result.ILLEGAL
             assert not refuted or expected is INVALID, (seed, part.name)
     assert 10 < verdicts.count(INVALID) < 140

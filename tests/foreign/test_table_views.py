@@ -13,7 +13,13 @@ from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.name import CatalogName
 from checkers.catalog.models.types import Answer, Create, Rename
 from checkers.catalog.models.views import Said
-from checkers.foreign.catalogs import catalog_of_tables, table_answer, table_request
+from checkers.foreign.catalogs import (
+    TableAnswer,
+    TableRequest,
+    catalog_of_tables,
+    table_answer,
+    table_request,
+)
 from checkers.linearizability import (
     UNKNOWN,
     Model,
@@ -27,9 +33,9 @@ from checkers.linearizability.core import relaxed
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import Status
-from tests.checkers.random_histories import KINDS, catalog, simulate
-from tests.checkers.test_catalog_linearizable import small_history
-from tests.checkers.test_engine import wing_and_gong
+from tests.checkers.catalog.test_linearizable import small_history
+from tests.linearizability.random_histories import KINDS, catalog, simulate
+from tests.linearizability.test_engine import wing_and_gong
 
 Ops = list[Operation[Any, Any]]
 
@@ -138,15 +144,15 @@ def test_what_a_view_leaves_out_around_a_core_cannot_matter() -> None:
 def done(
     number: int, op: str, call: int, end: int, name: str, *, to: str = "", **answer: Any
 ) -> Operation[Any, Any]:
-    asked = {"name": name, "name2": to, "payload": answer.get("payload", 0)}
-    request = table_request(op, asked | {"id": answer.get("ident", 0)})
-    shown = {
-        "result": answer.get("result", "ok"),
-        "id": answer.get("ident", 0),
-        "version": answer.get("version", 0),
-        "payload": answer.get("seen", 0),
-        "listing": answer.get("listing", ()),
-    }
+    ident = answer.get("ident", 0)
+    request = table_request(op, TableRequest(name, to, answer.get("payload", 0), ident))
+    shown = TableAnswer(
+        answer.get("result", "ok"),
+        ident,
+        answer.get("version", 0),
+        answer.get("seen", 0),
+        answer.get("listing", ()),
+    )
     return Operation(number, request, call, table_answer(request, shown), end, number)
 
 

@@ -1,4 +1,4 @@
-"""The file system: what is synced stays, what is not goes, and faults bite and are counted."""
+"""The file system: synced data stays, other data goes, and faults bite and are counted."""
 
 import errno
 import mmap
@@ -95,17 +95,17 @@ def test_torn_writes_survive_in_part_and_by_seed(mounting):
         disk.say(TORN.format(seed))
         return disk.read("f")
 
-    found = [left(seed) for seed in range(6)]
-    assert left(3) == found[3]
-    assert b"a" * 65_536 in found  # every other time nothing survives
-    parts = [data for data in found if data != b"a" * 65_536]
+    contents = [left(seed) for seed in range(6)]
+    assert left(3) == contents[3]
+    assert b"a" * 65_536 in contents  # every other time nothing survives
+    parts = [data for data in contents if data != b"a" * 65_536]
     assert len({len(data) for data in parts}) > 1
     assert any(b"a" in data and b"b" in data[:65_536] for data in parts)
     assert all(data[65_536:] == b"b" * (len(data) - 65_536) for data in parts)
 
 
 def test_mapped_files_see_writes_and_power_cuts(disk):
-    """As bbolt does: read through a mapping, written by pwrite. No page outlives a power cut."""
+    """Reads through a mapping and writes by pwrite, like bbolt. No page outlives a power cut."""
     disk.write("f", b"a" * 8192, sync=os.fsync)
     with (disk.root / "f").open("rb") as file, mmap.mmap(file.fileno(), 0, prot=1) as mapped:
         assert mapped[:1] == b"a"

@@ -18,6 +18,7 @@ from targets.hive.client import ClientSettings, Selection
 from targets.hive.client.classify import Proof, proof_of, result_of, retries
 from targets.hive.client.uris import AVOIDED_NS, Uris
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.hive.deploy import Deployed, deploy
 
 THREE = tuple(Address(f"hms{number}", 9083) for number in (1, 2, 3))
@@ -123,7 +124,7 @@ async def lost_create(hms: Deployed):
     """A create that the first metastore carries out, and whose answer it cannot send."""
     client = hms.new_client()
     await hms.ok(client, "list")
-    await hms.cluster.cut([Link(client._address.node, CLIENT)], lease_s=60)
+    await door(hms).cut([Link(client._address.node, CLIENT)])
     done = await hms.do(client, "create", "db1.x", nonce="a")
     assert (await hms.ok(client, "get", "db1.x"))["nonce"] == "a"
     assert hms_words.times_sent(done.attempts) == 2

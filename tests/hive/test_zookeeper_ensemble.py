@@ -9,6 +9,7 @@ from harness.errors import UsageError
 from targets.hive.tokens.zookeeper import ZooKeeperTokens
 from targets.hive.zookeeper import kazoo
 from targets.hive.zookeeper.protocol import Znode
+from tests.faults.door import door
 from tests.hive.test_zookeeper import run_case
 from tests.hive.token_stores import CASES as TOKEN_CASES
 from tests.hive.token_stores import IDENT, ONE
@@ -63,10 +64,10 @@ def test_a_server_that_is_paused_or_cut_off_costs_a_reconnect():
             assert await answered(lambda: store.get(IDENT)) == ONE
             await zookeepers.cluster.resume(name)
             links = Link.between([name], others)
-            fault = await zookeepers.cluster.cut(links, lease_s=LEASE_S)
+            fault = await door(zookeepers).cut(links)
             await answers(zookeepers.new_session())
             assert await answered(lambda: store.get(IDENT)) == ONE
-            await zookeepers.cluster.heal(fault)
+            await door(zookeepers).heal(fault)
             await answers(session)
 
     with_ensemble(body)

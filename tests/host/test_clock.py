@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.cluster import DRIFT_PPM_MAX, DRIFT_PPM_MIN
 from harness.environments.faulty import ClockError, FaultyClock
-from harness.environments.host.loop import DriftingLoop
+from harness.environments.host.node import DriftingLoop
 
 BEGIN_NS = 1_000_000_000_000
 WALL_NS = 1_700_000_000_000_000_000

@@ -132,7 +132,7 @@ async def test_a_node_that_is_down_or_paused_gets_it_when_it_goes_on():
     assert life.lines == []
     world.state = NodeState.RUNNING
     life.deaf = True
-    await world.control.catch_up()  # waits for nobody
+    await world.control.catch_up()  # does not wait
     life.obedience.take(life.lines.pop())
     assert world.ahead_h() == 2
     life.feel(1)
@@ -182,7 +182,7 @@ async def test_a_node_that_comes_up_is_waited_for(monkeypatch):
     monkeypatch.setattr(control_module, "_START_TIMEOUT_S", 0.01)
     world = World()
     world.start(listens=False).deaf = True
-    with pytest.raises(InfrastructureError, match="has not begun to listen"):
+    with pytest.raises(InfrastructureError, match="did not begin to listen"):
         await world.control.worsen_disk(FULL)
 
 
@@ -191,10 +191,10 @@ async def test_a_node_that_does_not_answer_is_asked_twice_and_told(monkeypatch):
     world = World()
     life = world.start()
     life.deaf = True
-    with pytest.raises(InfrastructureError, match="a runs, but has not done"):
+    with pytest.raises(InfrastructureError, match="a runs, but did not carry out"):
         await world.control.skew(offset_ns=HOUR_NS, drift_ppm=0)
     assert len(life.lines) == 2
-    life.obedience.take(life.lines[1])  # an answer that comes late harms nobody
+    life.obedience.take(life.lines[1])  # a late answer does no harm
     life.deaf = False
     await world.control.mend()
     assert world.ahead_h() == 0
@@ -247,7 +247,7 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
 
     async def spring(event):
         order.append(event.kind)
-        await world.control.worsen_disk(FULL)  # which a node that stands still does
+        await world.control.worsen_disk(FULL)  # which a stopped node does
         await waits.wait()
         order.append("sprung")
 
@@ -333,11 +333,11 @@ class Node:
 
 def test_commands_come_in_any_pieces_and_rubbish_is_passed_over(caplog):
     node = Node()
-    said = (
+    lines = (
         line(number=1) + b"what?\n" + line(number=2) + line(boot=1, number=3) + b'{"number": 4}\n'
     )
-    for place in range(len(said)):
-        node.obedience.take(said[place : place + 1])
+    for place in range(len(lines)):
+        node.obedience.take(lines[place : place + 1])
     assert node.answers == [1, 2]
     node.obedience.take(line(number=1, disk=DiskQuality()))  # overtaken: it is obeyed no more
     assert (node.told.pop(), node.trouble.quality == DiskQuality()) == (("obeyed", 1), False)
@@ -371,7 +371,7 @@ async def test_what_is_no_pipe_is_no_channel(path):
 
 
 def stops(node: Node, receiver: int) -> float:
-    """How long it stands still at an event."""
+    """The duration of its stop at an event."""
     condition = Condition(stops_at=("x",))
     node.obedience.be(condition)
     loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""A caller that only meets itself has reached nobody."""
+"""A connection of a caller to itself is refused."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""Files under a node's folder, against a model in memory; what is synced and when."""
+"""Files under a node's folder, against a model in memory, and their syncs."""
 
 import asyncio
 import errno
@@ -76,7 +76,7 @@ async def test_paths_stay_inside(tmp_path, path):
 
 @pytest.fixture
 def synced(monkeypatch):
-    """The names of what is synced, in order."""
+    """The names of synced files, in order."""
     names: list[str] = []
     real = os.fsync
 

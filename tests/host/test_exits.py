@@ -1,4 +1,4 @@
-"""Who ended a process: what nothing else explains is its own doing, and nothing besides."""
+"""The cause of a process's end: only an end without another explanation is its own doing."""
 
 import signal
 
@@ -61,5 +61,5 @@ def test_a_host_that_keeps_a_node_from_starting():
 @for_each("code", [*range(-64, 256)])
 def test_whatever_is_not_its_own_says_why(code):
     for on_env in (False, True):
-        found = ended_by(code, expected=False, on_env=on_env, oom_kills=0)
-        assert (found.note is None) == (found.by == "itself" or (on_env and code == EXIT_HOST))
+        ending = ended_by(code, expected=False, on_env=on_env, oom_kills=0)
+        assert (ending.note is None) == (ending.by == "itself" or (on_env and code == EXIT_HOST))

@@ -1,4 +1,4 @@
-"""libfaketime: what it is told, which programs do not hear it, and what is counted as felt."""
+"""libfaketime: its settings, programs that ignore it, and the measured effect."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ HEARS = "process 7 yes no /bin/x\nprocess 8 yes no /bin/x\n"
 
 
 def told_ns(line, now_ns):
-    """How far off libfaketime is by this line, as its source says: the rate counts from 1970."""
+    """The shift by this line, as libfaketime's source computes it: the rate counts from 1970."""
     sign, whole, rest, rate = re.fullmatch(r"([+-])(\d+)\.(\d{9}) x(\d+\.\d{6})", line).groups()
     offset_ns = int(f"{sign}{whole}{rest}")
     return offset_ns + now_ns * (round(float(rate) * 1_000_000) - 1_000_000) // 1_000_000
@@ -38,9 +38,9 @@ def test_the_line_says_what_is_meant(offset_ns, drift_ppm):
 
 
 def test_what_a_node_loads_itself_is_loaded_as_well():
-    given = preload("/l.so", "n", "/shm", {"LD_PRELOAD": "theirs.so"})
-    assert given["LD_PRELOAD"] == "/l.so:theirs.so"
-    assert given["FAKETIME_SHARED"] == "/n.sem /n.page"
+    added = preload("/l.so", "n", "/shm", {"LD_PRELOAD": "theirs.so"})
+    assert added["LD_PRELOAD"] == "/l.so:theirs.so"
+    assert added["FAKETIME_SHARED"] == "/n.sem /n.page"
     assert Names.of("n").semaphore == "sem.n.sem"
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_library_is_refused(junk):
         ("process 7 yes no /bin/x\nprocess 8 no no \n", None),  # one that is just ending
         ("process 7 yes yes /usr/bin/etcd\n", "etcd is a Go program, and Go has a clock of its"),
         ("process 7 yes no /bin/sh\nprocess 8 no yes /bin/etcd\n", "etcd is a Go program"),
-        ("process 7 no no /bin/busybox\n", "busybox has not loaded libfaketime"),
+        ("process 7 no no /bin/busybox\n", "busybox did not load libfaketime"),
         ("sh: not found", "cannot be looked at (sh: not found)"),
         ("", "cannot be looked at (no answer)"),
     ],
@@ -82,7 +82,7 @@ def test_who_does_not_hear_it_is_told_why(printed, words):
 
 
 class FakeNode:
-    """A node that sees the time as it is told, if it `hears`, and reads it when it `asks`.
+    """A node that sees the shifted time, if it `hears`, and reads it when it `asks`.
 
     `serves`: it asks to answer who asks whether it is ready.
     """
@@ -131,12 +131,16 @@ def clock_of(node, *, probe=True):
         (FakeNode(), False, None),
         (FakeNode(asks=False, serves=True), False, None),
         (FakeNode(begins=2), True, None),
-        (FakeNode(begins=99), True, "x has not loaded libfaketime"),
-        (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* found to be [+-]0.000 s off"),
+        (FakeNode(begins=99), True, "x did not load libfaketime"),
+        (FakeNode(hears=False), True, r"moved by \+2.0 s, and .* measured as [+-]0.000 s off"),
         (FakeNode(answer=(3, "no such database")), True, "exited with 3: 'no such database'"),
         (FakeNode(answer=(None, "")), True, "the command took too long"),
-        (FakeNode(answer=(0, "noon")), True, "no time was told, but 'noon'"),
-        (FakeNode(asks=False), False, r"not asked for the time within .* declare a `clock_probe`"),
+        (FakeNode(answer=(0, "noon")), True, "the output is not a time: 'noon'"),
+        (
+            FakeNode(asks=False),
+            False,
+            r"did not ask for the time .* declare a `clock_probe`",
+        ),
     ],
 )
 async def test_a_clock_that_does_not_move_is_refused(monkeypatch, node, probe, words):
@@ -155,7 +159,7 @@ async def test_what_a_probe_measures_is_counted_and_not_what_was_told():
     node = FakeNode()
     clock = clock_of(node)
     assert abs(await clock.skew(UP, offset_ns=5 * S, drift_ppm=0) - 5000) <= 50
-    node.hears = False  # 5 s less than before, whatever it is told
+    node.hears = False  # 5 s less than before, at any setting
     assert abs(await clock.skew(UP, offset_ns=9 * S, drift_ppm=0) - 5000) <= 50
     assert await clock.skew(UP, offset_ns=0, drift_ppm=0) <= 50
     node.hears = True

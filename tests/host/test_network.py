@@ -205,10 +205,12 @@ async def test_a_connection_to_itself_is_a_refusal(pair):
     real = asyncio.open_connection
 
     async def to_itself(_host, _port, **how):
-        own = socket.socket()
-        own.bind(("127.0.0.1", 0))
-        own.connect(own.getsockname())  # as the kernel does it now and then (simultaneous open)
-        return await real(sock=own, **how)
+        meeting = socket.socket()
+        meeting.bind(("127.0.0.1", 0))
+        meeting.connect(
+            meeting.getsockname()
+        )  # as the kernel does it now and then (simultaneous open)
+        return await real(sock=meeting, **how)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "open_connection", to_itself)

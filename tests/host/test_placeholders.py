@@ -14,7 +14,7 @@ from harness.environments.docker.image import sources
 from harness.environments.docker.image.dockerfiles import built_tag
 from harness.environments.host import placeholders
 from harness.environments.host.placeholders import check_packages
-from harness.environments.process.placeholders import fill as fill_for_process
+from harness.environments.process.addresses import fill as fill_for_process
 from harness.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def lay(folder, *names):
 
 
 def install(folder, distribution, *names):
-    """Files as pip leaves them, with another distribution beside them."""
+    """Files as pip leaves them, with another distribution next to them."""
     lay(folder, *names, "strange_neighbour.py")
     about = folder / f"{distribution}-1.dist-info"
     about.mkdir()
@@ -180,7 +180,7 @@ def test_an_example_that_is_installed_finds_its_dockerfile(tmp_path, example):
         'TargetSettings(profile="strict", bugs=(), options={"image": "", "pinned": False}))\n'
         "print([image_of(node) for node in nodes], list(code_of(nodes)), it.__file__)\n"
     )
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"},
         capture_output=True,
@@ -188,6 +188,6 @@ def test_an_example_that_is_installed_finds_its_dockerfile(tmp_path, example):
         check=True,
         cwd=tmp_path,
     ).stdout
-    assert f"harness-built-{example}-image:" in found
-    assert str(tmp_path) in found
-    assert ("register_server.py" in found) == (example == "postgres")
+    assert f"harness-built-{example}-image:" in result
+    assert str(tmp_path) in result
+    assert ("register_server.py" in result) == (example == "postgres")

@@ -1,4 +1,4 @@
-"""Power cuts of real folders: what was synced is there, what was not may be gone, and no more."""
+"""Power cuts of real folders: synced data stays, other data may be gone, and no more."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from tests.tiers import examples
 
 
 class Model:
-    """What a file has, how much of it was synced, and whether its name ever was."""
+    """The content of a file, its synced length, and whether its name was ever synced."""
 
     def __init__(self, data=b"", synced=0, *, named=False):
         self.data, self.synced, self.named = data, synced, named
@@ -35,16 +35,16 @@ async def do(disk, model, verb, path, value):
         model.pop(path, None)
         return
     file = await disk.open(path)
-    found = model.setdefault(path, Model())
+    state = model.setdefault(path, Model())
     if verb == "append":
         await file.append(value)
-        found.data += value
-    elif verb == "truncate" and value <= len(found.data):
+        state.data += value
+    elif verb == "truncate" and value <= len(state.data):
         await file.truncate(value)
-        found.data, found.synced = found.data[:value], min(found.synced, value)
+        state.data, state.synced = state.data[:value], min(state.synced, value)
     elif verb == "sync":
         await file.sync()
-        found.synced, found.named = len(found.data), True
+        state.synced, state.named = len(state.data), True
     file.close()
 
 
@@ -86,11 +86,11 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, see
             asyncio.run(live(folder, model, steps))
         before = sum(map(len, left(folder).values()))
         lost = cut_power(folder, random.Random(seed), torn=torn)
-        found = left(folder)
-        check(model, found, torn=torn)
-        assert lost == before - sum(map(len, found.values()))
-        assert cut_power(folder, random.Random(seed), torn=torn) == 0  # what is left is durable
-        assert left(folder) == found
+        contents = left(folder)
+        check(model, contents, torn=torn)
+        assert lost == before - sum(map(len, contents.values()))
+        assert cut_power(folder, random.Random(seed), torn=torn) == 0  # the rest is durable
+        assert left(folder) == contents
 
 
 def test_what_survives_is_drawn_and_may_be_all_or_nothing(tmp_path):

@@ -1,4 +1,4 @@
-"""Who waits for a processor, as the kernel counts it."""
+"""Waits for a processor, as the kernel counts them."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ class Host:
         self.waits = Waits(lambda: self.now_s, lambda: self.now_s)
 
     def look(self, after_s, **nodes):
-        """What a look sees; a node's threads are (number, waited s[, state, began at s])."""
+        """The result of a look; a node's threads are (number, waited s[, state, began at s])."""
         self.now_s += after_s
         self.roots = {
             root: dict(thread(root, *each) for each in threads)

@@ -1,4 +1,4 @@
-"""Why a connection ended is raised where it is used, and printed nowhere."""
+"""The reason for a connection's end is raised where it is used, and printed nowhere."""
 
 import asyncio
 import gc

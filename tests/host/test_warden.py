@@ -88,7 +88,7 @@ def test_a_failing_undo_does_not_keep_the_others(warden, tmp_path):
 
 
 def test_what_fails_at_the_end_is_tried_again(warden, tmp_path):
-    """As the removal of a folder into which a dying process still writes."""
+    """Fail like the removal of a folder into which a dying process still writes."""
     first, again = tmp_path / "first", tmp_path / "again"
     fails_once = f"mkdir {first} && exit 1; touch {again}"
     warden.guard("removal", Run(["sh", "-c", fails_once]))
@@ -106,7 +106,7 @@ def test_processes_are_killed_continued_and_never_mistaken(warden):
         wait_until(lambda: procfs.state(frozen_id) == "T")
         warden.guard("thaw", Continue(*frozen_id), deadline_s=0.01)
         wait_until(lambda: procfs.state(frozen_id) != "T")
-        # Another process has this pid now, as far as the warden was told.
+        # Another process has this pid now, by the guarded start time.
         warden.guard("recycled", Kill(other.pid, procfs.identify(other.pid).start_ticks - 1))
         warden.close()
         assert victim.wait(LIMIT_S) == -signal.SIGKILL
@@ -189,20 +189,20 @@ def test_a_dead_warden_is_noticed(warden):
 
 
 def test_leftovers_are_of_dead_controllers_only():
-    own = f"leftover-{os.getpid()}-"
+    prefix = f"leftover-{os.getpid()}-"
     with only_cleaner(), contextlib.ExitStack() as at_the_end:
         alive, dead, odd = (
             sleeper(**variables)
             for variables in (
-                run_environment(own + "alive", "node:x"),
-                run_environment(own + "dead", "node:y")
+                run_environment(prefix + "alive", "node:x"),
+                run_environment(prefix + "dead", "node:y")
                 | {"HARNESS_CONTROLLER": str(this_controller()._replace(boot_id="0-0"))},
-                {RUN_VARIABLE: own + "odd", "HARNESS_CONTROLLER": "nonsense"},
+                {RUN_VARIABLE: prefix + "odd", "HARNESS_CONTROLLER": "nonsense"},
             )
         )
         for process in (alive, dead, odd):
             at_the_end.callback(process.wait, LIMIT_S)
             at_the_end.callback(process.kill)
-        wait_until(lambda: procfs.environment_of(dead.pid).get(RUN_VARIABLE) == own + "dead")
-        found = [(p.pid, run, role) for p, run, role in leftovers() if run.startswith(own)]
-        assert found == [(dead.pid, own + "dead", "node:y")]
+        wait_until(lambda: procfs.environment_of(dead.pid).get(RUN_VARIABLE) == prefix + "dead")
+        ours = [(p.pid, run, role) for p, run, role in leftovers() if run.startswith(prefix)]
+        assert ours == [(dead.pid, prefix + "dead", "node:y")]

@@ -5,6 +5,7 @@ import pytest
 from harness.cluster import Link
 from harness.ops import OpType
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.kudu.deploy import Deployed, deploy
 
 
@@ -131,14 +132,14 @@ async def test_a_partitioned_leader_does_not_answer_reads(cluster: Deployed):
     leader = await cluster.leader()
     world = cluster.session.cluster
     others = [n for n in world.nodes if n != leader]
-    fault = await world.cut(Link.between([leader], others), lease_s=60)
+    fault = await door(cluster).cut(Link.between([leader], others))
     await cluster.until_led_by_another(leader)
     await cluster.ok(cluster.new_client(), "delete", name="t")
     read = await cluster.do(late, "get", name="t")
     assert read.type is OpType.OK
     assert read.value["result"] == "not-found"
     assert read.node != leader
-    await world.heal(fault)
+    await door(cluster).heal(fault)
     await cluster.until_converged()
 
 
@@ -151,7 +152,7 @@ async def test_switch_no_lease_shows_to_clients_that_remember_the_old_leader(clu
     leader = await cluster.leader()
     world = cluster.session.cluster
     others = [n for n in world.nodes if n != leader]
-    await world.cut(Link.between([leader], others), lease_s=60)
+    await door(cluster).cut(Link.between([leader], others))
     await cluster.until_led_by_another(leader)
     await cluster.ok(cluster.new_client(), "delete", name="t")
     stale = await cluster.ok(late, "get", name="t")

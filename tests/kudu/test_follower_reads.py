@@ -9,13 +9,10 @@ import pytest
 from harness.case import Case
 from harness.nodes.faults import DRIFT_PPM_MAX
 from harness.ops import OpType
-from harness.plan.planning import plan_case
-from harness.registry import load_plugin
-from harness.run.phases import conduct
-from harness.verdict.judge import judge
 from targets.kudu.master.follower_reads import FollowerReads
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
+from tests.support import cases
 
 SEEDS = range(1, 5)
 
@@ -29,14 +26,7 @@ def judged(seed: int):
         duration_s=2.5,
         time_limit_s=12.0,
     )
-    sim = load_plugin("environments", "sim")
-    plan = plan_case(case, sim)
-    history = conduct(plan, sim, run_id="test", folder=None).history
-    return judge(history, plan.case, plan.checkers)
-
-
-def blamed(seed: int) -> set[str]:
-    return {each.checker for each in judged(seed).results if each.verdict == "invalid"}
+    return cases.judged(case)
 
 
 def test_no_answer_is_older_than_it_says():
@@ -59,7 +49,7 @@ def asked_after(self: FollowerReads) -> int | None:
 @pytest.mark.parametrize("defect", [no_check, asked_after])
 def test_a_bound_that_lies_is_caught(monkeypatch, defect):
     monkeypatch.setattr(FollowerReads, "_bound_ns", defect)
-    found = [blamed(seed) for seed in SEEDS]
+    found = [cases.convicting(judged(seed)) for seed in SEEDS]
     assert any("staleness" in each for each in found)
     assert any("linearizable-catalog" in each for each in found)
 

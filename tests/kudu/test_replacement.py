@@ -35,7 +35,7 @@ async def members(cluster: Deployed, change: str, node: str, *voters: str) -> No
         roles = await cluster.system.roles()
         ok = set(roles.candidates) == set(voters)
         if not ok and roles.leader is not None:
-            await cluster.system.operations[change]([node])
+            await cluster.system.operations()[change]([node])
         return Convergence(ok=ok, pending=(str(roles),))
 
     await cluster.until(f"voters {voters}", so)
@@ -185,7 +185,7 @@ async def _killed_in_the_middle(cluster: Deployed) -> list[ClusterEvent]:
     events: list[ClusterEvent] = []
     world = cluster.session.cluster
     world.subscribe(events.append)
-    assert await cluster.system.operations["add-master"](["m4"])
+    assert await cluster.system.operations()["add-master"](["m4"])
     leader = await cluster.leader()
     victim = next(name for name in ("m1", "m2") if name != leader)
     await asyncio.sleep(3)
@@ -227,7 +227,7 @@ async def test_who_is_to_join_must_be_the_only_one_that_is_missing(cluster: Depl
     world = cluster.session.cluster
     leader = await cluster.leader()
     other = next(name for name in ("m2", "m3") if name != leader)
-    await cluster.system.operations["remove-master"]([other])
+    await cluster.system.operations()["remove-master"]([other])
     await world.kill("m4")
     await world.wipe("m4")
     await world.start("m4")

@@ -15,6 +15,7 @@ from harness.run.phases import conduct
 from harness.verdict.judge import judge
 from harness.verdict.unsafe_change import UNSAFE_CHANGE
 from targets.kudu import KuduTarget
+from tests.faults.door import door
 
 CASE = Case(
     seed=3,
@@ -31,12 +32,12 @@ async def lose_two_of_three(session, case):
     system = KuduTarget().open(Deployment(session.env, settings, session.cluster.nodes))
     cluster = session.cluster
     await asyncio.sleep(8)
-    cut = await cluster.cut(Link.between(["t3"], ["t1", "t2"]), lease_s=60)
+    cut = await door(session).cut(Link.between(["t3"], ["t1", "t2"]))
     await asyncio.sleep(4)
     for node in ("t1", "t2"):
         await cluster.kill(node)
         await cluster.wipe(node)
-    await cluster.heal(cut)
+    await door(session).heal(cut)
     said = await system.tool(["table", "list", "--tablets", "--format", "json"])
     listed = json.loads(said.text)
     for tablet in (tablet for table in listed["tables"] for tablet in table["tablets"]):

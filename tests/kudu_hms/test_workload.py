@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.plan.planning import plan_case
 from harness.plugins.options import with_defaults
 from harness.vocabularies import ddl, kudu_hms
-from tests.workloads.test_ddl import take
+from tests.support.drafts import take
 from workloads.kudu_hms import KINDS, READS, KuduHmsWorkload
 
 

@@ -263,8 +263,9 @@ def test_a_restart_stops_in_order_and_starts_again():
 def test_bad_links_are_shaped_and_healed():
     cluster, injection, bite = inject("slow-links", {"draw": 0})
     assert isinstance(injection.what, Shape)
-    ((verb, quality, lease_s), *_) = cluster.calls
-    assert (verb, quality.delay_ms, quality.jitter_ms, lease_s) == ("shape", 200, 50, 9.0)
+    ((_, quality),) = cluster.laid
+    assert (quality.delay_ms, quality.jitter_ms) == (200, 50)
+    assert cluster.calls[0] == ("set-links", 9.0)
     assert bite == Bite(7, "frames")
 
 

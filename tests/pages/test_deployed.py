@@ -11,6 +11,7 @@ import pytest
 from harness.cluster import Link
 from harness.env import Address
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.kudu.deploy import Deployed, deploy
 from tests.pages.samples import HOSTILE, get, read
 from tests.support.browser import BROWSER_MARKS
@@ -99,7 +100,7 @@ async def test_a_cut_off_follower_shows_its_pages(cluster: Deployed):
     leader = await cluster.leader()
     alone, other = (node for node in MASTERS if node != leader)
     links = Link.between([alone], [leader, other])
-    await cluster.session.cluster.cut(links, lease_s=60)
+    await door(cluster).cut(links)
     await asyncio.sleep(1)
     tables = await get(cluster.env, alone, "/tables.json")
     assert ([t["name"] for t in tables["tables"]], tables["leads"]) == (["t"], False)

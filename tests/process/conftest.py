@@ -16,6 +16,7 @@ from harness.environments import procfs
 from harness.environments.process import ProcessEnvironment
 from harness.environments.warden import ROLE_VARIABLE, RUN_VARIABLE
 from harness.plugins import DeploymentPlan
+from tests.faults.door import door
 from tests.process.nodes import PORT, ask
 from tests.support.waiting import LIMIT_S, until, wait_until
 from tests.toxiproxy.conftest import REPOSITORY
@@ -39,7 +40,7 @@ def processes_of(run_id: str) -> list[int]:
 
 
 def roles_of(run_id: str) -> dict[str, int]:
-    """The processes of a run by what they are there for."""
+    """The processes of a run by their roles."""
     return {procfs.environment_of(pid).get(ROLE_VARIABLE, "?"): pid for pid in processes_of(run_id)}
 
 
@@ -80,7 +81,7 @@ def controller(run_id: str, *words: object):
 
 
 class Driver:
-    """What tests do with a session."""
+    """The actions of tests on a session."""
 
     def __init__(self, session):
         self.session = session
@@ -108,9 +109,9 @@ class Driver:
     async def wait_event(self, kind: str, node: str, count: int = 1) -> ClusterEvent:
         async with asyncio.timeout(LIMIT_S):
             while True:
-                found = [e for e in self.events if (e.kind, e.node) == (kind, node)]
-                if len(found) >= count:
-                    return found[count - 1]
+                events = [e for e in self.events if (e.kind, e.node) == (kind, node)]
+                if len(events) >= count:
+                    return events[count - 1]
                 await asyncio.sleep(0.005)
 
     async def wait_ready(self) -> None:
@@ -125,7 +126,7 @@ def in_turn(*checks):
     async def body(driver):
         for check in checks:
             after = Driver(driver.session)
-            await after.cluster.heal_all()
+            await door(after).heal_all()
             for name, spec in after.cluster.nodes.items():
                 if await after.cluster.start(name) and spec.entry is not None:
                     await after.wait_event("ready", name)

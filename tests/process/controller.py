@@ -11,6 +11,7 @@ from harness.cluster import CLIENT, Link, NodeSpec
 from harness.env import Address
 from harness.environments.process import ProcessEnvironment
 from harness.plugins import DeploymentPlan
+from tests.faults.door import door
 from tests.process.conftest import Driver, echo_spec
 
 SPINNER = NodeSpec(
@@ -28,7 +29,7 @@ def main() -> None:
         for spec in slow:
             await driver.cluster.slow(spec.name, factor=100.0)
         await driver.cluster.pause("a", lease_s=lease_s)
-        await driver.cluster.cut([Link(CLIENT, "b")], lease_s=lease_s)
+        await door(driver).cut([Link(CLIENT, "b")], lease_s=lease_s)
         host, port = session.env.endpoint(Address("b", 7000))
         print(f"{host} {port}", flush=True)
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""One address for all: who calls there is told by the socket, and each link breaks by itself."""
+"""One address for all: the socket identifies the caller, and each link breaks by itself."""
 
 import asyncio
 import os
@@ -11,9 +11,10 @@ import pytest
 from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, CallerGoneError, socket_inode
+from harness.environments.process.addresses import fill, shared_ports
 from harness.environments.process.linkproxy import _Output
-from harness.environments.process.placeholders import fill, shared_ports
 from harness.errors import InfrastructureError, UsageError
+from tests.faults.door import door
 from tests.process.test_foreign import Web
 from tests.support.waiting import LIMIT_S, wait_until
 
@@ -115,26 +116,26 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
         for name in "bac":
             await web.wait_up(name)
             assert await asked(web, name) == "b="
-        said = [procfs.environment_of(cluster._node(name).pid) for name in "abc"]
-        (address,) = {words["ME"] for words in said}
-        assert {words["HOST"] for words in said} == {address.split(":")[0]}
+        environments = [procfs.environment_of(cluster._node(name).pid) for name in "abc"]
+        (address,) = {words["ME"] for words in environments}
+        assert {words["HOST"] for words in environments} == {address.split(":")[0]}
         assert address.startswith("127.")
         assert address.endswith(f":{PORT}")
 
-        fault = await cluster.cut([Link("c", "b")], lease_s=600)
+        fault = await door(driver).cut([Link("c", "b")])
         assert await is_cut(web, "c")
         assert [await asked(web, name) for name in "ab"] == ["b=", "b="]
-        assert (await cluster.heal(fault)).count > 0
+        assert (await door(driver).heal(fault)).count > 0
         assert await asked(web, "c") == "b="
 
         everything = [*Link.between(["b"], ["a", "c"]), Link(CLIENT, "b")]
-        fault = await cluster.cut(everything, lease_s=600)
+        fault = await door(driver).cut(everything)
         assert await is_cut(web, "a")
-        await cluster.heal(fault)
+        await door(driver).heal(fault)
 
-        fault = await cluster.shape([Link("b", "a")], LinkQuality(delay_ms=400), lease_s=600)
+        fault = await door(driver).shape([Link("b", "a")], LinkQuality(delay_ms=400))
         assert await asked(web, "a", 0.2) is None
-        assert (await cluster.heal(fault)).count > 0
+        assert (await door(driver).heal(fault)).count > 0
 
         host, port = address.split(":")
         client = socket.create_connection((host, int(port)))
@@ -181,20 +182,20 @@ def test_where_the_kernel_does_not_tell_it_is_refused(run, monkeypatch):
 
 
 def test_which_ports_are_shared():
-    one = NodeSpec(name="x", role="r", ports=(1, 2), command=("{address:y:3}", "{peer:y:4}"))
+    spec = NodeSpec(name="x", role="r", ports=(1, 2), command=("{address:y:3}", "{peer:y:4}"))
     two = NodeSpec(name="y", role="r", ports=(3, 4), files={"f": "{host} {host:x}"})
-    assert shared_ports([one, two]) == {("y", 3), ("x", 1), ("x", 2)}
+    assert shared_ports([spec, two]) == {("y", 3), ("x", 1), ("x", 2)}
     assert shared_ports([asks_b("b", ("{peer:b:1}",))]) == {("b", PORT)}
 
 
 def test_placeholders(tmp_path):
     spec = NodeSpec(name="x", role="r", ports=())
-    known = {"data": tmp_path, "files": tmp_path, "listen": {}, "connect": {}}
-    known["addresses"] = {"y:2": ("127.9.8.7", 2)}
-    assert fill("{address:y:2} {host:y}:7", spec, **known) == "127.9.8.7:2 127.9.8.7:7"
+    places = {"data": tmp_path, "files": tmp_path, "listen": {}, "connect": {}}
+    places["addresses"] = {"y:2": ("127.9.8.7", 2)}
+    assert fill("{address:y:2} {host:y}:7", spec, **places) == "127.9.8.7:2 127.9.8.7:7"
     for wrong in ("{address:y:3}", "{host:z}"):
         with pytest.raises(UsageError, match="cannot be filled in"):
-            fill(wrong, spec, **known)
+            fill(wrong, spec, **places)
 
 
 def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):

@@ -48,7 +48,7 @@ else:
 
 
 async def calls_from(how, host=NETWORK, count=1):
-    """Where the calls of a process come from that closes at once."""
+    """The source addresses of a process that closes its calls at once."""
     with socket.create_server((host, 0)) as listener:
         words = [sys.executable, "-c", CALL, host, str(listener.getsockname()[1]), how, CALL]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
@@ -57,12 +57,12 @@ async def calls_from(how, host=NETWORK, count=1):
         finally:
             process.kill()
         assert code == 0
-        found = []
+        sources = []
         for _ in range(count):
             conn, there = listener.accept()
             conn.close()
-            found.append(there[0])
-        return found
+            sources.append(there[0])
+        return sources
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ async def test_a_process_that_is_killed_while_it_waits_leaves_nothing_either(mon
     with socket.create_server((NETWORK, 0)) as listener:
         words = [sys.executable, "-c", CALL, *map(str, listener.getsockname()), "plain"]
         process = CallingAddress(HOST).started(lambda: subprocess.Popen(words))
-        await until(asked.is_set)  # in a thread: whatever blocks the loop blocks no node
+        await until(asked.is_set)  # in a thread: a blocked loop blocks no node
         process.kill()
         process.wait()
         gate.set()

@@ -17,6 +17,7 @@ from harness.environments.process import ProcessEnvironment
 from harness.environments.process import clocks as clocks_module
 from harness.errors import UsageError
 from harness.plugins import DeploymentPlan
+from tests.faults.door import door
 from tests.process.conftest import processes_of, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
 from tests.support.waiting import LIMIT_S, wait_until
@@ -57,7 +58,7 @@ def left_in_memory():
 
 
 def shift_s(line):
-    """How far off the node's wall clock was, by the monotonic one that all processes share."""
+    """The shift of the node's wall clock, by the monotonic one that all processes share."""
     _, wall, monotonic = line.split()
     return float(wall) - float(monotonic) - (time.time() - time.monotonic())
 
@@ -96,10 +97,10 @@ def test_the_wall_clock_goes_wrong_and_monotonic_time_stays_true(monkeypatch):
         pauses = [float(b.split()[2]) - float(a.split()[2]) for a, b in itertools.pairwise(lines)]
         assert all(PAUSE_S <= pause < LIMIT_S for pause in pauses)  # it slept, by its own clock too
 
-        await cluster.kill(NAME)  # what is wrong with a machine outlasts its nodes
+        await cluster.kill(NAME)  # faults of a machine outlast its nodes
         await cluster.start(NAME)
         assert near(shift_s((await new_lines(cluster, 1))[0]), -3)
-        await cluster.heal_all()
+        await door(session).heal_all()
         assert near(shift_s((await new_lines(cluster, 1))[0]), 0)
 
         began_s = time.monotonic()
@@ -128,9 +129,9 @@ async def never(session):
         (("{data}/go", "1000"), r"/go is a Go program, and Go has a clock of its own"),
         (
             ("env", "-u", "LD_PRELOAD", "sh", "-c", ECHO),
-            "/(sleep|dash|bash) has not loaded libfaketime",
+            "/(sleep|dash|bash) did not load libfaketime",
         ),
-        (("sleep", "1000"), "it has not asked for the time within"),
+        (("sleep", "1000"), "it did not ask for the time within"),
     ],
     ids=["Go", "not loaded", "idle"],
 )

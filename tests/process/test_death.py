@@ -1,4 +1,4 @@
-"""Whatever kills the driver, nothing stays cut, paused or running; the living are left alone."""
+"""However the driver dies, nothing stays cut, paused or running; living runs are left alone."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def test_leases_end_although_the_controller_is_frozen():
                 wait_until(lambda b=b: whole(b, 5.0), 2 * LIMIT_S)
                 wait_until(lambda paused=paused: state(paused) not in {"T", None})
                 return
-    pytest.fail("nobody saw the faults")
+    pytest.fail("the faults were not seen")
 
 
 def test_a_slow_node_is_neither_left_stopped_nor_alive():

@@ -1,4 +1,4 @@
-"""What only processes have: accounts, children in groups of their own, and what is refused."""
+"""Special cases of processes: accounts, children in groups of their own, and refusals."""
 
 import os
 import pwd
@@ -9,8 +9,8 @@ import pytest
 
 from harness.cluster import NodeSpec, ReadyCommand, ReadyPort, Variant
 from harness.environments import procfs
-from harness.environments.process import accounts
-from harness.environments.process.accounts import account_of
+from harness.environments.process import child
+from harness.environments.process.child import account_of
 from harness.environments.process.environment import _Run
 from harness.errors import InfrastructureError, UsageError
 from tests.support.waiting import until
@@ -47,16 +47,16 @@ def test_kill_and_pause_reach_children_in_groups_of_their_own(run):
         assert not procfs.is_alive(child)
 
     async def until_found(driver, count):
-        found = []
+        outside = []
 
         def look():
-            nonlocal found
+            nonlocal outside
             pid = driver.cluster._node("n").pid
-            found = procfs.outside_group(pid)
-            return len(found) == count
+            outside = procfs.outside_group(pid)
+            return len(outside) == count
 
         await until(look)
-        return found
+        return outside
 
     run(body, [node(command=(sys.executable, "-c", CHILD_OF_ITS_OWN))], wait=False)
 
@@ -70,7 +70,7 @@ def test_who_is_in_the_group_is_not_outside(run):
     run(body, [node(command=("sh", "-c", "sleep 1000 & echo up; wait"))], wait=False)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs anything as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs a program as another user")
 def test_a_node_runs_as_its_user_on_a_folder_of_its_own(run):
     async def body(driver):
         await until(lambda: len(driver.cluster._node("n").log.tail(9)) >= 2)
@@ -96,8 +96,8 @@ def test_a_node_runs_as_its_user_on_a_folder_of_its_own(run):
 def test_accounts(monkeypatch):
     root = pwd.getpwuid(0)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert account_of("no-such-user") is None  # whoever is not root runs all as itself
-    monkeypatch.setattr(accounts.os, "geteuid", lambda: 0)
+    assert account_of("no-such-user") is None  # without root all runs as the harness
+    monkeypatch.setattr(child.os, "geteuid", lambda: 0)
     assert account_of(None) is None
     for user in ("root", "0", "0:0"):
         account = account_of(user)
@@ -143,11 +143,11 @@ def test_a_program_that_the_machine_lacks_is_refused_by_name(run):
 
 
 async def test_data_that_cannot_be_copied_are_named_with_the_reason(tmp_path):
-    given = tmp_path / "kept"
-    (given / "n").mkdir(parents=True)
-    (given / "n" / "log").symlink_to(given / "nowhere")
+    kept = tmp_path / "kept"
+    (kept / "n").mkdir(parents=True)
+    (kept / "n" / "log").symlink_to(kept / "nowhere")
     run = SimpleNamespace(
-        _plan=SimpleNamespace(data=given),
+        _plan=SimpleNamespace(data=kept),
         _nodes={"n": SimpleNamespace(data_folder=tmp_path / "data")},
     )
     with pytest.raises(InfrastructureError, match=r"n cannot begin .*/kept/n: .*No such file"):

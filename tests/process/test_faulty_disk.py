@@ -15,6 +15,7 @@ from harness.environments.fuse import available
 from harness.environments.fuse.mounts import SOURCE, mounts
 from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
+from tests.faults.door import door
 from tests.process.conftest import controller, in_turn, processes_of, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
 from tests.support.waiting import LIMIT_S, wait_until
@@ -79,10 +80,10 @@ async def it_is_spoiled_and_the_bites_are_counted(driver):
     assert await cluster.worsen_disk("w", DiskQuality(delay_ms=60_000)) > 0
     await asyncio.sleep(0.2)
     begin_s = time.monotonic()
-    assert await cluster.kill("w")  # the kernel lets nobody die who waits for a disk
+    assert await cluster.kill("w")  # a process that waits for a disk cannot be killed
     assert time.monotonic() - begin_s < 30
     assert await cluster.worsen_disk("w", DiskQuality(full=True)) > 0
-    await cluster.heal_all()
+    await door(driver).heal_all()
     with pytest.raises(UsageError, match="must be in 0"):
         await cluster.worsen_disk("w", DiskQuality(error=2.0))
     with pytest.raises(UsageError, match="bit rot cannot reach w"):
@@ -112,8 +113,8 @@ def test_a_disk_that_somebody_stops_is_told_until_it_goes_on(run):
     async def body(driver):
         disk = driver.cluster._nodes["w"].disk._child
         disk.signal(signal.SIGSTOP)
-        told = await driver.wait_event("infrastructure", "w")
-        assert (told.data["lasts"], "the disk of w" in told.data["what"]) == (True, True)
+        report = await driver.wait_event("infrastructure", "w")
+        assert (report.data["lasts"], "the disk of w" in report.data["what"]) == (True, True)
         disk.signal(signal.SIGCONT)
         assert (await driver.wait_event("infrastructure", "w", 2)).data["over"]
 
@@ -157,7 +158,7 @@ def test_what_is_missing_is_named(
     assert "modprobe" in available.why_missing()
 
 
-# --- whatever kills the driver ------------------------------------------------------------------
+# --- the driver's death -------------------------------------------------------------------------
 
 CONTROLLER = """
 import asyncio, sys

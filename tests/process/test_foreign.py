@@ -11,8 +11,9 @@ import pytest
 from harness.cluster import CLIENT, DiskQuality, Link, NodeSpec
 from harness.env import Address
 from harness.environments import procfs
-from harness.environments.process.placeholders import fill
+from harness.environments.process.addresses import fill
 from harness.errors import UsageError
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
@@ -75,11 +76,11 @@ def test_a_foreign_program_is_deployed_and_broken(run):
         with pytest.raises(UsageError, match="a disk fault cannot reach y: a foreign program"):
             await cluster.worsen_disk("y", DiskQuality(full=True))
 
-        fault = await cluster.cut([Link("x", "y")], lease_s=600)
+        fault = await door(driver).cut([Link("x", "y")])
         for _ in range(3):  # of one, nothing may have been sent in time
             with pytest.raises(OSError, match=r"timed out|500|closed|reset"):
                 await web("x", "/peer/0.5")
-        assert (await cluster.heal(fault)).count > 0
+        assert (await door(driver).heal(fault)).count > 0
         assert await web("x", f"/peer/{LIMIT_S}") == "y=42"
 
         await cluster.pause("y", lease_s=600)
@@ -95,10 +96,10 @@ def test_a_foreign_program_is_deployed_and_broken(run):
         await web.wait_up("y")
         assert await web("y") == "y=42"  # the same disk, the same port
         assert "serving" in await cluster.logs("y")
-        fault = await cluster.cut([Link(CLIENT, "y")], lease_s=600)
+        fault = await door(driver).cut([Link(CLIENT, "y")])
         with pytest.raises(OSError, match="timed out"):
             await web("y", timeout_s=1)
-        await cluster.heal(fault)
+        await door(driver).heal(fault)
 
     run(body, [register("x", "y"), register("y", "x")], wait=False)
 
@@ -111,7 +112,7 @@ def test_children_of_a_foreign_program_die_with_it(run):
     spec = NodeSpec(
         name="sh", role="r", ports=(1,), command=("sh", "-c", "sleep 1000 & sleep 1000; true")
     )
-    run(body, [spec], wait=False)  # the fixture looks for what is left
+    run(body, [spec], wait=False)  # the fixture looks for remains
 
 
 def test_children_of_a_program_that_ends_by_itself_end_with_it(run):
@@ -149,7 +150,7 @@ def test_a_foreign_program_that_ends_is_told(run):
 
 def test_placeholders():
     spec = NodeSpec(name="x", role="r", ports=(1,))
-    known = {
+    places = {
         "data": Path("/d"),
         "files": Path("/f"),
         "listen": {"1": ("127.0.0.1", 11)},
@@ -159,10 +160,10 @@ def test_placeholders():
 
     text = 'a={host}:{port:1} {peer:y:2} {data} {files} {name} {"json": {}} ${HOME} {}'
     expected = 'a=127.0.0.1:11 127.0.0.1:22 /d /f x {"json": {}} ${HOME} {}'
-    assert fill(text, spec, **known) == expected
+    assert fill(text, spec, **places) == expected
     root = str(Path(__file__).parents[2])
-    assert fill("{package:tests}", spec, **known) == root
-    assert fill("{package:tests.process.foreign}", spec, **known) == f"{root}/tests/process"
+    assert fill("{package:tests}", spec, **places) == root
+    assert fill("{package:tests.process.foreign}", spec, **places) == f"{root}/tests/process"
     for wrong in ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}", "{host:1}"):
         with pytest.raises(UsageError, match=wrong.split(":")[0]):
-            fill(wrong, spec, **known)
+            fill(wrong, spec, **places)

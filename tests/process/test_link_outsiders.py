@@ -1,4 +1,4 @@
-"""What others do to the link proxy of a run: a fault that they end has not bitten for its time."""
+"""Interference with the link proxy of a run: a fault that ends early did not bite for its time."""
 
 from http.client import HTTPConnection
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 from harness.cluster import CLIENT, Link, LinkQuality
 from harness.environments import procfs
 from harness.environments.toxiproxy.api import TOKEN_VARIABLE
+from tests.faults.door import door
 from tests.process.conftest import in_turn, process_of
 from tests.support.waiting import LIMIT_S
 from tests.toxiproxy.conftest import start_server
@@ -32,8 +33,8 @@ def told(driver):
 
 def only_toxic(server):
     """Its proxy and the path of the one toxic there is."""
-    found = server.request("GET", "/proxies")[1]
-    [(proxy, toxic)] = [(name, t) for name, each in found.items() for t in each["toxics"]]
+    proxies = server.request("GET", "/proxies")[1]
+    [(proxy, toxic)] = [(name, t) for name, each in proxies.items() for t in each["toxics"]]
     return f"/proxies/{proxy}", f"/proxies/{proxy}/toxics/{toxic['name']}"
 
 
@@ -55,25 +56,24 @@ def test_a_fault_that_somebody_else_ends_is_undone(run, sleeper, given):
         pass
 
     async def body(driver):
-        cluster = driver.cluster
         for act in (nothing, reset, removed, changed, spared):
             driver.events.clear()
-            fault = await cluster.shape([LINK], LinkQuality(delay_ms=900), lease_s=600)
+            fault = await door(driver).shape([LINK], LinkQuality(delay_ms=900))
             act()
-            bite = await cluster.heal(fault)
+            bite = await door(driver).heal(fault)
             assert bite.undone == (act is not nothing), act
             assert bool(told(driver)) == bite.undone
-            assert (await cluster.heal(fault)).undone == bite.undone
+            assert (await door(driver).heal(fault)).undone == bite.undone
 
     run(body, sleeper, link_proxy=given.url)
 
 
 def test_what_others_do_to_the_proxies_is_told_until_it_is_over(run, sleeper, given):
     async def a_fault_is_ended_while_it_is_on(driver):
-        fault = await driver.cluster.cut([LINK], lease_s=600)
+        fault = await door(driver).cut([LINK])
         assert given.request("POST", "/reset")[0] == 204
         await driver.wait_event("infrastructure", "")
-        assert (await driver.cluster.heal(fault)).undone
+        assert (await door(driver).heal(fault)).undone
         assert len(told(driver)) == 1
 
     async def a_proxy_is_changed(driver):
@@ -126,13 +126,13 @@ def ask(port: int, method: str, path: str, **headers: str) -> int | None:
 
 def test_a_stranger_cannot_end_a_fault_of_our_own_proxy(run, sleeper):
     async def body(driver):
-        fault = await driver.cluster.cut([LINK], lease_s=600)
+        fault = await door(driver).cut([LINK])
 
         pid = (await process_of("link-proxy")).pid
         port = listening_port(pid)
         assert ask(port, "POST", "/reset") == 401
         assert ask(port, "POST", "/reset", Host="evil.example") == 403
         assert procfs.environment_of(pid)[TOKEN_VARIABLE]  # which only we can read
-        assert not (await driver.cluster.heal(fault)).undone
+        assert not (await door(driver).heal(fault)).undone
 
     run(body, sleeper)

@@ -1,4 +1,4 @@
-"""Runs that another PID namespace cannot see are left alone, whoever cleans where."""
+"""Runs that another PID namespace cannot see are left alone by every cleaner."""
 
 import json
 import os
@@ -135,9 +135,9 @@ def test_a_signature_that_is_no_small_file_is_not_read(temporary, make):
     folder.mkdir()
     make(folder / OWNER_FILE)
     dead_folder(temporary, "later")
-    found = dict(left_folders())
-    assert found[folder].startswith(f"its {OWNER_FILE} cannot be read")
-    assert len(found) == 2
+    left = dict(left_folders())
+    assert left[folder].startswith(f"its {OWNER_FILE} cannot be read")
+    assert len(left) == 2
 
 
 def test_a_removal_that_is_killed_leaves_the_signature(tmp_path, monkeypatch):

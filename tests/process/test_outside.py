@@ -1,4 +1,4 @@
-"""What somebody else does to nodes is told as theirs: the events that verdicts rest on.
+"""Interference of other programs with nodes is reported as theirs, in the events for verdicts.
 
 Whole runs with a verdict, one for each way, are `bench/outside.py`.
 """
@@ -135,8 +135,8 @@ async def a_port_that_somebody_takes_is_told(driver):
         squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         squatter.bind((LOOPBACK, port))
         squatter.listen()
-        told = await driver.wait_event("infrastructure", "server")
-        assert (told.data["lasts"], str(port) in told.data["what"]) == (True, True)
+        report = await driver.wait_event("infrastructure", "server")
+        assert (report.data["lasts"], str(port) in report.data["what"]) == (True, True)
         await driver.cluster.start("server")
         exited = await driver.wait_event("node-exited", "server", 2)
         assert (exited.data["code"], exited.data["by"]) == (1, "host")
@@ -188,6 +188,6 @@ def test_what_only_the_driver_may_say_ends_the_run(run, only_a, kind, data, said
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_nobody_is_convicted_of_what_somebody_else_did(way):
-    found = outcome_of(way, load_plugin("environments", "process"))
-    assert not found.startswith("invalid"), found
-    assert ("announced the event" in found) == way.refused, found
+    outcome = outcome_of(way, load_plugin("environments", "process"))
+    assert not outcome.startswith("invalid"), outcome
+    assert ("announced the event" in outcome) == way.refused, outcome

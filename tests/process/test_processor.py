@@ -1,4 +1,4 @@
-"""How a slow processor stops its node, in a world of its own; and on real processes."""
+"""The stops of a slow processor, in a simulated loop and on real processes."""
 
 import asyncio
 import itertools
@@ -16,6 +16,7 @@ from harness.environments.process.processor import (
     SlowProcessor,
 )
 from harness.errors import UsageError
+from tests.faults.door import door
 from tests.support.waiting import until
 
 
@@ -60,7 +61,7 @@ class World:
         self.stopped = False
 
     def be_late(self, by_s):
-        """Have the timer that is set come so much later."""
+        """Fire the pending timer this much later."""
         self._timer.due_s += by_s
 
     def pass_time(self, time_s):
@@ -191,7 +192,7 @@ def used_s(pid):
 
 
 async def takes_s(driver, computed_s):
-    """How long the node takes to compute so long."""
+    """The duration of this much computing on the node."""
     pid = driver.cluster._nodes["s"].pid
     clock, begin_s = driver.session.env.clock, used_s(pid)
     begin_ns = clock.monotonic_ns()
@@ -227,10 +228,10 @@ def test_a_slow_node_is_paused_killed_restarted_and_healed(run):
         assert await cluster.start("s")
         assert await takes_s(driver, 0.05) > 0.5
 
-        await cluster.heal_all()
+        await door(driver).heal_all()
         assert state_of(node.pid) not in procfs.STOPPED
-        told = [e for e in driver.events if e.kind == "infrastructure"]
-        assert told == []
+        reports = [e for e in driver.events if e.kind == "infrastructure"]
+        assert reports == []
 
     run(body, [spinner(SPIN)])
 

@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from harness.cluster import NodeSpec, ReadyLog
-from harness.environments.procfs import ProcessId, identify
-from harness.environments.sharedmemory import _SEGMENTS, remove_shared_memory
+from harness.environments.procfs import _SEGMENTS, ProcessId, identify, remove_shared_memory
 from harness.environments.warden import Kill, _perform
 
 pytestmark = pytest.mark.process
@@ -43,13 +42,13 @@ def remove_shared_memory_by_id(ident):
 
 def test_whose_it_is_decides(maker):
     process, made = maker
-    found = identify(process.pid)
+    identity = identify(process.pid)
     assert made in segments()
     assert remove_shared_memory(identify(os.getpid())) == 0
-    later = ProcessId(found.pid, found.start_ticks + 100 * os.sysconf("SC_CLK_TCK"))
+    later = ProcessId(identity.pid, identity.start_ticks + 100 * os.sysconf("SC_CLK_TCK"))
     assert remove_shared_memory(later) == 0  # of that number, and begun when it was there already
     assert made in segments()
-    assert remove_shared_memory(found) == 1
+    assert remove_shared_memory(identity) == 1
     assert made not in segments()
 
 

@@ -466,6 +466,7 @@ def test_long_tests_are_left_out_unless_they_are_asked_for(suite, arguments, out
 BY_HAND = """
 import asyncio
 import pytest
+from harness.nodes.faults import Kill, Pause
 
 pytestmark = pytest.mark.harness(target="toy-register", workload="register")
 
@@ -560,7 +561,7 @@ def test_a_history_that_is_judged_invalid_fails_the_test(by_hand):
 def test_it(cluster, history):
     async def body(live):
         await write_until_ok(live, 1)
-        await live.cluster.kill("r1")
+        await live.cluster.inject(Kill(), ["r1"], lease_s=30)
         await live.cluster.wipe("r1")
         await live.cluster.start("r1")
         await live.wait_ready()
@@ -583,7 +584,7 @@ def test_a_later_judgement_takes_no_verdict_back(by_hand, pytester):
 def test_it(cluster, history):
     async def body(live):
         await write_until_ok(live, 1)
-        await live.cluster.kill("r1")
+        await live.cluster.inject(Kill(), ["r1"], lease_s=30)
         await live.cluster.wipe("r1")
         await live.cluster.start("r1")
         await live.wait_ready()
@@ -675,7 +676,7 @@ def test_it(cluster, nemesis):
 """
     result = by_hand(body.replace("MAY", ""))
     result.assert_outcomes(failed=1)
-    assert "hit nothing: missed: `cut halves` means nobody" in text_of(result)
+    assert "hit nothing: missed: `cut halves` means no node" in text_of(result)
     by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
 
 
@@ -721,9 +722,9 @@ def test_an_operation_of_unknown_outcome_retires_its_process(by_hand):
 def test_it(cluster, history):
     async def body(live):
         await write_until_ok(live, 1)
-        await live.cluster.pause("r1", lease_s=30)
+        pause = await live.cluster.inject(Pause(), ["r1"], lease_s=30)
         lost = await live.invoke("write", {"value": 2}, timeout_s=0.5)
-        await live.cluster.resume("r1")
+        await live.cluster.heal(pause)
         await write_until_ok(live, 3)
         await live.invoke("read")  # writes alone could contradict nothing
         return lost

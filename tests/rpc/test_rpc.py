@@ -18,6 +18,7 @@ from targets.kudu.rpc import (
     parse_address,
 )
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.rpc.nodes import (
     PORT,
     BreakDown,
@@ -132,7 +133,7 @@ async def test_nobody_listening_means_not_sent(session: Session) -> None:
 
 @on(simulate)
 async def test_no_connection_within_the_deadline_means_not_sent(session: Session) -> None:
-    await session.cluster.cut(BOTH, lease_s=60)
+    await door(session).cut(BOTH)
     start_s = asyncio.get_running_loop().time()
     with pytest.raises(RpcTimeoutError) as caught:
         await echo(RpcClient(session.env), timeout_s=3.0)
@@ -145,10 +146,10 @@ async def test_no_connection_within_the_deadline_means_not_sent(session: Session
 async def test_a_lost_answer_means_perhaps(session: Session) -> None:
     client = RpcClient(session.env)
     await echo(client, 1)
-    fault = await session.cluster.cut((Link("n1", CLIENT),), lease_s=60)
+    fault = await door(session).cut((Link("n1", CLIENT),))
     with pytest.raises(RpcTimeoutError) as caught:
         await echo(client, 2)
-    await session.cluster.heal(fault)
+    await door(session).heal(fault)
     again = RpcClient(session.env)
     error, count = caught.value, await again.call(WHERE, Count(2), timeout_s=5.0)
     assert error.sent
@@ -160,10 +161,10 @@ def test_a_cut_does_not_poison_later_calls(retransmit: float) -> None:
     async def main(session: Session) -> float:
         client = RpcClient(session.env)
         await echo(client)
-        fault = await session.cluster.cut(BOTH, lease_s=60)
+        fault = await door(session).cut(BOTH)
         with pytest.raises(RpcTimeoutError):
             await echo(client)
-        await session.cluster.heal(fault)
+        await door(session).heal(fault)
         start_s = asyncio.get_running_loop().time()
         await echo(client, timeout_s=10.0)
         return asyncio.get_running_loop().time() - start_s
@@ -173,11 +174,11 @@ def test_a_cut_does_not_poison_later_calls(retransmit: float) -> None:
 
 @on(simulate)
 async def test_a_connect_that_began_behind_a_cut_does_not_outlive_it(session: Session) -> None:
-    fault = await session.cluster.cut(BOTH, lease_s=60)
+    fault = await door(session).cut(BOTH)
     client = RpcClient(session.env)
     call = asyncio.create_task(echo(client, timeout_s=20.0))
     await asyncio.sleep(2.5)
-    await session.cluster.heal(fault)
+    await door(session).heal(fault)
     start_s = asyncio.get_running_loop().time()
     await call
     assert asyncio.get_running_loop().time() - start_s < 2.5
@@ -199,7 +200,7 @@ async def test_a_slow_call_keeps_its_connection_while_others_are_answered(sessio
 @on(simulate)
 async def test_doubled_and_reordered_frames_run_a_call_once(session: Session) -> None:
     quality = LinkQuality(duplicate=0.5, reorder=0.5)
-    await session.cluster.shape(BOTH, quality, lease_s=600)
+    await door(session).shape(BOTH, quality)
     client = RpcClient(session.env)
     calls = [echo(client, number, timeout_s=30.0) for number in range(200)]
     answers = await asyncio.gather(*calls)

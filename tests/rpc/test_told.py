@@ -19,6 +19,7 @@ from targets.kudu.rpc import (
 from targets.kudu.rpc.server import _SEEN_CALLS_MAX, _SeenCalls
 from targets.kudu.rpc.wire import answer_frame
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.rpc.nodes import PORT, Count, Echo, Later, Ping, Pong, Refuse, Slow, simulate, spec
 from tests.rpc.test_rpc import ODD_FRAMES
 
@@ -73,7 +74,7 @@ async def test_a_cut_is_told_as_a_timeout_once(session: Session, connected: bool
     told = Told(RpcClient(session.env))
     if connected:
         await told.client.call(WHERE, Echo(1), timeout_s=2.0)
-    await session.cluster.cut([Link(CLIENT, "n1")], lease_s=60)
+    await door(session).cut([Link(CLIENT, "n1")])
     told.start(Echo(2))
     await asyncio.sleep(30)
     (outcome,) = told.outcomes

@@ -458,24 +458,19 @@ class Spying:
         async def spying(session):
             cluster = session.cluster
 
-            async def cut(links, *, lease_s):
-                fault = await cluster.cut(links, lease_s=lease_s)
-                self.noted.append(("cut", fault, tuple(links)))
-                return fault
-
-            async def heal(fault):
-                self.noted.append(("heal", fault))
-                return await cluster.heal(fault)
+            async def set_links(wanted, *, lease_s):
+                self.noted.append(("set-links", wanted))
+                return await cluster.set_links(wanted, lease_s=lease_s)
 
             async def resume(node):
                 self.thawed.append(node)
                 await cluster.resume(node)
 
-            async def heal_all():
-                self.noted.append(("heal-all",))
-                await cluster.heal_all()
+            async def mend():
+                self.noted.append(("mend",))
+                await cluster.mend()
 
-            spied = Behaving(cluster, cut=cut, heal=heal, resume=resume, heal_all=heal_all)
+            spied = Behaving(cluster, set_links=set_links, resume=resume, mend=mend)
             return await main(Behaving(session, cluster=spied))
 
         return self._sim.execute(plan, spying)
@@ -487,10 +482,12 @@ def test_the_rest_is_cut_off_from_the_core_until_all_is_healed():
     live = only(outcome.history, "live")
     assert live["core"]
     assert live["rest"]
-    (cut, fault, links), healed, *rest = spying.noted
-    assert (cut, links) == ("cut", tuple(Link.between(live["core"], live["rest"])))
-    assert healed == ("heal", fault)
-    assert rest == [("heal-all",)]
+    links = Link.between(live["core"], live["rest"])
+    assert spying.noted == [
+        ("set-links", {link: {"f1": None} for link in links}),
+        ("set-links", {link: {} for link in links}),
+        ("mend",),
+    ]
     assert spying.thawed == live["core"]
 
 

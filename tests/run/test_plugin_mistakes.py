@@ -60,7 +60,7 @@ async def raising_later():
         (
             "snapshot",
             answering({"n": {1, 2}, "o": object()}),
-            "snapshot() returned what is no plain",
+            "snapshot() returned a value that is no plain",
         ),
         ("snapshot", answering(["n1"]), "snapshot() returned ['n1'], which is no dict"),
     ],

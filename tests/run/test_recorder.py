@@ -6,11 +6,12 @@ import pytest
 
 from harness.cluster import ClusterEvent, NodeSpec
 from harness.errors import InfrastructureError, TargetError
-from harness.ops import HARNESS, History, Op, OpType, Verdict
-from harness.plugins import NodeRole, Roles, TargetSettings
+from harness.ops import HARNESS, Attempt, History, Op, OpType, Verdict
+from harness.plugins import Completion, NodeRole, Roles, TargetSettings
 from harness.run.announcements import DRIVER_KINDS
 from harness.run.live_target import OpenedTarget
 from harness.run.recorder import EventScribe, Recorder
+from tests.support.env import Clock
 from tests.up.fakes import FakeTarget
 
 SETTINGS = TargetSettings(profile="strict", bugs=(), options={})
@@ -53,6 +54,20 @@ def test_every_leader_of_a_term_is_written_down_once():
     scribe_.on_event(event("m1", "leader", term=7, main=False))
     led = [(fact["node"], fact["term"]) for fact in facts(recorder, "leader")]
     assert led == [("m1", 3), ("m2", 3), ("m2", 4), ("m1", 2)]
+
+
+def test_an_exit_is_expected_only_if_the_environment_says_so():
+    scribe_, recorder = scribe()
+    for data in ({"code": -9, "expected": True}, {"code": 1, "expected": False}, {"code": 1}):
+        scribe_.on_event(event("m1", "node-exited", **data))
+    assert [fact["expected"] for fact in facts(recorder, "node-exit")] == [True, False, False]
+
+
+def test_attempts_have_times_of_the_run():
+    recorder = Recorder(Clock(1_000))
+    attempt = Attempt("m1", 1_200, 1_300, "ok")
+    op = recorder.complete(0, "get", Completion(OpType.OK, attempts=(attempt,)))
+    assert [(each.start, each.end) for each in op.attempts] == [(200, 300)]
 
 
 @pytest.mark.parametrize("term", ["third", None, []])

@@ -175,7 +175,7 @@ def test_a_result_about_a_moment_says_who_was_outside_and_who_touched_what_is_st
     assert "k had killed m1 at 0.0 s" in said
     stuck = of(history, converged)
     altered = index_of(history, "alter", 40)
-    assert f"what is stuck was last changed by op {altered} (alter)" in stuck
+    assert f"the stuck table was last changed by op {altered} (alter)" in stuck
     assert "whose answer was lost, during k-1" in stuck
 
 

@@ -1,4 +1,4 @@
-"""What a simulated node may not announce ends the run, whoever else would be blamed."""
+"""A forbidden announcement of a simulated node ends the run, before anything else is blamed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a disk keeps: against a model that lists every outcome a crash may have."""
+"""The content of a disk, against a model that lists every possible outcome of a crash."""
 
 import asyncio
 from random import Random

@@ -10,6 +10,7 @@ from harness.cluster import CLIENT, Link, LinkQuality
 from harness.env import Address, Conn, Env
 from harness.environments.sim import first_divergence
 from harness.environments.sim.trace import TraceWriter
+from tests.faults.door import door
 from tests.sim.toy import LEASE_S, PORT, call, run, specs, within
 from tests.support.programs import python
 
@@ -53,25 +54,25 @@ async def _tell(env: Env, peer: str) -> str:
 
 async def chaos(session: Any) -> str:
     """A bit of everything; returns the digest."""
-    cluster = session.cluster
+    cluster, faults = session.cluster, door(session)
     for node in ("a", "b", "c"):
         await asyncio.sleep(0.5)
         await within(1, call(session.env, node, b"client"))
-        cut = await cluster.cut(Link.between([node], ["a", "b", "c"]), lease_s=LEASE_S)
+        cut = await faults.cut(Link.between([node], ["a", "b", "c"]), lease_s=LEASE_S)
         await cluster.pause(node, lease_s=LEASE_S)
         await asyncio.sleep(0.4)
         await cluster.resume(node)
         await asyncio.sleep(0.3)
-        await cluster.heal(cut)
+        await faults.heal(cut)
         await asyncio.sleep(0.3)
         quality = LinkQuality(drop=0.1, duplicate=0.1, reorder=0.1, jitter_ms=20.0)
-        await cluster.shape([Link(node, CLIENT), Link("a", "b")], quality, lease_s=LEASE_S)
+        await faults.shape([Link(node, CLIENT), Link("a", "b")], quality, lease_s=LEASE_S)
         await cluster.kill(node, lose_unsynced=True, torn=True)
         await cluster.skew(node, offset_ns=10**9, drift_ppm=50_000)
         await asyncio.sleep(0.5)
         await cluster.start(node)
         await cluster.slow(node, factor=20.0)
-    await cluster.heal_all()
+    await faults.heal_all()
     await asyncio.sleep(1)
     return session.trace_digest()
 
@@ -91,7 +92,7 @@ print(gossip_run(1, planted=True, trace=os.path.join(sys.argv[1], os.environ["PY
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory) -> tuple[list[list[str]], Path]:
-    """What runs give under four hash seeds, with memory laid out differently; and their traces."""
+    """Results and traces of runs under four hash seeds, with memory laid out differently."""
     traces = tmp_path_factory.mktemp("traces")
     outputs = []
     for hash_seed in range(4):
@@ -166,7 +167,7 @@ def test_deleting_a_fault_keeps_the_streams_of_other_parts():
         return [env.random.random() for _ in range(3)], s.env.random.random()
 
     async def with_fault(s):
-        await s.cluster.cut([Link("a", "b")], lease_s=LEASE_S)
+        await door(s).cut([Link("a", "b")])
         return await draws(s)
 
     assert run(draws, specs("a", "b")) == run(with_fault, specs("a", "b"))

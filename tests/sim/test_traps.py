@@ -9,6 +9,7 @@ import pytest
 from harness.cluster import Capability, ClusterEvent, Fidelity, Link, NodeState
 from harness.env import Address, Env
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.sim.toy import LEASE_S, PORT, forever, run, specs
 
 EVENT = "about-to-act"
@@ -34,14 +35,14 @@ async def actor(env: Env, config: dict[str, Any]) -> None:
 
 
 STRIKES = {
-    "kill": lambda cluster: cluster.kill("a"),
-    "pause": lambda cluster: cluster.pause("a", lease_s=LEASE_S),
-    "cut": lambda cluster: cluster.cut([Link("a", "b")], lease_s=LEASE_S),
+    "kill": lambda s: s.cluster.kill("a"),
+    "pause": lambda s: s.cluster.pause("a", lease_s=LEASE_S),
+    "cut": lambda s: door(s).cut([Link("a", "b")]),
 }
 
 
 def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any]:
-    """What b heard of a that is struck at this event, before and after healing; and its log."""
+    """Messages from a, struck at this event, that b got before and after healing; and a's log."""
 
     async def main(session: Any) -> tuple[list[int], Any, Any]:
         cluster = session.cluster
@@ -54,7 +55,7 @@ def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any
 
         async def spring(event: ClusterEvent) -> None:
             if event.data["number"] == number:
-                await STRIKES[verb](cluster)
+                await STRIKES[verb](session)
                 struck.set_result(None)
 
         cluster.subscribe(listen)
@@ -64,7 +65,7 @@ def strike_at(number: int, verb: str, *, seed: int) -> tuple[list[int], Any, Any
         size = len(cluster._machines["a"].disk.files["log"].visible)
         await asyncio.sleep(1)
         before = list(heard)
-        await cluster.heal_all()
+        await door(session).heal_all()
         await asyncio.sleep(1)
         return before, size, (heard, cluster.state("a"))
 

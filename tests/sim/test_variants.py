@@ -74,16 +74,16 @@ def test_a_node_stays_the_variant_that_it_was_started_as():
         async def step(cluster):
             await cluster.kill("n")
             assert await cluster.start("n", variant)
-            assert not await cluster.start("n", BASE)  # it runs: it stays what it is
+            assert not await cluster.start("n", BASE)  # it runs: its variant stays
 
         return step
 
     events = events_of([spec], again("new"), again(None), again(BASE))
     started = [data["variant"] for _, kind, data in events if kind == "node-started"]
-    said = [(data["what"], data["config"]) for _, kind, data in events if kind == "is"]
+    reported = [(data["what"], data["config"]) for _, kind, data in events if kind == "is"]
     assert started[-3:] == ["new", "new", BASE]
     new = ("second", {"x": 1, "y": 2})
-    assert said[-3:] == [new, new, ("first", {"x": 1, "y": 1})]
+    assert reported[-3:] == [new, new, ("first", {"x": 1, "y": 1})]
 
 
 def test_a_node_without_variants_says_what_it_always_said():

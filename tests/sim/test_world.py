@@ -24,6 +24,7 @@ from harness.environments.sim.world import LOG_LINES_MAX, World
 from harness.errors import InfrastructureError, InternalError, TargetError, UsageError
 from harness.plugins import DeploymentPlan
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.sim.toy import LEASE_S, call, connect, forever, run, specs, within
 
 
@@ -117,7 +118,7 @@ async def test_callbacks_cost_virtual_time_and_a_slow_processor_more(s):
     await asyncio.sleep(1.5)
     await s.cluster.slow("a", factor=10)
     await asyncio.sleep(3)
-    await s.cluster.heal_all()
+    await door(s).heal_all()
     await asyncio.sleep(2)
     counts = [e.data["count"] for e in events]
     assert counts[0] == 10_000
@@ -127,7 +128,7 @@ async def test_callbacks_cost_virtual_time_and_a_slow_processor_more(s):
 
 @on(run, specs("a"))
 async def test_a_slow_processor_answers_late_even_when_idle(s):
-    await s.cluster.slow("a", factor=50_000)  # a second a callback
+    await s.cluster.slow("a", factor=50_000)  # one second per callback
     assert await within(1, call(s.env, "a", b"x")) == "timeout"
 
 
@@ -233,7 +234,7 @@ async def _borrow(env):
 
 
 async def failing(env: Env, config: dict[str, Any]) -> None:
-    """Fails in the way that it is told."""
+    """Fails in the requested way."""
 
     async def fail() -> None:
         raise LookupError(f"no cheese at {object()!r}")
@@ -281,7 +282,7 @@ async def test_nodes_share_no_configuration(s):
         ("callback", 1, "ZeroDivisionError"),
         ("exit", 1, "SystemExit: 3"),
         ("return", 0, "main returned"),
-        ("cancel", 1, "nobody asked the node to stop"),
+        ("cancel", 1, "without a request to stop"),
     ],
 )
 def test_a_node_that_ends_by_itself_is_reported(how, code, text):
@@ -307,7 +308,7 @@ async def test_skew_moves_the_wall_clock_and_drift_moves_timers(s):
     await asyncio.sleep(2.5)
     await s.cluster.skew("a", offset_ns=7_000_000_000, drift_ppm=1_000_000)
     await asyncio.sleep(2)
-    await s.cluster.heal_all()
+    await door(s).heal_all()
     await asyncio.sleep(2)
     ticks = [(round(e.time_ns / 1e9, 2), e.data["wall"], e.data["loop"]) for e in ticks]
     # At double rate the half second that was left takes a quarter, then each second a half.
@@ -544,7 +545,7 @@ def test_worlds_leave_nothing_behind():
 
 
 def test_nobody_who_holds_a_tripwire_holds_a_world():
-    """As a module does that is imported during a run, and a thread that sleeps meanwhile."""
+    """Hold a wire like a module imported during a run, and like a thread that sleeps meanwhile."""
     held: list[Any] = []
     worlds: list[weakref.ref[World]] = []
     inside, leave = threading.Event(), threading.Event()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harness.case import Case
@@ -278,14 +278,17 @@ def test_a_damaged_length_in_the_middle_is_no_torn_end(tmp_path):
         read_log(path)
 
 
+@example(cut=1)
 @given(cut=st.integers(0, 400))
 def test_every_cut_is_a_torn_end(cut, tmp_path_factory):
     path = tmp_path_factory.mktemp("l") / "ops.log"
     write_log(path, some_ops())
     data = path.read_bytes()
     path.write_bytes(data[: max(0, len(data) - cut)])
-    ops, _ = read_log(path)
+    ops, torn = read_log(path)
     assert ops == some_ops()[: len(ops)]
+    if 0 < cut < 8:  # within the last record
+        assert torn is not None
 
 
 def test_a_log_with_a_named_client_is_refused(tmp_path):

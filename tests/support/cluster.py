@@ -50,7 +50,8 @@ class FakeCluster:
         self.nodes = {name: NodeSpec(name=name, role="x", ports=()) for name in (*MASTERS, "t1")}
         self.calls = []
         self.callbacks = []
-        self.cuts = []
+        self.links = {}  # by link, the faults on it
+        self.laid = []  # the links and the quality of each link fault
         self.clocks, self.factors, self.disks = {}, {}, {}
         self.requests = 0  # that each disk had since it was asked last
 
@@ -70,14 +71,26 @@ class FakeCluster:
     def state(self, node):
         return NodeState.DOWN if node in self.down else NodeState.RUNNING
 
-    async def cut(self, links, *, lease_s):
-        self.cuts.append(list(links))
-        self.calls.append(("cut", lease_s))
-        return f"cut-{len(self.cuts)}"
+    async def set_links(self, wanted, *, lease_s):
+        """A fault that leaves some links touched seven frames there."""
+        gone, new = set(), {}
+        for link, state in wanted.items():
+            before = self.links.get(link, {})
+            gone |= before.keys() - state.keys()
+            for fault in state.keys() - before.keys():
+                new.setdefault(fault, (state[fault], []))[1].append(link)
+            self.links[link] = state
+        self.laid += [(sorted(links), quality) for quality, links in new.values()]
+        self.calls.append(("set-links", lease_s))
+        return {fault: Bite(7, "frames") for fault in gone}
 
-    async def shape(self, links, quality, *, lease_s):
-        self.calls.append(("shape", quality, lease_s))
-        return "shape-1"
+    @property
+    def cuts(self):
+        """The links of each cut."""
+        return [links for links, quality in self.laid if quality is None]
+
+    async def mend(self):
+        self.calls.append(("mend",))
 
     async def reset(self, links):
         self.calls.append(("reset", list(links)))
@@ -88,10 +101,6 @@ class FakeCluster:
         was_up = node not in self.down
         self.down.add(node)
         return was_up
-
-    async def heal(self, fault):
-        self.calls.append(("heal", fault))
-        return Bite(7, "frames")
 
     async def kill(self, node, *, lose_unsynced=False, torn=False):
         self.calls.append(("kill", node, lose_unsynced, torn))

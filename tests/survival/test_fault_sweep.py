@@ -91,21 +91,21 @@ def test_in_docker_at_more_points():
 
 
 def test_every_point_is_one_alone_and_one_that_lasts():
-    found = points_of({**dict.fromkeys(COUNTS, 0), "read": 2}, None)
-    assert found == [Point("read", n, lasting) for n in (1, 2) for lasting in (False, True)]
+    points_found = points_of({**dict.fromkeys(COUNTS, 0), "read": 2}, None)
+    assert points_found == [Point("read", n, lasting) for n in (1, 2) for lasting in (False, True)]
 
 
 @pytest.mark.parametrize("points", [6, 20, 60, 300])
 def test_a_sample_is_spread_over_kinds_and_numbers(points):
-    found = points_of(COUNTS, points)
+    points_found = points_of(COUNTS, points)
     least = min(10, points // 5)
-    assert len(found) <= points
+    assert len(points_found) <= points
     for kind, count in COUNTS.items():
-        numbers = [point.nth for point in found if point.kind == kind]
+        numbers = [point.nth for point in points_found if point.kind == kind]
         assert len(numbers) >= min(least, count)
         assert len(set(numbers)) == len(numbers)
         assert all(1 <= n <= count for n in numbers)
-    assert {point.lasting for point in found if point.kind == "write"} == (
+    assert {point.lasting for point in points_found if point.kind == "write"} == (
         {False, True} if points > 6 else {False}
     )
 

@@ -58,7 +58,7 @@ def servers_of(run_id):
 
 
 def folders_of(run_id):
-    """Folders of the run's nodes: whoever was killed last may have written into one."""
+    """Folders of the run's nodes: the last killed process may have written into one."""
     return [str(path) for path in Path(tempfile.gettempdir()).glob(f"harness-*-{run_id}-*")]
 
 
@@ -68,7 +68,7 @@ def mounts_of(run_id):
 
 
 def kill_at(moment_s, environment, seed, store, run_id, name):
-    """Start a harness, kill it `moment_s` after its start, return the ops it said it recorded."""
+    """Start a harness, kill it after `moment_s`, and return the ops that it reported."""
     program = str(Path(__file__).with_name("controller.py"))
     controller = subprocess.Popen(
         [sys.executable, program, environment, str(seed), str(store), run_id, name],
@@ -89,7 +89,7 @@ def kill_at(moment_s, environment, seed, store, run_id, name):
 
 
 def wait_until_gone(run_id, look):
-    """Wait for the warden to undo everything; what is still there then is returned."""
+    """Wait for the warden to undo everything; returns the remains."""
     deadline_s = time.monotonic() + GONE_S
     while look(run_id) and time.monotonic() < deadline_s:
         threading.Event().wait(0.2)
@@ -100,13 +100,13 @@ def survive(environment, number, tmp_path, looks, name="kudu", *, latest_s=15.0)
     """One kill of a case, at a moment drawn for its number, and all that must hold after it."""
     run_id = f"survival-{environment}-{os.getpid()}-{number}"
     moment_s = random.Random(f"{number}-{name}-{environment}").uniform(1.0, latest_s)
-    told = kill_at(moment_s, environment, number, tmp_path, run_id, name)
+    reported = kill_at(moment_s, environment, number, tmp_path, run_id, name)
     for look in (*looks, folders_of):
         assert wait_until_gone(run_id, look) == []
     folder = tmp_path / "survival" / run_id
-    if told:
+    if reported:
         stored = load_run(folder)
-        assert [op.index for op in stored.history][: len(told)] == told
+        assert [op.index for op in stored.history][: len(reported)] == reported
     with only_cleaner():
         lines = load_plugin("environments", environment).clean()
     assert [line for line in lines if run_id in line] == []

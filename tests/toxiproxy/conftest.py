@@ -204,8 +204,8 @@ def upstream() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
         return made[-1].address
 
     yield make
-    for one in made:
-        one.close()
+    for each in made:
+        each.close()
 
 
 _numbers = itertools.count()
@@ -255,8 +255,8 @@ def through(
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for each in made:
+        each.close()
 
 
 def receive(conn: socket.socket, size: int) -> bytes:

@@ -18,7 +18,7 @@ CALLERS = ("a", "b", "client")
 
 
 class Book:
-    """Whom the kernel names, or why it does not."""
+    """The caller that the kernel names, or the reason why it names none."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -93,7 +93,7 @@ class Place:
     [
         (CallerGoneError(), "127.203.1.7", "a"),  # it calls from its own address
         ("a", "127.0.0.1", "a"),
-        (None, "127.0.0.1", "client"),  # a process that is nobody's
+        (None, "127.0.0.1", "client"),  # a process of no caller
         (CallerGoneError(), "127.0.0.1", "b"),
     ],
 )

@@ -109,28 +109,28 @@ def test_unknown_proxy(server, method, path):
 def test_names_are_quoted_in_paths(server):
     make(server, name="run-1-a->b:7051")
 
-    status, shown, _ = server.request("GET", "/proxies/run-1-a-%3Eb%3A7051")
-    assert (status, shown["name"]) == (200, "run-1-a->b:7051")
+    status, proxy, _ = server.request("GET", "/proxies/run-1-a-%3Eb%3A7051")
+    assert (status, proxy["name"]) == (200, "run-1-a->b:7051")
     assert server.request("DELETE", "/proxies/run-1-a-%3Eb%3A7051")[0] == 204
 
 
 def test_disable_and_enable_keep_the_port(server):
     made = make(server)
 
-    status, shown, _ = server.request("POST", "/proxies/p", {"enabled": False})
-    assert (200, False, made["listen"]) == (status, shown["enabled"], shown["listen"])
+    status, proxy, _ = server.request("POST", "/proxies/p", {"enabled": False})
+    assert (200, False, made["listen"]) == (status, proxy["enabled"], proxy["listen"])
     assert not connects(made["listen"])
 
-    status, shown, _ = server.request("POST", "/proxies/p", {"enabled": True})
-    assert (200, made) == (status, shown)
+    status, proxy, _ = server.request("POST", "/proxies/p", {"enabled": True})
+    assert (200, made) == (status, proxy)
     assert connects(made["listen"])
 
 
 def test_update_of_upstream_restarts(server):
     made = make(server)
 
-    status, shown, _ = server.request("POST", "/proxies/p", {"upstream": "127.0.0.1:10"})
-    assert (200, made | {"upstream": "127.0.0.1:10"}) == (status, shown)
+    status, proxy, _ = server.request("POST", "/proxies/p", {"upstream": "127.0.0.1:10"})
+    assert (200, made | {"upstream": "127.0.0.1:10"}) == (status, proxy)
 
 
 def test_delete(server):
@@ -176,12 +176,12 @@ def test_every_toxic_keeps_its_attributes(server, kind, attributes):
 
     body = {"name": "t", "type": kind, "stream": "upstream", "attributes": attributes}
     assert server.request("POST", "/proxies/p/toxics", body)[0] == 200
-    shown = server.request("GET", "/proxies/p/toxics/t")[1]
+    toxic = server.request("GET", "/proxies/p/toxics/t")[1]
     assert ("t", kind, "upstream", attributes) == (
-        shown["name"],
-        shown["type"],
-        shown["stream"],
-        shown["attributes"],
+        toxic["name"],
+        toxic["type"],
+        toxic["stream"],
+        toxic["attributes"],
     )
 
 
@@ -217,9 +217,9 @@ def test_toxic_update_changes_attributes_and_toxicity_only(server):
     server.request("POST", "/proxies/p/toxics", body)
 
     change = {"attributes": {"latency": 9}, "toxicity": 0.5, "stream": "upstream", "name": "u"}
-    status, shown, _ = server.request("POST", "/proxies/p/toxics/t", change)
+    status, toxic, _ = server.request("POST", "/proxies/p/toxics/t", change)
     assert status == 200
-    assert shown == {
+    assert toxic == {
         "name": "t",
         "type": "latency",
         "stream": "downstream",
@@ -256,10 +256,10 @@ def test_populate_makes_keeps_and_replaces(server):
         [proxy["name"] for proxy in answer["proxies"]],
     ) == (201, ["kept", "moved", "new", "off"])
     assert content_type.startswith("application/json")
-    shown = server.request("GET", "/proxies")[1]
-    assert [toxic["name"] for toxic in shown["kept"]["toxics"]] == ["t"]
-    assert shown["moved"]["upstream"] == "127.0.0.1:10"
-    assert [shown[name]["enabled"] for name in ("kept", "moved", "new", "off")] == [
+    proxies = server.request("GET", "/proxies")[1]
+    assert [toxic["name"] for toxic in proxies["kept"]["toxics"]] == ["t"]
+    assert proxies["moved"]["upstream"] == "127.0.0.1:10"
+    assert [proxies[name]["enabled"] for name in ("kept", "moved", "new", "off")] == [
         True,
         True,
         True,
@@ -300,8 +300,8 @@ def test_reset_enables_all_and_removes_toxics(server):
     server.request("POST", "/proxies/sick/toxics", {"type": "latency", "stream": "upstream"})
 
     assert server.request("POST", "/reset")[:2] == (204, "")
-    shown = server.request("GET", "/proxies")[1]
-    assert (shown["off"]["enabled"], shown["sick"]["toxics"]) == (True, [])
+    proxies = server.request("GET", "/proxies")[1]
+    assert (proxies["off"]["enabled"], proxies["sick"]["toxics"]) == (True, [])
     assert connects(off["listen"])
 
 
@@ -336,11 +336,11 @@ def test_patch_updates(server):
     make(server)
     server.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
 
-    status, shown, _ = server.request("PATCH", "/proxies/p", {"enabled": False})
-    assert (status, shown["enabled"]) == (200, False)
+    status, answer, _ = server.request("PATCH", "/proxies/p", {"enabled": False})
+    assert (status, answer["enabled"]) == (200, False)
     change = {"attributes": {"latency": 7}}
-    status, shown, _ = server.request("PATCH", "/proxies/p/toxics/t", change)
-    assert (status, shown["attributes"]["latency"]) == (200, 7)
+    status, answer, _ = server.request("PATCH", "/proxies/p/toxics/t", change)
+    assert (status, answer["attributes"]["latency"]) == (200, 7)
 
 
 def test_oversized_and_malformed_requests_are_refused(ours):

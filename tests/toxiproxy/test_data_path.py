@@ -1,4 +1,4 @@
-"""What happens to bytes, with and without each toxic. Bounds are generous but firm."""
+"""The path of bytes, with and without each toxic. Bounds are generous but firm."""
 
 import contextlib
 import random
@@ -80,7 +80,7 @@ def test_a_dead_upstream_closes_the_client(server, through):
     passage = through()
     server.request("POST", f"/proxies/{passage.name}", {"upstream": "127.0.0.1:9"})
 
-    with contextlib.suppress(ConnectionResetError):  # nobody could take that for silence either
+    with contextlib.suppress(ConnectionResetError):  # that is no silence either
         assert passage.connect().recv(1) == b""
 
 
@@ -239,19 +239,19 @@ def test_timeout_zero_swallows_until_removed_and_then_closes(through, stream):
 
 def test_timeout_cuts_one_way_only(through):
     heard: list[bytes] = []
-    told = threading.Event()
+    ended = threading.Event()
 
     def behave(conn: socket.socket) -> None:
         while data := conn.recv(100):
             heard.append(data)
-            told.set()
+            ended.set()
             conn.sendall(data)
 
     passage = through(behave)
     conn = passage.connect()
     passage.add("timeout", "downstream", timeout=0)
     conn.sendall(b"request")
-    assert told.wait(LIMIT_S)
+    assert ended.wait(LIMIT_S)
     assert heard == [b"request"]
     assert is_silent(conn, 0.15)
 
@@ -313,7 +313,7 @@ def test_slicer_slices(through):
         assert not any(size % 100 for size in sizes)
         return min(sizes)
 
-    # Whoever reads late finds slices together, but hardly ever each of them every time.
+    # A late reader finds slices together, but hardly ever each of them every time.
     assert any(smallest() == 100 for _ in range(20))
 
 

@@ -19,7 +19,7 @@ THERE, BACK = Link("m1", "m2"), Link("m2", "m1")
 
 
 def laid(fault, node, *links, quality=BAD):
-    """What `lay` gets of a fault in the namespace of this node."""
+    """The arguments of `lay` for a fault in the namespace of this node."""
     words = stream_command(fault, node, links, quality, ADDRESSES, PORTS)
     assert words[:6] == ["sh", "-c", words[2], "stream", rules.comment_of(fault), rules.TOXICS]
     return words[6], [json.loads(word) for word in words[7:]]
@@ -66,10 +66,11 @@ def test_a_fault_is_laid_once_and_healed_by_the_patterns_of_rules(at):
         ("m1>m2", "upstream"),
         ("m2>m1", "downstream"),
     }
-    toxics.heal(rules.select_links([BACK]))
+    kinds = [kind for kind, _ in toxics_of(BAD)]
+    toxics.heal(rules.select_links("stream-12", [BACK], kinds))
     assert {name[-5:] for _, name, _, _ in toxics_at(at)} == {"m1>m2"}
-    toxics.heal(rules.select_links([THERE]))
-    toxics.heal(rules.select_links([THERE]))
+    for _ in range(2):
+        toxics.heal(rules.select_links("stream-12", [THERE], kinds))
     assert toxics_at(at) == set()
 
 

@@ -1,4 +1,4 @@
-"""What our link proxy adds: a cut, a reset that counts, repeatable randomness, live counters."""
+"""Additions of our link proxy: a cut, a reset that counts, repeatable randomness, live counters."""
 
 import contextlib
 import socket

@@ -40,8 +40,10 @@ def shown(text: str) -> object:
         if isinstance(value, dict):
             kept = {key: clean(each) for key, each in value.items() if key != "version"}
             if "error" in kept:
-                said = re.sub(r"^(bad request body).*", r"\1", str(kept["error"]), flags=re.DOTALL)
-                kept["error"] = "of the system" if kept["status"] == 500 else said
+                reason = re.sub(
+                    r"^(bad request body).*", r"\1", str(kept["error"]), flags=re.DOTALL
+                )
+                kept["error"] = "of the system" if kept["status"] == 500 else reason
             if "listen" in kept:
                 kept["listen"] = re.sub(r":[1-9]\d*$", ":PORT", str(kept["listen"]))
             return kept
@@ -51,17 +53,17 @@ def shown(text: str) -> object:
 
 
 def answers(server: Server, calls: list[Call]) -> list[tuple[str, str, object, int, object, str]]:
-    """What each call got, of a server that has no proxies."""
+    """The answers of a server without proxies to these calls."""
     for name in server.request("GET", "/proxies")[1]:
         server.request("DELETE", f"/proxies/{urllib.parse.quote(name)}")
-    found = []
+    results = []
     for method, path, body in calls:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         status, answer, kind = server.request(method, path, raw=raw)
         text = answer if isinstance(answer, str) else json.dumps(answer)
         kind = kind if text else ""
-        found.append((method, path, body, status, shown(text), kind.replace("; ", ";")))
-    return found
+        results.append((method, path, body, status, shown(text), kind.replace("; ", ";")))
+    return results
 
 
 def proxy(**fields: object) -> dict[str, object]:
@@ -130,7 +132,7 @@ CALLS: dict[str, list[Call]] = {
         ("POST", "/proxies/p/toxics/t9", b"null"),
         ("POST", "/proxies/p/toxics/t9", b""),
         ("POST", "/proxies/p/toxics/t9", {"toxicity": "x"}),
-        # What is refused leaves nothing behind, and a conflict is seen before the attributes.
+        # A refused call leaves nothing behind, and a conflict is seen before the attributes.
         ("POST", "/proxies/p/toxics", toxic(name="t9", attributes={"latency": ""})),
         ("POST", "/proxies/p/toxics", {"name": "t9", "type": "rabies"}),
         ("GET", "/proxies", b""),

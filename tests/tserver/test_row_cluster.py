@@ -18,6 +18,7 @@ from targets.kudu.partitions import partition_key, partitions_of, tablet_positio
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import errors as limits
 from tests.async_tests import on
+from tests.faults.door import door
 from tests.tserver.cluster import KEY, NAMES, SCHEMA, TABLET, Servers, row, simulate
 
 Code = m.TabletErrorCode
@@ -338,7 +339,7 @@ async def storm(servers: Servers, known: Known, rounds: int) -> None:
             await servers.cluster.start(name)
         await asyncio.sleep(4 * rng.random())
     running.clear()
-    await servers.cluster.heal_all()
+    await door(servers).heal_all()
     await asyncio.gather(*tasks)
 
 

@@ -18,13 +18,10 @@ class Cluster(FakeCluster):
     capabilities = CAPABILITIES
     failing = False
 
-    async def heal(self, fault):
+    async def set_links(self, wanted, *, lease_s):
         if self.failing:
             raise InfrastructureError("it resists")
-        return await super().heal(fault)
-
-    async def heal_all(self):
-        self.calls.append(("heal-all",))
+        return await super().set_links(wanted, lease_s=lease_s)
 
 
 class Waiting(FakeSystem):

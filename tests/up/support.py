@@ -102,14 +102,14 @@ def processes_of(run_id):
 
 
 def lose_holder(up, cluster, *, with_warden):
-    """It is killed; `down` removes what is left, or `clean` where nobody could undo anything."""
+    """Kill it; `down` removes its leftovers, or `clean` if nothing else could."""
     name = cluster["name"]
     with only_cleaner():
         if with_warden:
             _kill_with_warden(cluster)
         else:
             procfs.send(holder_of(cluster), signal.SIGKILL)
-        assert "stands no more" in up.call("status", name, code=EXIT_CRASH)
+        assert "has ended" in up.call("status", name, code=EXIT_CRASH)
         again = up.call("up", "--env", up.environment, "--name", name, code=EXIT_USAGE)
         assert "is dead" in again
         if len(up.clusters) > 1:  # or it is looked at more closely

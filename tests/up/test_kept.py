@@ -163,6 +163,7 @@ class Saving(Cluster):
     """One whose disk is full the first time, in the middle of the copies."""
 
     full = True
+    data_place = str
 
     async def save_data(self, node, folder):
         assert self.down == set(self.nodes)
@@ -176,8 +177,8 @@ async def test_data_that_cannot_be_copied_leave_the_cluster_as_it_was(tmp_path):
     await here.break_by_hand("kill node:m1", None)
     with pytest.raises(InfrastructureError, match="data: No space left on device; the cluster"):
         await here.save_data(tmp_path / "data", recorded)
-    assert (here.cluster.down, list(tmp_path.iterdir())) == (set(), [])
-    here.cluster.full = False
+    assert (here.session.cluster.down, list(tmp_path.iterdir())) == (set(), [])
+    here.session.cluster.full = False
     await here.save_data(tmp_path / "data", recorded)
     assert sorted(each.name for each in (tmp_path / "data").iterdir()) == ["m1", "m2", "m3", "t1"]
 
@@ -202,16 +203,16 @@ async def test_nobody_starts_a_node_whose_data_are_being_copied(tmp_path):
     here = standing(Busy())
     await here.save_data(tmp_path / "data", recorded)
     assert len(refused) == 12
-    assert here.cluster.down == set(here.cluster.nodes)
+    assert here.session.cluster.down == set(here.session.cluster.nodes)
 
 
 async def test_data_are_saved_once_however_many_ask(tmp_path):
     class Lingering(Saving):
         full = False
 
-        async def heal_all(self):
+        async def mend(self):
             await asyncio.sleep(0)  # the other one asks meanwhile
-            await super().heal_all()
+            await super().mend()
 
     here, folder = standing(Lingering()), tmp_path / "data"
     first, second = await asyncio.gather(
@@ -230,8 +231,8 @@ async def test_data_that_cannot_be_recorded_leave_the_cluster_as_it_was(tmp_path
         raise InfrastructureError("cannot write kept.json: No space left on device")
 
     here = standing(Saving())
-    here.cluster.full = False
+    here.session.cluster.full = False
     with pytest.raises(InfrastructureError, match="No space left on device; the cluster goes on"):
         await here.save_data(tmp_path / "data", full)
-    assert (here.cluster.down, list(tmp_path.iterdir())) == (set(), [])
+    assert (here.session.cluster.down, list(tmp_path.iterdir())) == (set(), [])
     await here.heal_everything()

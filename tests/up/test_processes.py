@@ -65,7 +65,7 @@ def test_several_stand_at_once_each_under_its_name(up):
     names = sorted([first["name"], second["name"]])
     listed = up.call("status", "--json")["clusters"]
     assert [row["name"] for row in listed] == names
-    assert "stands already" in up.call(
+    assert "is running already" in up.call(
         "up", "--env", "process", "--name", first["name"], code=EXIT_USAGE
     )
     assert "several clusters" in up.call("down", code=EXIT_USAGE)

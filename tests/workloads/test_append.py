@@ -1,67 +1,23 @@
 """The append workload: tables first, columns once, and what Elle makes of runs in simulation."""
 
+import functools
 from typing import Any
 
 import pytest
 
 from checkers.foreign.transactions import ElleListAppend
-from harness.case import Case, stream
-from harness.environments.sim import SimEnvironment
+from harness.case import Case
 from harness.errors import HistoryError, UsageError
-from harness.generator import Context, Draft, Emit, Generator, Pending, new_context
-from harness.ops import History, Op, OpType, Verdict
-from harness.plan.planning import plan_case
-from harness.plugins.options import with_defaults
-from harness.run.phases import conduct
-from harness.verdict.judge import Judgement, judge
+from harness.ops import History, OpType, Verdict
+from harness.verdict.judge import Judgement
 from targets.kudu.client import append as _append
 from targets.kudu.messages import GetTableSchemaResponse
+from tests.support.cases import case_of, judged
+from tests.support.drafts import Driver
 from tests.support.histories import Writer
 from workloads.append import FINAL_MAX, AppendWorkload
 
-
-def case(*, target: dict[str, Any] | None = None, **options: Any) -> Case:
-    workload = AppendWorkload()
-    given = with_defaults("workload", "append", workload.options, options)
-    return Case(
-        seed=1, workload="append", workload_options=given, target_options=target or {"tservers": 3}
-    )
-
-
-class Driver:
-    """Emits drafts one after another and completes each at once, as `answer` says."""
-
-    def __init__(self, generator: Generator, *, threads: int = 4) -> None:
-        self.generator = generator
-        self.ctx: Context = new_context(threads, stream(1, "test"))
-        self.index = 0
-
-    def next(self) -> Draft | None:
-        step = self.generator.op(self.ctx)
-        if isinstance(step, Pending):
-            return None
-        assert isinstance(step, Emit)
-        self.generator = step.next
-        return step.draft
-
-    def event(self, draft: Draft, process: int, kind: OpType, value: Any = None) -> None:
-        op = Op(self.index, self.index, process, kind, draft.f, value)
-        self.index += 1
-        self.generator = self.generator.update(self.ctx, op)
-
-    def complete(self, draft: Draft, kind: OpType = OpType.OK, value: Any = None) -> None:
-        process = draft.process if isinstance(draft.process, int) else 0
-        self.event(draft, process, OpType.INVOKE, draft.value)
-        self.event(draft, process, kind, value)
-
-    def take(self, count: int) -> list[Draft]:
-        drafts = []
-        for _ in range(count):
-            draft = self.next()
-            assert draft is not None
-            self.complete(draft)
-            drafts.append(draft)
-        return drafts
+case = functools.partial(case_of, AppendWorkload(), target={"tservers": 3})
 
 
 def test_tables_are_created_before_anything_else() -> None:
@@ -213,20 +169,15 @@ def test_what_else_is_no_transaction_is_refused() -> None:
         check(History(h.lines))
 
 
-def simulated(nemesis: str, seed: int, *bugs: str, **fields: float) -> Judgement:
-    given: dict[str, Any] = {"time_limit_s": 10.0, **fields}
-    wanted = Case(seed=seed, workload="append", nemeses=(nemesis,), bugs=tuple(bugs), **given)
-    plan = plan_case(wanted, SimEnvironment())
-    outcome = conduct(
-        plan, SimEnvironment(), run_id=f"append-{seed}", folder=None, link_proxy=None, listener=None
-    )
-    return judge(outcome.history, plan.case, plan.checkers, time_limit_s=60)
+def simulated(nemesis: str, *bugs: str, **fields: float) -> Judgement:
+    options: dict[str, Any] = {"time_limit_s": 10.0, **fields}
+    return judged(Case(seed=1, workload="append", nemeses=(nemesis,), bugs=bugs, **options))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nemesis", ["none", "partition-leader", "kill-leader", "pause-leader"])
 def test_a_correct_target_is_not_blamed(nemesis: str) -> None:
-    judgement = simulated(nemesis, 1, interval_s=2.0, duration_s=1.5, time_limit_s=5.0)
+    judgement = simulated(nemesis, interval_s=2.0, duration_s=1.5, time_limit_s=5.0)
     assert judgement.verdict is Verdict.VALID, [result.reason for result in judgement.results]
     stats = next(result for result in judgement.results if result.checker == "stats")
     assert {"create", "txn", "txn r"} == set(stats.details["by_f"])
@@ -234,7 +185,7 @@ def test_a_correct_target_is_not_blamed(nemesis: str) -> None:
 
 @pytest.mark.slow
 def test_stale_reads_are_found_by_elle() -> None:
-    judgement = simulated("partition-leader", 1, "NO-LEASE")
+    judgement = simulated("partition-leader", "NO-LEASE")
     found = next(result for result in judgement.results if result.checker == "elle-list-append")
     assert found.verdict is Verdict.INVALID
     assert "G-single-item-realtime" in found.details["anomalies"]
@@ -251,7 +202,7 @@ def test_a_target_that_appends_but_cannot_be_read_is_not_live(
         return "ALTERING: for ever" if isinstance(response, GetTableSchemaResponse) else None
 
     monkeypatch.setattr(_append._Transaction, "unsettled", unsettled)
-    judgement = simulated("none", 1, time_limit_s=2.0)
+    judgement = simulated("none", time_limit_s=2.0)
     liveness = next(result for result in judgement.results if result.checker == "liveness")
     assert liveness.verdict is Verdict.INVALID
     assert any("txn" in sentence for sentence in liveness.explanation)

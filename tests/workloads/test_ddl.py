@@ -1,41 +1,19 @@
 """The DDL workload asks for what its options say, with nonces that never repeat."""
 
 import collections
+import functools
 
-import msgspec
 import pytest
 
-from harness.case import Case, stream
+from harness.case import stream
 from harness.errors import UsageError
-from harness.generator import Emit, new_context
-from harness.plugins.options import with_defaults
+from harness.generator import new_context
 from harness.vocabularies.ddl import READS
+from tests.support.cases import case_of
+from tests.support.drafts import take
 from workloads.ddl import DONE_MAX, KINDS, DdlWorkload
-from workloads.mixes import parse_mix
 
-
-def case(**options):
-    workload = DdlWorkload()
-    return Case(
-        seed=1, workload_options=with_defaults("workload", "ddl", workload.options, options)
-    )
-
-
-def take(generator, count, seed=1):
-    """The first `count` drafts, all threads always free."""
-    ctx = new_context(4, stream(seed, "test"))
-    drafts = []
-    for _ in range(count):
-        step = generator.op(ctx)
-        assert isinstance(step, Emit)
-        drafts.append(step.draft)
-        generator = step.next
-    return drafts
-
-
-def test_same_seed_same_operations():
-    generator = DdlWorkload().generator(case())
-    assert take(generator, 300) == take(generator, 300)
+case = functools.partial(case_of, DdlWorkload())
 
 
 def test_every_kind_appears_and_nonces_are_unique():
@@ -58,34 +36,25 @@ def test_mix_decides_the_shares():
     assert 2800 < counts["get"] < 3200
 
 
-@pytest.mark.parametrize("text", ["get", "get=x", "fly=1", "get=-1", ""])
-def test_bad_mix_is_refused_with_the_rule(text):
-    with pytest.raises(UsageError, match=r"KIND=WEIGHT|no kind of operation 'fly'"):
-        parse_mix(text, KINDS)
+REFUSED = [
+    ({"names": 0}, {}, "names"),
+    ({"names": 10**6}, {}, "names"),
+    ({"partitions": 0}, {}, "partitions"),
+    ({"moves": -1}, {}, "--moves"),
+    ({"moves": 101}, {}, "--moves"),
+    ({"burst": 0}, {}, "--burst"),
+    ({"burst": 1001}, {}, "--burst"),
+    # Else the target would be blamed for creating nothing.
+    ({"replicas": 2}, {"tservers": 3}, "a majority"),
+    ({"replicas": 0}, {"tservers": 3}, "a majority"),
+    ({"replicas": 3}, {"tservers": 1}, "--tservers 3"),
+]
 
 
-def test_mix_of_zeros_is_refused():
-    with pytest.raises(UsageError, match="weight 0"):
-        parse_mix("get=0", KINDS)
-
-
-@pytest.mark.parametrize("options", [{"names": 0}, {"names": 10**6}, {"partitions": 0}])
-def test_impossible_sizes_are_refused(options):
-    with pytest.raises(UsageError, match=next(iter(options))):
-        DdlWorkload().generator(case(**options))
-
-
-@pytest.mark.parametrize(
-    ("replicas", "tservers", "words"),
-    [(2, 3, "a majority"), (0, 3, "a majority"), (3, 1, "--tservers 3")],
-)
-def test_replicas_that_nobody_could_place_are_refused(replicas, tservers, words):
-    """Else the target would be blamed for creating nothing."""
-    impossible = msgspec.structs.replace(
-        case(replicas=replicas), target_options={"tservers": tservers}
-    )
-    with pytest.raises(UsageError, match=words):
-        DdlWorkload().generator(impossible)
+@pytest.mark.parametrize(("options", "target", "named"), REFUSED)
+def test_an_impossible_case_is_refused(options, target, named):
+    with pytest.raises(UsageError, match=named):
+        DdlWorkload().generator(case(target=target, **options))
 
 
 def test_readers_may_be_all_clients():
@@ -177,18 +146,6 @@ def test_moves_begin_one_after_another_however_often_an_offer_is_dropped():
 def test_moves_need_two_names_and_a_mix_with_lists_and_renames_and_bursts(options):
     drafts = take(DdlWorkload().generator(case(moves=100, **options)), 500)
     assert all(draft.time_ns is None for draft in drafts)
-
-
-@pytest.mark.parametrize("moves", [-1, 101])
-def test_an_impossible_share_of_moves_is_refused(moves):
-    with pytest.raises(UsageError, match="--moves"):
-        DdlWorkload().generator(case(moves=moves))
-
-
-@pytest.mark.parametrize("burst", [0, -1, 1001])
-def test_an_impossible_burst_is_refused(burst):
-    with pytest.raises(UsageError, match="--burst"):
-        DdlWorkload().generator(case(burst=burst))
 
 
 def test_the_column_added_last_under_a_name_is_dropped_alone_or_before_another():

@@ -1,32 +1,21 @@
 """The workload of metastores asks for what its options say, in the vocabulary, on few names."""
 
 import collections
+import functools
 import itertools
 
 import msgspec
-import pytest
 
-from harness.case import Case
-from harness.errors import UsageError
-from harness.plugins.options import with_defaults
 from harness.vocabularies.hms import BY_NAME, READS, call_of
-from tests.workloads.test_ddl import take
-from workloads.hms_ddl import KINDS, HmsDdlWorkload
-from workloads.mixes import parse_mix
+from tests.support.cases import case_of
+from tests.support.drafts import take
+from workloads.hms_ddl import HmsDdlWorkload
 
-
-def case(**options):
-    workload = HmsDdlWorkload()
-    given = with_defaults("workload", workload.name, workload.options, options)
-    return Case(seed=1, workload=workload.name, workload_options=given)
+case = functools.partial(case_of, HmsDdlWorkload())
 
 
 def drafts(count=2000, **options):
     return take(HmsDdlWorkload().generator(case(**options)), count)
-
-
-def test_same_seed_same_operations():
-    assert drafts(300) == drafts(300)
 
 
 def test_every_kind_appears_in_the_vocabulary_and_nonces_are_unique():
@@ -68,12 +57,6 @@ def test_bursts_meet_on_one_name():
         return sum(one == other for one, other in itertools.pairwise(names))
 
     assert runs(burst=6) > 5 * runs(burst=1)
-
-
-@pytest.mark.parametrize("mix", ["", "create", "create=x", "fly=1", "create=-1", "create=0"])
-def test_a_bad_mix_is_refused(mix):
-    with pytest.raises(UsageError):
-        parse_mix(mix, KINDS)
 
 
 def test_the_probe_has_every_kind_once_on_names_of_its_own():

@@ -6,7 +6,7 @@ from harness.case import Case
 from harness.errors import UsageError
 from harness.plugins.options import with_defaults
 from tests.hive.runs import run
-from tests.workloads.test_ddl import take
+from tests.support.drafts import take
 from workloads.hms_events import EAGER, LAZY, HmsEventsWorkload
 
 WORDS = "--workload hms-events --nemesis none --time-limit 10"

@@ -1,19 +1,16 @@
 """The workload of tokens uses those that were issued, and some that were not."""
 
+import functools
 import itertools
 
-from harness.case import Case, stream
+from harness.case import stream
 from harness.generator import Emit, new_context
 from harness.ops import Op, OpType
-from harness.plugins.options import with_defaults
 from harness.vocabularies.hms_tokens import BY_NAME, call_of
+from tests.support.cases import case_of
 from workloads.hms_tokens import OWNERS, RENEWER, STRANGER, HmsTokensWorkload
 
-
-def case(**options):
-    workload = HmsTokensWorkload()
-    given = with_defaults("workload", workload.name, workload.options, options)
-    return Case(seed=1, workload=workload.name, workload_options=given)
+case = functools.partial(case_of, HmsTokensWorkload())
 
 
 def drafts(count=3000, *, answers=True, **options):
@@ -32,10 +29,6 @@ def drafts(count=3000, *, answers=True, **options):
             lost = Op(0, 0, 0, OpType.INFO, "issue", None)
             assert generator.update(ctx, lost) == generator
     return found
-
-
-def test_same_seed_same_operations():
-    assert drafts(300) == drafts(300)
 
 
 def test_every_kind_appears_in_the_vocabulary():

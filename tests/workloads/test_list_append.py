@@ -1,23 +1,20 @@
 """The list-append workload: elements once, short lists, and answers that Elle can judge."""
 
+import functools
 from typing import Any
 
+import msgspec
 import pytest
 
 from checkers.foreign.transactions import ElleListAppend
-from harness.case import Case
 from harness.ops import OpType, Verdict
-from harness.plugins.options import with_defaults
 from harness.vocabularies.transactions import play
+from tests.support.cases import case_of
+from tests.support.drafts import Driver
 from tests.support.histories import Writer
-from tests.workloads.test_append import Driver
 from workloads.list_append import FINAL_KEYS_MAX, ListAppendWorkload
 
-
-def case(*, time_limit_s: float = 60.0, **options: Any) -> Case:
-    workload = ListAppendWorkload()
-    given = with_defaults("workload", "list-append", workload.options, options)
-    return Case(seed=1, workload="list-append", workload_options=given, time_limit_s=time_limit_s)
+case = functools.partial(case_of, ListAppendWorkload())
 
 
 def drafts(count: int, **options: Any) -> list[Any]:
@@ -52,12 +49,12 @@ def test_some_clients_and_some_transactions_only_read() -> None:
 
 def test_the_end_reads_every_list_that_there_can_be() -> None:
     workload = ListAppendWorkload()
-    asked = case(time_limit_s=10.0)
+    asked = msgspec.structs.replace(case(), time_limit_s=10.0)
     final = [key for request in workload.final(asked) for _, key, _ in request.value]
     busy = drafts(int(asked.rate * asked.time_limit_s))
     assert {key for draft in busy for _, key, _ in draft.value} <= set(final)
     assert len(final) == len(set(final))
-    long = workload.final(case(time_limit_s=1e6))
+    long = workload.final(msgspec.structs.replace(case(), time_limit_s=1e6))
     assert sum(len(request.value) for request in long) == FINAL_KEYS_MAX
 
 

@@ -7,28 +7,18 @@ import msgspec
 import pytest
 
 from harness.case import Case, stream
-from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
 from harness.generator import Emit, Pending, new_context
 from harness.ops import Op, OpType
-from harness.plan.planning import plan_case
-from harness.plugins.options import with_defaults
-from harness.run.phases import conduct
-from harness.verdict.judge import judge
 from harness.vocabularies import ddl, members, rows
+from tests.support.cases import case_of, simulated
 from workloads.members import MembersOps
 from workloads.mixed import MembersWorkload, MixedWorkload, MoveWorkload
 
 
 def case(workload=None, **options):
-    workload = workload or MixedWorkload()
-    given = with_defaults("workload", workload.name, workload.options, options)
-    return Case(
-        seed=1,
-        workload=workload.name,
-        workload_options=given,
-        target_options={"masters": 3, "spare_masters": 2, "tservers": 4},
-    )
+    target = {"masters": 3, "spare_masters": 2, "tservers": 4}
+    return case_of(workload or MixedWorkload(), target=target, **options)
 
 
 def take(generator, count):
@@ -146,11 +136,10 @@ def test_a_run_in_simulation_is_valid(workload):
         time_limit_s=15.0,
         interval_s=6.0,
     )
-    sim = SimEnvironment()
-    plan = plan_case(given, sim)
-    history = conduct(plan, sim, run_id="test", folder=None).history
-    judgement = judge(history, plan.case, plan.checkers)
-    assert judgement.verdict == "valid", judgement
-    done = collections.Counter(pair.invoke.f for pair in history.pairs if pair.type is OpType.OK)
+    run = simulated(given)
+    assert run.judgement().verdict == "valid"
+    done = collections.Counter(
+        pair.invoke.f for pair in run.history.pairs if pair.type is OpType.OK
+    )
     assert done["list-masters"] > 1
     assert done["move-replica" if workload == "move" else "add-master"]

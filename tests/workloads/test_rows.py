@@ -1,19 +1,18 @@
 """The rows workload: tables first, values once, sums that stay, and what finds defects."""
 
+import functools
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from harness.case import Case
-from harness.environments.sim import SimEnvironment
 from harness.errors import UsageError
 from harness.generator import Draft
 from harness.ops import OpType, Verdict
-from harness.plan.planning import plan_case
-from harness.plugins.options import with_defaults
-from harness.run.phases import conduct
-from harness.verdict.judge import Judgement, judge
+from harness.verdict.judge import Judgement
+from tests.support.cases import case_of, convicting, judged
+from tests.support.drafts import Driver
 from tests.workloads.row_defects import (
     DEFECTS,
     bounds_of_scans_are_ignored,
@@ -25,16 +24,9 @@ from tests.workloads.row_defects import (
     timestamps_of_clients_are_ignored,
     timestamps_of_snapshots_are_ignored,
 )
-from tests.workloads.test_append import Driver
 from workloads.rows import BANK, SUM, RowsWorkload
 
-
-def case(*, target: dict[str, Any] | None = None, **options: Any) -> Case:
-    workload = RowsWorkload()
-    given = with_defaults("workload", "rows", workload.options, options)
-    return Case(
-        seed=1, workload="rows", workload_options=given, target_options=target or {"tservers": 3}
-    )
+case = functools.partial(case_of, RowsWorkload(), target={"tservers": 3})
 
 
 def drafts(count: int = 600, **options: Any) -> list[Draft]:
@@ -165,19 +157,8 @@ def test_the_probe_has_a_table_of_its_own_and_final_scans_are_of_all() -> None:
 
 
 def simulated(seed: int, *nemeses: str) -> Judgement:
-    wanted = Case(
-        seed=seed,
-        workload="rows",
-        nemeses=nemeses,
-        time_limit_s=8.0,
-        interval_s=2.5,
-        duration_s=1.5,
-    )
-    plan = plan_case(wanted, SimEnvironment())
-    outcome = conduct(
-        plan, SimEnvironment(), run_id=f"rows-{seed}", folder=None, link_proxy=None, listener=None
-    )
-    return judge(outcome.history, plan.case, plan.checkers, time_limit_s=60)
+    times = {"time_limit_s": 8.0, "interval_s": 2.5, "duration_s": 1.5}
+    return judged(Case(seed=seed, workload="rows", nemeses=nemeses, **times))
 
 
 @pytest.mark.slow
@@ -212,8 +193,6 @@ def test_a_defect_is_found(defect: Any, monkeypatch: pytest.MonkeyPatch) -> None
     nemesis, first, expected = FOUND[defect]
     defect(monkeypatch)
     for seed in range(first, first + TRIES):  # one, unless what draws or schedules has changed
-        results = simulated(seed, nemesis).results
-        found = {r.checker for r in results if r.verdict is Verdict.INVALID}
-        if expected <= found:
+        if expected <= convicting(simulated(seed, nemesis)):
             return
     pytest.fail(f"{expected} did not find it in seeds {first}..{first + TRIES - 1}")

@@ -29,7 +29,7 @@ EXPECTED = {
 
 
 async def receive_all(conn: Conn) -> list[object]:
-    """How many frames come, and how they end."""
+    """The number of frames, and their end."""
     count = 0
     try:
         while (frame := await conn.recv()) is not None:
@@ -41,7 +41,7 @@ async def receive_all(conn: Conn) -> list[object]:
 
 
 async def receive(conn: Conn, count: int) -> list[object]:
-    """That many frames."""
+    """Frames of this number."""
     for number in range(count):
         if await conn.recv() != FRAME:
             return [number, "early"]
@@ -116,7 +116,7 @@ async def dial(env: Env, address: Address, name: str, shape: str, wait_s: float)
 
 
 async def main(env: Env, config: dict[str, object]) -> None:
-    """Serve, remember what was seen by the name of each connection, and call when asked to."""
+    """Serve, remember frames by the name of each connection, and call on request."""
     del config
     seen: dict[str, object] = {}
     began: list[str] = []

@@ -27,7 +27,7 @@ SHAPES = (
 
 
 def read_all(conn):
-    """What comes, by length and digest, and how it ended."""
+    """The received data, by length and digest, and the end."""
     data = bytearray()
     end = "fin"
     try:
@@ -82,7 +82,7 @@ def head(shape, name):
 
 
 def sent_bytes(name, shape):
-    """What the caller sends, of a shape in which it sends little."""
+    """The caller's data, in a shape in which it sends little."""
     return len(head(shape, name)) + len(SMALL)
 
 

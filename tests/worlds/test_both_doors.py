@@ -13,9 +13,10 @@ from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, TargetSettings
 from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
+from tests.faults.door import door
 
 READY_S = 120.0
-# Masters are what is broken here; `tests.kudu` has tablets with replicas.
+# Masters are broken here; `tests.kudu` has tablets with replicas.
 SETTINGS = TargetSettings(
     profile="strict", bugs=(), options={"masters": 3, "tservers": 1, "resend": 0, "kudu_flag": ""}
 )
@@ -83,9 +84,9 @@ async def a_nemesis_cuts_pauses_and_kills_and_everything_heals(session, system):
         while bite.count == 0:  # on a crowded machine a leader may go before it is cut off
             first = await leader_other_than(system, None)
             peers = [name for name in ("m1", "m2", "m3") if name != first]
-            fault = await cluster.cut(Link.between([first], peers), lease_s=600.0)
+            fault = await door(session).cut(Link.between([first], peers))
             second = await leader_other_than(system, first)
-            bite = await cluster.heal(fault)
+            bite = await door(session).heal(fault)
     assert bite.count > 0
 
     assert await cluster.pause(second, lease_s=600.0)
@@ -97,16 +98,16 @@ async def a_nemesis_cuts_pauses_and_kills_and_everything_heals(session, system):
     assert cluster.state(third) is NodeState.DOWN
     fourth = await leader_other_than(system, third)
     assert await cluster.start(third)
-    await cluster.heal_all()
+    await door(session).heal_all()
 
-    one_way = await cluster.cut([Link(CLIENT, fourth)], lease_s=600.0)
+    one_way = await door(session).cut([Link(CLIENT, fourth)])
     client = system.client(0)
     try:
         async with asyncio.timeout(READY_S):
             while not (await system.converged()).ok:
                 if one_way:
                     await asyncio.sleep(1.0)
-                    assert (await cluster.heal(one_way)).count > 0
+                    assert (await door(session).heal(one_way)).count > 0
                     one_way = ""
                 await asyncio.sleep(0.2)
     finally:

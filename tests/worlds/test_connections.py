@@ -14,6 +14,7 @@ from harness.cluster import Link, NodeSpec
 from harness.env import Address
 from harness.plugins import DeploymentPlan
 from harness.registry import load_plugin
+from tests.faults.door import door
 from tests.support.waiting import LIMIT_S, until, wait_until
 from tests.toxiproxy.conftest import start_server
 from tests.worlds import frames, shapes
@@ -116,7 +117,7 @@ def node(name):
 
 
 class Peers:
-    """Two nodes, and what they are asked to do to each other."""
+    """Two nodes, and their connections to each other."""
 
     def __init__(self, session):
         self.cluster = session.cluster
@@ -174,13 +175,13 @@ async def nothing_is_lost(peers, tag, count=2, many=True):
 
 async def nothing_passes_a_cut(peers):
     """Neither bytes nor ends of connections, whichever way they come."""
-    fault = await peers.cluster.cut(Link.between(["a"], ["b"]), lease_s=600.0)
+    fault = await door(peers).cut(Link.between(["a"], ["b"]))
     dials = [peers.dial("a", "b", way, names_of(f"cut-{way}", 1), wait_s=CUT_S) for way in WAYS]
     for seen in await asyncio.gather(*dials):
         assert all(map(came_to_nothing, seen.values())), seen
     began = await peers.ask("b", do="began")
     assert not [name for name in began if name.startswith("cut-")]
-    await peers.cluster.heal(fault)
+    await door(peers).heal(fault)
 
 
 async def nothing_listens(peers):
@@ -244,12 +245,12 @@ def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch)
     async def main(peers):
         await nothing_is_lost(peers, "before")
         assert peers.facts == []
-        fault = await peers.cluster.cut([Link("a", "b")], lease_s=600.0)
+        fault = await door(peers).cut([Link("a", "b")])
         held = many_of("held")
         await peers.dial("a", "b", "address", held, do="dial-in-turn")
         await until(lambda: [fact.node for fact in peers.facts] == ["b"])
         assert not {*held} & {*await peers.ask("b", do="began")}
-        bite = await peers.cluster.heal(fault)
+        bite = await door(peers).heal(fault)
         await until(lambda: [fact.data.get("over") for fact in peers.facts] == [None, True])
 
         def all_is_accounted_for(seen):
@@ -269,7 +270,7 @@ def test_where_no_call_can_be_seen_nothing_is_lost_or_passes_either(monkeypatch)
 
 def test_links_between_nodes_on_env(environment):
     async def main(session):
-        env, cluster = session.env, session.cluster
+        env = session.env
 
         async def dial(caller, server, names, **more):
             command = {"port": frames.PORT, "wait_s": frames.WAIT_S, "at_once": True} | more
@@ -284,13 +285,13 @@ def test_links_between_nodes_on_env(environment):
             wanted = {name: frames.EXPECTED[shape] for name, shape in (names | many).items()}
             async with asyncio.timeout(LIMIT_S):
                 while True:
-                    told = await frames.ask(env, server, do="tell")
+                    reports = await frames.ask(env, server, do="tell")
                     if wanted == {
-                        name: (seen[name], told["seen"].get(name, "missing")) for name in wanted
+                        name: (seen[name], reports["seen"].get(name, "missing")) for name in wanted
                     }:
                         break
                     await asyncio.sleep(0.1)
-            assert sorted(wanted) == sorted(n for n in told["began"] if n.startswith(f"{tag}-"))
+            assert sorted(wanted) == sorted(n for n in reports["began"] if n.startswith(f"{tag}-"))
 
         for name in "ab":
             await frames.ask(env, name, do="tell")  # it is up
@@ -302,13 +303,13 @@ def test_links_between_nodes_on_env(environment):
         await frames.ask(env, "b", do="listen")
         assert await dial("a", "b", {"late": "ask"}, port=frames.LATER) == {"late": frames.ONE}
 
-        fault = await cluster.cut(Link.between(["a"], ["b"]), lease_s=600.0)
+        fault = await door(session).cut(Link.between(["a"], ["b"]))
         names = {f"cut-{shape}": shape for shape in frames.SHAPES}
         seen = await dial("a", "b", names, wait_s=CUT_S)
         assert all(what is None or "error" in what for what in seen.values())
-        told = await frames.ask(env, "b", do="tell")
-        assert not [name for name in told["began"] if name.startswith("cut-")]
-        await cluster.heal(fault)
+        reports = await frames.ask(env, "b", do="tell")
+        assert not [name for name in reports["began"] if name.startswith("cut-")]
+        await door(session).heal(fault)
         await nothing_is_lost("after", "a", "b")
 
     nodes = [

@@ -1,4 +1,4 @@
-"""What a declaration says beside a command holds in processes and in Docker alike."""
+"""All parts of a declaration hold in processes and in Docker alike."""
 
 import asyncio
 import secrets
@@ -188,8 +188,8 @@ def test_an_image_that_brings_its_command(environment):
         with pytest.raises(UsageError, match=r"only an image.*|--env docker"):
             execute(environment, [spec], nothing)
         return
-    told = []
-    environment.prepare_nodes([spec], told.append)
+    reports = []
+    environment.prepare_nodes([spec], reports.append)
     environment.prepare_nodes([spec], lambda text: pytest.fail(f"it is there already: {text}"))
 
     async def main(session):

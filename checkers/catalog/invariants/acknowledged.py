@@ -185,12 +185,7 @@ class _Slack(NamedTuple):
     repeated: int
 
 
-def _missing(
-    ident: str,
-    story: _Story,
-    snapshot: Snapshot,
-    findings: CatalogFindings,
-) -> None:
+def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """No row at all: no delete explains that, since rows of removed tables stay."""
     if snapshot.rows_left_out:
         findings.exempt(INVARIANT)

@@ -78,11 +78,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
 
 
 def _complain(
-    findings: CatalogFindings,
-    invariant: str,
-    answer: _Shown,
-    what: str,
-    may_be_lost: bool = False,
+    findings: CatalogFindings, invariant: str, answer: _Shown, what: str, may_be_lost: bool = False
 ) -> None:
     """Add a violation; a power cut may have taken what the answer showed if it `may_be_lost`."""
     permit = findings.may.lost(answer.pair) if may_be_lost else None

@@ -3,8 +3,7 @@
 * ids are never reused: after an acknowledged delete of a table no operation invoked later sees it;
 * the applied schema version of a table never goes back, and is never ahead of the committed one;
 * once an alter was reported done, every later answer has its version as the applied one;
-* revisions and terms: an answer's are at least those of everything acknowledged before it was
-  asked;
+* revisions and terms: an answer has no lower ones than any acknowledged before it was asked;
 * at most one node leads in a term, at any moment (I1 of the bug catalogue).
 """
 

@@ -12,13 +12,7 @@ from checkers.catalog.part import creates_by_name
 from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import CATALOG
 from harness.ops import History, Pair
-from harness.permits import (
-    DDL_TWICE,
-    DIRTY_CREATE,
-    LOST_AFTER_POWER_CUT,
-    STALE_READ,
-    permits_of,
-)
+from harness.permits import DDL_TWICE, DIRTY_CREATE, LOST_AFTER_POWER_CUT, STALE_READ, permits_of
 from harness.timeline import power_cuts
 from harness.vocabularies import fields_of
 
@@ -32,7 +26,7 @@ class Permissions:
     def __init__(self, history: History) -> None:
         """Read what the harness wrote down."""
         self.permits = permits_of(history)
-        self._cuts = power_cuts(history) if self.permits else []
+        self._cuts = power_cuts(history) if LOST_AFTER_POWER_CUT in self.permits else []
         self._leaders = history.leaders() if self.permits else ()
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
@@ -64,21 +58,15 @@ class Permissions:
 
         An answer may still arrive after the power of its node was cut.
         """
-        if LOST_AFTER_POWER_CUT not in self.permits:
-            return None
         asked = pair.invoke.index
         return LOST_AFTER_POWER_CUT if any(op.index > asked for op in self._cuts) else None
 
     def lost_before(self, index: float) -> str | None:
         """The permit, if the power was cut before the op with this index."""
-        if LOST_AFTER_POWER_CUT not in self.permits:
-            return None
         return LOST_AFTER_POWER_CUT if any(op.index < index for op in self._cuts) else None
 
     def lost_by(self, time_ns: float) -> str | None:
         """The permit, if the power was cut before this time."""
-        if LOST_AFTER_POWER_CUT not in self.permits:
-            return None
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:

@@ -2,8 +2,8 @@
 
 The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`, with `None` as the dump of a
 node that did not answer. The rows of the ready leader are the catalog; the others are compared
-with it. Missing pieces are gaps (the verdict is then `unknown`), never silently passed over. That a
-follower has not yet applied the newest entries is no violation: logs are compared where they
+with it. Missing pieces are gaps (the verdict is then `unknown`), never silently passed over. A
+follower may lack the newest entries, which is no violation: logs are compared where they
 overlap.
 
 From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
@@ -70,7 +70,7 @@ class Snapshot:
 def read_snapshot(
     value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> Snapshot | None:
-    """The snapshot, if it is complete enough to judge; otherwise the gaps say what is missing.
+    """The snapshot, if it is complete enough to judge; otherwise the gaps name the missing parts.
 
     A catalog without a ready leader cannot be judged at all; a silent node leaves a gap, unless it
     is `gone`: it ended, by that op, as that permit lets it.
@@ -110,10 +110,7 @@ def read_snapshot(
 
 
 def _answered(
-    kind: str,
-    dumps: Mapping[str, Any],
-    findings: Findings,
-    gone: Mapping[str, tuple[str, Op]],
+    kind: str, dumps: Mapping[str, Any], findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> dict[str, Json]:
     for name in sorted(name for name, dump in dumps.items() if dump is None and name in gone):
         permit, op = gone[name]
@@ -160,8 +157,7 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
         for term, names in sorted(by_term.items()):
             if len(names) > 1:
                 findings.violate(
-                    "one-leader",
-                    f"{' and '.join(sorted(names))} both lead {group} in term {term}.",
+                    "one-leader", f"{' and '.join(sorted(names))} both lead {group} in term {term}."
                 )
 
 
@@ -350,12 +346,7 @@ def _replicas_match(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _check_replica(
-    words: str,
-    node: str,
-    replica: Json | None,
-    table: Json,
-    wanted: set[str],
-    findings: Findings,
+    words: str, node: str, replica: Json | None, table: Json, wanted: set[str], findings: Findings
 ) -> None:
     if replica is None:
         findings.violate("replicas", f"{words} has no replica on {node}, where it should be.")

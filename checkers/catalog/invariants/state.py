@@ -212,7 +212,7 @@ _DIVERGED: Final = {"log": "had applied different entries", "state": "held diffe
 class _Sight(NamedTuple):
     """The column ids of a table at one schema version, by an answer or by the final rows.
 
-    `invoke` is -1 for the final rows; `known` is the index of the answer, infinite for them.
+    `invoke` is -1 for the final rows; `answered` is the index of the answer, infinite for them.
     """
 
     version: int
@@ -220,7 +220,7 @@ class _Sight(NamedTuple):
     ids: tuple[int, ...]
     names: tuple[str, ...]
     where: str
-    known: float
+    answered: float
 
 
 def check_column_ids(
@@ -285,7 +285,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
                 f"At version {sight.version} of {table_words(ident, None)}, two columns have one "
                 f"id, by {sight.where}: {', '.join(map(str, sight.ids))}.",
                 *indices,
-                permit=findings.may.lost_before(sight.known),
+                permit=findings.may.lost_before(sight.answered),
             )
         for number in present:
             if number not in sight.ids:
@@ -300,7 +300,7 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
                     f"{sight.version} ({sight.where}).",
                     *([without.invoke] if without.invoke >= 0 else []),
                     *indices,
-                    permit=findings.may.lost_before(max(without.known, sight.known)),
+                    permit=findings.may.lost_before(max(without.answered, sight.answered)),
                 )
         present = sight.ids
 
@@ -329,10 +329,7 @@ class _Renames:
 
 
 def _one_column_each(
-    ident: str,
-    seen: list[_Sight],
-    renames: _Renames,
-    findings: CatalogFindings,
+    ident: str, seen: list[_Sight], renames: _Renames, findings: CatalogFindings
 ) -> None:
     """`seen` of one table: an id never shows two columns."""
     first: dict[int, tuple[str, _Sight]] = {}
@@ -348,6 +345,6 @@ def _one_column_each(
                     "to "
                     "the other.",
                     *(each.invoke for each in (where, sight) if each.invoke >= 0),
-                    permit=findings.may.lost_before(max(where.known, sight.known)),
+                    permit=findings.may.lost_before(max(where.answered, sight.answered)),
                 )
                 first[number] = (name, sight)

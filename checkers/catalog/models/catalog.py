@@ -107,7 +107,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
         self._late: _Numbered[frozenset[str]] = _Numbered(frozenset())
 
     def init(self) -> State:
-        """No table, no id bound late."""
         return (ABSENT,) * (len(self.names) + 1)
 
     # --- the specification -------------------------------------------------------------------
@@ -185,7 +184,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             return output is UNKNOWN, state
         if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
             return True, state
-        # Nobody asks for the payload of an older version.
+        # No request asks for the payload of an older version.
         previous = -1 if self._rules.payload else table.chain
         chain = self._links.number(_Link(previous, version, columns))
         after = list(state)
@@ -210,7 +209,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return self._facts.allows(ident, version, name, columns)
 
     def _matters(self, table: Table, link: _Link) -> bool:
-        """Whether anybody could tell that an unknown alter changed this version of the table."""
+        """Whether an answer could show that an unknown alter changed this version of the table."""
         ident = self.table_id(table)
         if ident is None and not self._all_bound:
             return True
@@ -290,7 +289,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return False
 
     def footprint(self, input_: CatalogInput, /) -> frozenset[str] | None:
-        """The names in the request; a list looks at all."""
         if isinstance(input_, ListTables):
             return None
         if isinstance(input_, Rename):
@@ -327,7 +325,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return table.late_id or self._bound_keys.get(table.key)
 
     def describe_operation(self, input_: CatalogInput, output: Answer | Unknown, /) -> str:
-        """For people."""
         words = " to ".join(str(part) for part in input_[:-1] if isinstance(part, str))
         match input_:
             case Create(name=name, columns=columns):
@@ -342,13 +339,12 @@ class Catalog(Model[State, CatalogInput, Answer]):
         if isinstance(input_, ListTables):
             listing = ", ".join(f"{name}:{ident}" for name, ident, _ in output.listing)
             return f"{request}: {listing or 'nothing'}"
-        shown = [f"id {output.table_id}"] if output.table_id is not None else []
-        shown += [f"version {output.version}"] if output.version is not None else []
-        shown += [f"({', '.join(output.columns)})"] if output.columns is not None else []
-        return f"{request}: {' '.join(shown) or 'ok'}"
+        parts = [f"id {output.table_id}"] if output.table_id is not None else []
+        parts += [f"version {output.version}"] if output.version is not None else []
+        parts += [", ".join(output.columns)] if output.columns is not None else []
+        return f"{request}: {' '.join(parts) or 'ok'}"
 
     def describe_state(self, state: State, /) -> str:
-        """For people: `name: table ID version V` for each live table."""
         words = []
         for name, number in zip(self.names, state, strict=False):
             table = self._tables.things[number]

@@ -1,4 +1,4 @@
-"""What the answers of a history say about tables, whenever it was: bounds on what was never seen.
+"""Facts about tables that all answers of a history establish: bounds on the unknown operations.
 
 Every change of a table (alter, rename) makes one new version, so a table has exactly one name and
 one list of columns at each version, and each version was made by exactly one operation. Answers
@@ -7,13 +7,13 @@ that show an id with a version therefore say, for every order of operations that
 * the table's name and columns at that version;
 * which versions were made by operations that are known, hence not by one of unknown outcome;
 * that the table lived until the highest version that was seen, hence was not deleted before;
-* who deleted it, hence nobody else did.
+* the operation that deleted it, hence no other one did.
 
 A step of an unknown operation against these facts leads nowhere: some answer could never be given
 afterwards. Ruling such steps out at once loses no order that explains everything, and without it a
 history with a hundred lost answers has far too many ways to go on.
 
-Two kinds of unknown operations lead nowhere because nobody could tell (`alter_matters`,
+Two kinds of unknown operations lead nowhere because no answer could show them (`alter_matters`,
 `create_matters`); an order with them is one without them, too:
 
 * An unknown alter that makes a version higher than any that is shown of its table. Leave it out,
@@ -69,16 +69,16 @@ class TableFacts:
         self._is_empty = True
         renames: list[Rename] = []
         for operation in operations:
-            given, answer = operation.input, operation.said
+            request, answer = operation.input, operation.said
             if answer is UNKNOWN:
-                if isinstance(given, Rename):
-                    renames.append(given)
+                if isinstance(request, Rename):
+                    renames.append(request)
                 continue
             self._is_empty = False
             if answer.result == "ok":
-                self._gather(given, answer)
-            elif answer.result == "exists" and not isinstance(given, ListTables):
-                self._taken.update((given.name, *_target(given)))
+                self._gather(request, answer)
+            elif answer.result == "exists" and not isinstance(request, ListTables):
+                self._taken.update((request.name, *_target(request)))
         self._carry_back(renames)
         for ident, version in sorted(self._changes):
             before = self._columns.get((ident, version - 1))
@@ -142,7 +142,7 @@ class TableFacts:
         return None not in self._vague and all(ident in bindings for ident in self._shown)
 
     def alter_matters(self, ident: str | None, version: int) -> bool:
-        """Whether anybody could tell that an unknown alter made this version.
+        """Whether an answer could show that an unknown alter made this version.
 
         `ident` is `None` for a table that no answer can be about.
         """
@@ -151,7 +151,7 @@ class TableFacts:
         return ident is not None and version <= self._last.get(ident, -1)
 
     def create_matters(self, name: str) -> bool:
-        """Whether anybody could tell that an unknown create made a table that is never shown."""
+        """Whether an answer could show that an unknown create made a table that is never shown."""
         return self._is_empty or name in self._taken
 
     def allows(self, ident: str, version: int, name: str, columns: Columns | None) -> bool:

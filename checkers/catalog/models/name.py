@@ -1,10 +1,10 @@
 """One name of the catalog by itself: a necessary condition that is cheap to refute.
 
-Whatever linearizes the whole catalog also linearizes, for each name, the operations that touch it,
+Every order of the whole catalog is, for each name, also one of the operations that touch it,
 each reduced to what it says about that name:
 
 * a rename away or a delete takes the table away; a rename here or a create puts one there;
-* a list says what is under the name then, or that nothing is;
+* a list shows the table under the name, or that there is none;
 * "not-found" and "exists" say whether something is there.
 
 State: nothing, a table (id, version), or *some* table, which an operation of unknown outcome put
@@ -47,7 +47,6 @@ class CatalogName(NameView):
         return legal, after if after is None or None not in after[:2] else SOME
 
     def describe_state(self, state: Slot, /) -> str:
-        """For people."""
         if state is None:
             return "no table has the name"
         if state == SOME:
@@ -65,8 +64,8 @@ def name_projections(
     translate = _Translation(bindings, rules)
     sayings: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
     for operation in operations:
-        for name, said in translate.sayings(operation, names):
-            sayings[name].append(saying(operation, said))
+        for name, statement in translate.sayings(operation, names):
+            sayings[name].append(saying(operation, statement))
     model = NameView() if rules.payload else CatalogName()
     return [Projection(f"name {name!r}", model, tuple(sayings[name])) for name in names]
 
@@ -83,19 +82,19 @@ class _Translation:
         self, operation: Operation[CatalogInput, Answer], names: Sequence[str]
     ) -> Iterator[tuple[str, Said]]:
         """Each name among `names` that the operation says something about, and what."""
-        given, answer = operation.input, operation.said
+        request, answer = operation.input, operation.said
         if answer is UNKNOWN:
-            yield from self._unknown(given)
-        elif not isinstance(given, ListTables):
-            yield from self._answered(given, answer)
+            yield from self._unknown(request)
+        elif not isinstance(request, ListTables):
+            yield from self._answered(request, answer)
         else:
-            shown = {name: (ident, version) for name, ident, version in answer.listing}
-            if len(shown) != len(answer.listing):
+            listed = {name: (ident, version) for name, ident, version in answer.listing}
+            if len(listed) != len(answer.listing):
                 yield answer.listing[0][0], Said("never")  # a name twice
                 return
             for name in names:
-                if name in shown:
-                    yield name, Said("see", *self._comparable(*shown[name]))
+                if name in listed:
+                    yield name, Said("see", *self._comparable(*listed[name]))
                 else:
                     yield name, Said("absent")
 

@@ -1,7 +1,6 @@
 """More views of the catalog of the supplied tables, so that its contradictions need few operations.
 
-Whatever linearizes the whole catalog also linearizes each of these. The models are those of
-`models.views`:
+Every order of the whole catalog is also one of each view. The models are in `models.views`:
 
 * **a name for a short time** (`NameWindow`), see there.
 * **the tenants of a name** (`Tenancy`): an id that only one operation can have brought to the name
@@ -71,16 +70,15 @@ class NameWindow(NameView):
 
     Over a whole history, a name has had many tables, and a core that proves it empty now must say
     of each of them that it left. So look at it from one moment on, with nothing known of the table
-    before; the first operation that changes something says what is there afterwards. And look no
-    further than to a later moment. What was open at either may have taken effect in between, or
-    not, and so may what returned at the very end, since what was called then may have come before.
+    before; the first change defines the state afterwards. And look no further than to a later
+    moment. Operations open at either moment may have taken effect in between, or not, and so may
+    operations that returned at the very end, since others called then may have come before.
 
     That is a necessary condition for any two moments: take an order of the whole, and leave out
     what took effect before the first or after the second.
     """
 
     def init(self) -> Slot:
-        """Anything."""
         return ANYTHING
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
@@ -94,7 +92,6 @@ class NameWindow(NameView):
         return True, (input_.ident, input_.version, input_.payload)
 
     def describe_state(self, state: Slot, /) -> str:
-        """For people."""
         return "anything may have the name" if state == ANYTHING else super().describe_state(state)
 
 
@@ -155,11 +152,11 @@ def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
 
 
 def _about_id(operation: TableOperation) -> tuple[str, Said] | None:
-    given, answer = operation.input, operation.said
+    request, answer = operation.input, operation.said
     if answer is UNKNOWN or answer.result != "ok" or answer.table_id is None:
         return None
     ident = answer.table_id
-    match given:
+    match request:
         case Create(columns=columns):
             return ident, Said("make", None, TABLES.first, columns)
         case Alter(steps=steps):
@@ -187,19 +184,19 @@ def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, 
     creates = Counter(o.input.key for o in operations if isinstance(o.input, Create))
     lists.sort(key=lambda pair: (pair[0].call, pair[0].id))
     calls = [listing.call for listing, _ in lists]
-    for ident, said in sayings.items():
+    for ident, statements in sayings.items():
         if creates[ident] > 1:
             continue
         if not creates[ident]:
-            never = [replace(operation, input=Said("never")) for operation in said]
+            never = [replace(operation, input=Said("never")) for operation in statements]
             yield Projection(f"id {ident}", IdView(), tuple(never))
             continue
-        begin = min(o.return_time for o in said if o.return_time is not None)
-        last = max(o.call for o in said)
+        begin = min(o.return_time for o in statements if o.return_time is not None)
+        last = max(o.call for o in statements)
         # A list that leaves it out says something only if it was there before and after.
         for listing, listed in lists[bisect_right(calls, begin) :]:
             if listing.call >= last:
                 break
             if ident not in listed:
-                said.append(saying(listing, Said("missing")))
-        yield Projection(f"id {ident}", IdView(), tuple(said))
+                statements.append(saying(listing, Said("missing")))
+        yield Projection(f"id {ident}", IdView(), tuple(statements))

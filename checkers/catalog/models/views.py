@@ -25,7 +25,7 @@ I = TypeVar("I")  # noqa: E741 - input, as in `Model`
 
 
 class Said(NamedTuple):
-    """What an operation says about a name or a table; `None` is what it does not say.
+    """A statement of an operation about a name or a table; `None` is a part that it leaves open.
 
     About a name (an id of `None` is not shown, or cannot be compared):
 
@@ -76,11 +76,9 @@ class NameView(Model[Slot, Said, bool]):
     """State: nothing, or (id, version, payload), as far as they are known."""
 
     def init(self) -> Slot:
-        """Nothing is there."""
         return None
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Unknown operations act where they can."""
         f = input_.f
         if f == "never":
             return False, state
@@ -101,7 +99,7 @@ class NameView(Model[Slot, Said, bool]):
         return True, state
 
     def read_only(self, input_: Said, output: bool | Unknown, /) -> bool:
-        """What only looks."""
+        """Operations that only look."""
         del output
         return input_.f in {"see", "present", "absent", "never"}
 
@@ -111,8 +109,9 @@ class NameView(Model[Slot, Said, bool]):
         """Without what only comes and goes while the core looks away.
 
         While a table of another id has the name, nothing of the core is legal, unless it is about
-        any table at all. So the stay of such a table helps nobody: leave it out, and what was legal
-        before and after it still is. What does not say its id may be about one that is wanted.
+        any table at all. So the stay of such a table makes nothing legal: leave it out, and the
+        operations before and after it stay legal. An operation without an id may be about a
+        wanted table.
         """
         changes = [other for other in others if not self.read_only(other.input, True)]
         if any(operation.input.may_be_any_table for operation in core):
@@ -121,7 +120,6 @@ class NameView(Model[Slot, Said, bool]):
         return [other for other in changes if other.input.ident in ids]
 
     def describe_state(self, state: Slot, /) -> str:
-        """For people."""
         if state is None:
             return "nothing has the name"
         ident, version, payload = ("unknown" if part is None else part for part in state)
@@ -135,7 +133,7 @@ def _fits(state: Entry, said: Said) -> bool:
     pairs = [(state[0], said.ident), (state[1], before)]
     if said.f == "see":
         pairs.append((state[2], said.payload))
-    return all(known is None or shown is None or known == shown for known, shown in pairs)
+    return all(a is None or b is None or a == b for a, b in pairs)
 
 
 class _FreeView(Model[S, I, bool]):
@@ -153,7 +151,7 @@ class _FreeView(Model[S, I, bool]):
 
 
 class TenancyInput(NamedTuple):
-    """What is said about a name: at, enter, leave (a tenant), alter (two of them), absent.
+    """A statement about a name: at, enter, leave (a tenant), alter (two of them), absent.
 
     A tenant is a table, or one version of it.
     """
@@ -170,7 +168,6 @@ class Tenancy(_FreeView[TenancyState, TenancyInput]):
     """State: who has the name, and who had it and will not have it again."""
 
     def init(self) -> TenancyState:
-        """Nobody."""
         return None, frozenset((None,))
 
     def step(
@@ -194,7 +191,6 @@ class Tenancy(_FreeView[TenancyState, TenancyInput]):
         return True, (tenant, later)
 
     def describe_state(self, state: TenancyState, /) -> str:
-        """For people."""
         return f"{'another id or none' if state[0] is None else f'id {state[0]}'} has the name"
 
 
@@ -207,7 +203,7 @@ GONE: Final[Life] = (-2, None)
 class IdView(_FreeView[Life, Said]):
     """State: (version, payload); the version before the first is not created yet.
 
-    Nobody is needed to make a version that nobody claims.
+    A version that no operation claims needs no operation.
     """
 
     def __init__(self, *, first: int = 1) -> None:
@@ -215,11 +211,9 @@ class IdView(_FreeView[Life, Said]):
         self._unborn: Life = (first - 1, None)
 
     def init(self) -> Life:
-        """Not created yet."""
         return self._unborn
 
     def step(self, state: Life, input_: Said, output: bool | Unknown, /) -> tuple[bool, Life]:
-        """Time only goes on."""
         del output
         f, version, payload = input_.f, input_.version, input_.payload
         if f == "never":
@@ -228,21 +222,20 @@ class IdView(_FreeView[Life, Said]):
             return True, state if state == self._unborn else GONE
         if state == GONE:
             return False, state
-        now, known = state
+        now, payload_now = state
         if f == "die":
             return version is None or now <= version, GONE
         if f == "alive":
             return True, (now + 1, None) if state == self._unborn else state
         assert version is not None, f"{f} says a version"
         if f == "see" and version == now:
-            return known is None or known == payload, (now, payload)
+            return payload_now is None or payload_now == payload, (now, payload)
         return now < version, (version, payload)
 
     def describe_state(self, state: Life, /) -> str:
-        """For people."""
         if state == self._unborn:
             return "it is not there yet"
         if state == GONE:
             return "it was dropped"
-        shown = "" if state[1] is None else f" payload {state[1]}"
-        return f"it is at version {state[0]}{shown}"
+        payload = "" if state[1] is None else f" payload {state[1]}"
+        return f"it is at version {state[0]}{payload}"

@@ -23,12 +23,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from checkers.catalog.models.types import ListTables, is_plain_list
-from checkers.catalog.passes.views import (
-    CatalogOperation,
-    answer_of,
-    shown_by,
-    versions_of,
-)
+from checkers.catalog.passes.views import CatalogOperation, answer_of, shown_by, versions_of
 
 ROUNDS_MAX: Final = 4
 """Times that all tables and lists are looked at; one bound leads to another."""
@@ -54,7 +49,7 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """The operations with shorter intervals and the same legal orders; `None` if there are none.
 
-    Once `is_over`, it returns what it has narrowed so far.
+    Once `is_over`, it returns the intervals so far.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -107,12 +102,12 @@ def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
 
 
 def _rank(table: str, operation: CatalogOperation) -> int | None:
-    said = versions_of(table, operation)
-    if said is None:
+    about = versions_of(table, operation)
+    if about is None:
         return None
-    if said.f == "die":
+    if about.f == "die":
         return END
-    return None if said.version is None else 2 * said.version - (said.f == "make")
+    return None if about.version is None else 2 * about.version - (about.f == "make")
 
 
 class _Bounds:
@@ -138,7 +133,7 @@ class _Bounds:
             self.changed = True
 
     def order(self, life: _Life) -> None:
-        """An operation with a lower rank comes before one with a higher rank."""
+        """An operation with a lower rank comes before an operation with a higher rank."""
         ranked = life.ranked
         if not ranked:
             return
@@ -174,8 +169,8 @@ class _Bounds:
             earliest = min([ends[position] for position in life.members])
             latest = max([calls[position] for position in life.members])
             begin, over = -float("inf"), float("inf")
-            for listing, shown in listings:
-                if table in shown:
+            for listing, listed in listings:
+                if table in listed:
                     continue
                 if earliest < calls[listing]:  # it had been there, so it was gone
                     self._not_before(listing, latest)

@@ -23,13 +23,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from checkers.catalog.models.types import (
-    Answer,
-    Columns,
-    ListTables,
-    apply_steps,
-    is_plain_list,
-)
+from checkers.catalog.models.types import Answer, Columns, ListTables, apply_steps, is_plain_list
 from checkers.catalog.models.views import IdView, Tenancy, TenancyInput, saying
 from checkers.catalog.passes.views import (
     CatalogOperation,
@@ -80,30 +74,30 @@ class _Span(NamedTuple):
 
 def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
     """The contradiction that was complete first, minimal by removal; `None` proves nothing."""
-    found = min(
+    earliest = min(
         contradictions(operations),
         key=lambda c: (max(map(_end, c.part.operations)), len(c.core)),
         default=None,
     )
-    return None if found is None else _minimal(found)
+    return None if earliest is None else _minimal(earliest)
 
 
 def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
     """The contradictions of each pass, at most a few for each table and name."""
-    known = [operation for operation in operations if answer_of(operation) is not None]
-    tables = _by_table(known)
+    answered = [operation for operation in operations if answer_of(operation) is not None]
+    tables = _by_table(answered)
     for table in sorted(tables):
         yield from _order(table, tables[table])
         yield from _shape(table, tables[table])
-    yield from _lists(known, tables)
-    yield from _tenancy(known)
+    yield from _lists(answered, tables)
+    yield from _tenancy(answered)
 
 
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
     """Operations (by id) that show (table id, nonce) pairs which are not one to one."""
-    said = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
+    about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
     return Contradiction(
-        tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), said)
+        tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), about)
     )
 
 
@@ -111,13 +105,10 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 
 
 def _contradiction(
-    view: str,
-    model: Model[Any, Any, Any],
-    said: Sequence[tuple[CatalogOperation, Any]],
-    rule: str,
+    view: str, model: Model[Any, Any, Any], about: Sequence[tuple[CatalogOperation, Any]], rule: str
 ) -> Contradiction:
     """About the first operation, and the others as they returned."""
-    first, *others = said
+    first, *others = about
     others.sort(key=lambda pair: (_end(pair[0]), pair[0].id))
     part = tuple(
         saying(o, input_) for o, input_ in {pair[0].id: pair for pair in (first, *others)}.values()
@@ -134,22 +125,22 @@ def _about(table: str, operations: Iterable[CatalogOperation], rule: str) -> Con
     )
 
 
-def _minimal(found: Contradiction) -> Contradiction:
+def _minimal(contradiction: Contradiction) -> Contradiction:
     """Without what the rest does not need: large parts first, then one by one."""
-    kept = list(found.part.operations)
+    kept = list(contradiction.part.operations)
     size = max(1, len(kept) // 2)
     while True:
         ids = [operation.id for operation in kept]
         for chunk in [set(ids[start : start + size]) for start in range(0, len(ids), size)]:
             rest = [operation for operation in kept if operation.id not in chunk]
             if rest:
-                outcome = check_operations(found.part.model, rest, explained=False)
+                outcome = check_operations(contradiction.part.model, rest, explained=False)
                 kept = rest if outcome.result is Result.ILLEGAL else kept
         if size == 1:
             break
         size = max(1, min(size, len(kept)) // 2)
-    part = replace(found.part, operations=tuple(kept))
-    return replace(found, core=tuple(operation.id for operation in kept), part=part)
+    part = replace(contradiction.part, operations=tuple(kept))
+    return replace(contradiction, core=tuple(operation.id for operation in kept), part=part)
 
 
 def _end(operation: Operation[Any, Any]) -> float:
@@ -159,12 +150,12 @@ def _end(operation: Operation[Any, Any]) -> float:
 
 def _listings(known: Iterable[CatalogOperation]) -> list[tuple[CatalogOperation, Answer]]:
     """The lists that name every table by an id, by their calls."""
-    found = []
+    looks = []
     for operation in known:
         answer = answer_of(operation)
         if isinstance(operation.input, ListTables) and answer and is_plain_list(answer):
-            found.append((operation, answer))
-    return sorted(found, key=lambda pair: (pair[0].call, pair[0].id))
+            looks.append((operation, answer))
+    return sorted(looks, key=lambda pair: (pair[0].call, pair[0].id))
 
 
 def _by_table(known: Iterable[CatalogOperation]) -> dict[str, list[CatalogOperation]]:
@@ -183,12 +174,12 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
     sights: list[_Sight] = []
     deletes: list[CatalogOperation] = []
     for operation in shown:
-        said = versions_of(table, operation)
-        assert said is not None
-        if said.f == "die":
+        about = versions_of(table, operation)
+        assert about is not None
+        if about.f == "die":
             deletes.append(operation)
-        elif said.version is not None:
-            sights.append(_Sight(2 * said.version - (said.f == "make"), operation))
+        elif about.version is not None:
+            sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
     earliest: CatalogOperation | None = None  # to return, of the answers that show more
@@ -224,10 +215,10 @@ def _deletions(
     if not deletes or not sights:
         return
     last = deletes[0]
-    said = versions_of(table, last)
-    assert said is not None
-    if said.version is not None and sights[0].rank > 2 * said.version:
-        rule = f"table {table} was deleted at version {said.version} and never had a higher one"
+    about = versions_of(table, last)
+    assert about is not None
+    if about.version is not None and sights[0].rank > 2 * about.version:
+        rule = f"table {table} was deleted at version {about.version} and never had a higher one"
         yield _about(table, (sights[0].operation, last), rule)
     after = _soonest([sight.operation for sight in sights], after=last)
     if after is not None:
@@ -252,14 +243,14 @@ def _lists(
 ) -> Iterator[Contradiction]:
     """Sweep over time with the tables that exist for certain; each list must show them all."""
     spans: list[_Span] = []
-    for table, shown in tables.items():
-        first = min(shown, key=lambda o: (_end(o), o.id))
-        last = max(shown, key=lambda o: (o.call, -o.id))
+    for table, listed in tables.items():
+        first = min(listed, key=lambda o: (_end(o), o.id))
+        last = max(listed, key=lambda o: (o.call, -o.id))
         if _end(first) < last.call:
             spans.append(_Span(_end(first), last.call, table, first, last))
     spans.sort(key=lambda span: span[:3])
     alive: dict[str, _Span] = {}
-    following = found = 0
+    following = count = 0
     for listing, answer in _listings(known):
         while following < len(spans) and spans[following].begin < listing.call:
             alive[spans[following].table] = spans[following]
@@ -272,9 +263,9 @@ def _lists(
                 rule = f"table {table} was there before and after, and the list leaves it out"
                 proof = _soonest(tables[table], after=listing) or span.last
                 yield _about(table, (listing, span.first, proof), rule)
-                found += 1
+                count += 1
                 break
-        if found == LISTS_MAX:
+        if count == LISTS_MAX:
             return
 
 
@@ -308,23 +299,23 @@ Saying = tuple[CatalogOperation, TenancyInput]
 def _tenancy(known: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
     sayings: dict[str, list[Saying]] = {}
     for operation in known:
-        for name, said in tenancies(operation):
-            sayings.setdefault(name, []).append((operation, said))
+        for name, about in tenancies(operation):
+            sayings.setdefault(name, []).append((operation, about))
     lists = [
         (listing, frozenset(entry[0] for entry in answer.listing))
         for listing, answer in _listings(known)
     ]
     for name in sorted(sayings):
         alters = {
-            said.following: operation
-            for operation, said in sayings[name]
-            if said.f == "alter" and said.following is not None
+            about.following: operation
+            for operation, about in sayings[name]
+            if about.f == "alter" and about.following is not None
         }
         roots = _roots(alters)
         zones = _zones(sayings[name], roots)
         yield from _overlaps(name, zones, alters)
         absent = TenancyInput("absent")
-        others = [*sayings[name], *((o, absent) for o, shown in lists if name not in shown)]
+        others = [*sayings[name], *((o, absent) for o, named in lists if name not in named)]
         yield from _intruders(name, zones, alters, roots, others)
 
 
@@ -337,18 +328,18 @@ def _roots(alters: dict[Tenant, CatalogOperation]) -> dict[Tenant, Tenant]:
     return roots
 
 
-def _tenants(said: TenancyInput) -> Iterator[Tenant]:
-    if said.tenant is not None:
-        yield said.tenant
-    if said.following is not None:
-        yield said.following
+def _tenants(about: TenancyInput) -> Iterator[Tenant]:
+    if about.tenant is not None:
+        yield about.tenant
+    if about.following is not None:
+        yield about.following
 
 
 def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone]:
     """Forward zones only, by their beginning."""
     zones: dict[Tenant, _Zone] = {}
-    for operation, said in sayings:
-        for tenant in _tenants(said):
+    for operation, about in sayings:
+        for tenant in _tenants(about):
             root = roots.get(tenant, tenant)
             zone = zones.get(root)
             if zone is None:
@@ -382,8 +373,8 @@ def _clash(
             alter = alters.get((zone.table, version))
             if alter is not None:
                 chosen.append(alter)
-    said = [(operation, tenancy_of(name, operation)) for operation in chosen]
-    return _contradiction(f"tenants of name {name!r}", Tenancy(), said, rule)
+    about = [(operation, tenancy_of(name, operation)) for operation in chosen]
+    return _contradiction(f"tenants of name {name!r}", Tenancy(), about, rule)
 
 
 def _overlaps(
@@ -410,13 +401,13 @@ def _intruders(
     if any(a.end > b.begin for a, b in pairwise(zones)):
         return  # they overlap, which is a contradiction already
     begins = [zone.begin for zone in zones]
-    for operation, said in others:
+    for operation, about in others:
         at = bisect_left(begins, operation.call) - 1
         if at < 0 or _end(operation) >= zones[at].end:
             continue
         zone = zones[at]
         home = roots.get((zone.table, zone.from_version), (zone.table, zone.from_version))
-        if any(roots.get(tenant, tenant) == home for tenant in _tenants(said)):
+        if any(roots.get(tenant, tenant) == home for tenant in _tenants(about)):
             continue
         rule = f"{name!r} was table {zone.table} before and after without a break"
         yield _clash(name, (zone,), alters, (operation,), rule)
@@ -432,8 +423,8 @@ def _shape(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
     steps: dict[int, tuple[Any, CatalogOperation]] = {}
 
     def clash(operations: Iterable[CatalogOperation], rule: str) -> Contradiction:
-        said = [(operation, shape_of(table, operation)) for operation in operations]
-        return _contradiction(f"shape of table {table}", Shape(), said, rule)
+        about = [(operation, shape_of(table, operation)) for operation in operations]
+        return _contradiction(f"shape of table {table}", Shape(), about, rule)
 
     for operation in shown:
         for kind, version, value in shape_of(table, operation):

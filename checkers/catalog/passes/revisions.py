@@ -17,14 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-from checkers.catalog.models.types import (
-    Alter,
-    Answer,
-    CatalogInput,
-    Create,
-    Delete,
-    Rename,
-)
+from checkers.catalog.models.types import Alter, Answer, CatalogInput, Create, Delete, Rename
 from checkers.linearizability import UNKNOWN, Model, Operation
 
 CatalogOperation = Operation[CatalogInput, Answer]
@@ -85,21 +78,21 @@ class _Walk:
         """Step over `operation`, with lost ones before it where it needs them."""
         for before in self._attempts(operation):
             state, latest, legal = self._state, self._latest_call, True
-            for one in (*before, operation):
-                legal, state, latest = self._step(one, state, latest)
+            for each in (*before, operation):
+                legal, state, latest = self._step(each, state, latest)
                 if not legal:
                     break
             if legal:
                 self._state, self._latest_call = state, latest
-                self._order.extend(one.id for one in (*before, operation))
-                for one in before:
-                    self._lost.remove(one)
+                self._order.extend(each.id for each in (*before, operation))
+                for each in before:
+                    self._lost.remove(each)
                 return True
         return False
 
     def order_with_leftovers(self) -> tuple[int, ...] | None:
         """The order, once all that returned has its place."""
-        for operation in [one for one in self._lost if not one.is_unknown]:
+        for operation in [each for each in self._lost if not each.is_unknown]:
             legal, state, latest = self._step(operation, self._state, self._latest_call)
             if not legal:
                 return None
@@ -113,12 +106,12 @@ class _Walk:
         names = self._model.footprint(operation.input)
         assert operation.return_time is not None, "what has a revision returned"
         candidates: list[CatalogOperation] = []
-        for one in self._lost:
-            if one.call > operation.return_time or len(candidates) == CANDIDATES_MAX:
+        for each in self._lost:
+            if each.call > operation.return_time or len(candidates) == CANDIDATES_MAX:
                 break
-            own = self._model.footprint(one.input)
-            if names is None or own is None or names & own:
-                candidates.append(one)
+            touched = self._model.footprint(each.input)
+            if names is None or touched is None or names & touched:
+                candidates.append(each)
         for count in (1, 2):
             for chosen in permutations(candidates, count):
                 self._trials += count + 1

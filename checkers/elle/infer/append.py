@@ -6,188 +6,37 @@ key's order, and what it saw is what lies before. Reads that contradict the orde
 looked at element by element.
 
 Semantics follow jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB
-2020): the longest read stays the order even where others contradict it; appends that nobody saw
-come after the last one seen; a key with one append needs no read. New here: an element that nobody
-appended is a `garbage-read`, which upstream leaves to an assertion.
+2020): the longest read stays the order even where others contradict it; appends that no read saw
+come after the last one seen; a key with one append needs no read. New here: an element that was
+never appended is a `garbage-read`, which upstream leaves to an assertion.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from checkers.elle.findings import Inference
 from checkers.elle.infer.append_cases import AppendExplainer, AppendTexts
+from checkers.elle.infer.append_index import AppendIndex, index_appends
 from checkers.elle.infer.columns import FAIL, INFO, NIL, OK, Columns, IntArray, LongArray
-from checkers.elle.infer.writes import Writers, collisions, intermediate_writes
+from checkers.elle.infer.writes import collisions, intermediate_writes
 from checkers.elle.search.graph import RW, WR, WW, GraphBuilder
-from checkers.elle.search.kernels import BoolArray, expand, slices_equal
-
-
-@dataclass(slots=True)
-class AppendIndex:
-    """Everything known about versions.
-
-    Versions are numbered over all keys: those of key `k` are first[k] (the empty list), first[k]+1
-    and so on up to first[k+1]-1. `element`, `writer` describe the last element of a version; both
-    are -1 for an empty list, `writer` also if nobody wrote it.
-    """
-
-    columns: Columns
-    writers: Writers
-    first: LongArray
-    element: IntArray
-    writer: IntArray
-    reads: IntArray  # the reads of ok transactions, as micro-operations
-    straying: BoolArray  # per read: not a prefix of the longest, or of a key with duplicates
-    contradicts: BoolArray  # per read: not a prefix of the longest
-    version: LongArray  # per read: the version it saw, -1 if its last element is in no order
-    position: LongArray  # per micro-operation that appends: the version it made, -1 if unseen
-    stray_row: LongArray  # per element of a straying read: the position of the read in `reads`
-    stray_value: IntArray
-    stray_writer: IntArray
-    longest: LongArray  # per key: the read whose list is the order, as position in `reads`, or -1
-
-    def key_of(self, version: LongArray) -> IntArray:
-        """The keys of versions."""
-        return (np.searchsorted(self.first, version, side="right") - 1).astype(np.int32)
-
-
-def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
-    """Per key the row of its longest read; -1 without a non-empty one.
-
-    Of several that differ, the one with the fewest elements whose appends are not known to have
-    happened; then the first.
-    """
-    key, length = columns.key[reads], columns.list_length[reads]
-    best = np.zeros(len(columns.keys), np.int32)
-    np.maximum.at(best, key, length)
-    rows = np.flatnonzero((length == best[key]) & (length > 0))
-    longest = np.full(len(columns.keys), -1, np.int64)
-    longest[key[rows[::-1]]] = rows[::-1]
-    start = columns.list_start[reads]
-    same = slices_equal(columns.pool, start[rows], start[longest[key[rows]]], length[rows])
-    contested = np.unique(key[rows[~same]])
-    rivals = rows[np.isin(key[rows], contested)]
-    ranked: dict[int, tuple[int, int]] = {}
-    for row in rivals.tolist():
-        mop = int(reads[row])
-        seen = columns.read_list(mop)
-        writer = writers.find(np.full(len(seen), key[row], np.int32), seen)
-        known = writer >= 0
-        sure = int((columns.type[columns.txn[writer[known]]] == OK).sum())
-        rank = (len(seen) - sure, row)
-        ranked[int(key[row])] = min(ranked.get(int(key[row]), rank), rank)
-    for number, (_, row) in ranked.items():
-        longest[number] = row
-    return longest
-
-
-def _repeated(key: IntArray, value: IntArray) -> LongArray:
-    """Positions of elements that occurred before in the same key's list."""
-    code = (key.astype(np.int64) << 32) | value.astype(np.int64)
-    order = np.argsort(code, kind="stable")
-    same = code[order][1:] == code[order][:-1]
-    return np.sort(order[1:][same])
-
-
-def index_appends(columns: Columns) -> AppendIndex:
-    """Find the version orders. Raises `Refused` if appends are not unique."""
-    writers = Writers(columns)
-    keys = len(columns.keys)
-    reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
-    key, length = columns.key[reads], columns.list_length[reads]
-    start = columns.list_start[reads]
-    longest = _longest(columns, writers, reads)
-    known = np.flatnonzero(longest >= 0)
-    has = longest[key] >= 0
-    base = np.zeros(len(reads), np.int64)
-    base[has] = start[longest[key[has]]]
-    contradicts = np.zeros(len(reads), np.bool_)
-    contradicts[has] = ~slices_equal(columns.pool, start[has], base[has], length[has])
-
-    # The orders: the longest reads without repetitions, or the only append of an unread key.
-    size = np.zeros(keys, np.int64)
-    size[known] = length[longest[known]]
-    order_key = np.repeat(np.arange(keys, dtype=np.int32), size)
-    order_value = columns.pool[expand(start[longest[known]], size[known])]
-    repeated = _repeated(order_key, order_value)
-    tainted = np.zeros(keys, np.bool_)
-    tainted[order_key[repeated]] = True
-    order_key, order_value = np.delete(order_key, repeated), np.delete(order_value, repeated)
-    single = _single_appends(columns, longest)
-    at = np.searchsorted(order_key, columns.key[single])
-    order_key = np.insert(order_key, at, columns.key[single])
-    order_value = np.insert(order_value, at, columns.value[single])
-
-    size = np.bincount(order_key, minlength=keys)
-    first = np.zeros(keys + 1, np.int64)
-    np.cumsum(size + 1, out=first[1:])
-    element = np.full(int(first[-1]), -1, np.int32)
-    writer = np.full(int(first[-1]), -1, np.int32)
-    rank = np.arange(len(order_key)) - np.searchsorted(order_key, order_key)
-    place = first[order_key] + 1 + rank
-    element[place] = order_value
-    writer[place] = writers.find(order_key, order_value)
-    position = np.full(len(columns.txn), -1, np.int64)
-    written = place[writer[place] >= 0]
-    position[writer[written]] = written
-
-    straying = contradicts | tainted[key]
-    rows = np.flatnonzero(straying)
-    stray_row = np.repeat(rows, length[rows])
-    stray_value = columns.pool[expand(start[rows], length[rows])]
-    stray_writer = writers.find(key[stray_row], stray_value)
-    version = first[key] + length
-    last = np.flatnonzero(np.append(stray_row[1:] != stray_row[:-1], True)[: len(stray_row)])
-    version[rows] = -1
-    version[rows[length[rows] == 0]] = first[key[rows[length[rows] == 0]]]
-    version[stray_row[last]] = _seen_version(
-        key[stray_row[last]], stray_value[last], first, element, place
-    )
-    return AppendIndex(
-        columns, writers, first, element, writer, reads, straying, contradicts, version, position,
-        stray_row, stray_value, stray_writer, longest,
-    )  # fmt: skip
-
-
-def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
-    """The only appends, by transactions that may have happened, of keys without a useful read."""
-    possible = np.flatnonzero(columns.write & (columns.type[columns.txn] != FAIL))
-    alone = np.bincount(columns.key[possible], minlength=len(columns.keys)) == 1
-    wanted: LongArray = possible[(alone & (longest < 0))[columns.key[possible]]]
-    return wanted[np.argsort(columns.key[wanted], kind="stable")]
-
-
-def _seen_version(
-    key: IntArray, value: IntArray, first: LongArray, element: IntArray, place: LongArray
-) -> LongArray:
-    """The versions whose last elements are value[i] of key[i], or -1."""
-    if not len(place) or not len(key):
-        return np.full(len(key), -1, np.int64)
-    owner = (np.searchsorted(first, place, side="right") - 1).astype(np.int64)
-    codes = (owner << 32) | element[place].astype(np.int64)
-    order = np.argsort(codes, kind="stable")
-    wanted = (key.astype(np.int64) << 32) | value.astype(np.int64)
-    at = np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)
-    found = order[at]
-    return np.where(codes[found] == wanted, place[found], -1)
+from checkers.elle.search.kernels import BoolArray, slices_equal
 
 
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # What each append replaced: the version before its own, or the last one if nobody saw it.
+    # What each append replaced: the version before its own, or the last one if no read saw it.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
     replaced = np.where(made >= 0, made - 1, index.first[key + 1] - 1)
     txn = columns.txn[appends]
     before = index.writer[replaced]
-    known = before >= 0
-    known[known] = live[columns.txn[before[known]]]
-    builder.add(columns.txn[before[known]], txn[known], WW)
+    has_before = before >= 0
+    has_before[has_before] = live[columns.txn[before[has_before]]]
+    builder.add(columns.txn[before[has_before]], txn[has_before], WW)
 
     reads = columns.txn[index.reads]
     last = _last_writers(index)
@@ -206,8 +55,8 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
 def _last_writers(index: AppendIndex) -> IntArray:
     """Per read the append of its last element; -1 for empty lists and elements out of nowhere."""
     last = np.full(len(index.reads), -1, np.int32)
-    known = index.version >= 0
-    last[known] = index.writer[index.version[known]]
+    seen = index.version >= 0
+    last[seen] = index.writer[index.version[seen]]
     # Strays may end in an element that is in no order.
     ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
     last[index.stray_row[ends]] = index.stray_writer[ends]
@@ -217,7 +66,7 @@ def _last_writers(index: AppendIndex) -> IntArray:
 def infer_append(columns: Columns) -> Inference:
     """Dependencies and non-cycle anomalies of a list-append history.
 
-    Raises `Refused` if two appends of one value to one key cannot be told apart.
+    Raises `Refused` if one value was appended to one key twice.
     """
     index = index_appends(columns)
     builder = GraphBuilder(columns)
@@ -265,7 +114,7 @@ def _g1a(index: AppendIndex) -> IntArray:
 
 
 def _garbage(index: AppendIndex) -> IntArray:
-    """Reads that hold an element nobody appended."""
+    """Reads that hold an element never appended."""
     return _saw(index, (index.writer < 0) & (index.element >= 0), index.stray_writer < 0)
 
 
@@ -298,16 +147,16 @@ def _incompatible(index: AppendIndex) -> IntArray:
 def _dirty(index: AppendIndex) -> IntArray:
     """Versions by committed transactions right after a failed one's, unknown ones aside."""
     columns = index.columns
-    known = np.flatnonzero(index.writer >= 0)
-    types = columns.type[columns.txn[index.writer[known]]]
-    known, types = known[types != INFO], types[types != INFO]
-    key = index.key_of(known)
+    written = np.flatnonzero(index.writer >= 0)
+    types = columns.type[columns.txn[index.writer[written]]]
+    written, types = written[types != INFO], types[types != INFO]
+    key = index.key_of(written)
     dirty = (types[1:] == OK) & (types[:-1] == FAIL) & (key[1:] == key[:-1])
-    return np.asarray(known[1:][dirty], np.int32)
+    return np.asarray(written[1:][dirty], np.int32)
 
 
 class _Groups:
-    """What one ok transaction did to one key more than once: reads and appends in order."""
+    """The reads and appends of one ok transaction to a key that it accessed more than once."""
 
     def __init__(self, index: AppendIndex) -> None:
         self.index = index
@@ -367,8 +216,8 @@ class _Groups:
         offset = length[reader] - (reader - appends)
         fits = offset >= 0
         appends, reader, offset = appends[fits], reader[fits], offset[fits]
-        shown = columns.pool[start[reader] + offset]
-        wrong[reader[shown != columns.value[self.mops[appends]]]] = True
+        elements = columns.pool[start[reader] + offset]
+        wrong[reader[elements != columns.value[self.mops[appends]]]] = True
         rows = np.sort(self.row[wrong])
         txn = columns.txn[index.reads[rows]]
         _, earliest = np.unique(txn, return_index=True)

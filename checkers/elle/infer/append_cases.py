@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from checkers.elle.findings import Case, Reason
+from checkers.elle.infer.append_index import AppendIndex
 from checkers.elle.infer.columns import IntArray
 from checkers.elle.search.graph import RW, WR, WW
-
-if TYPE_CHECKING:
-    from checkers.elle.infer.append import AppendIndex
 
 
 class AppendExplainer:
@@ -22,7 +18,7 @@ class AppendExplainer:
         self._columns = index.columns
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Why `source` precedes `target`; the earliest micro-operation of `target` that says so."""
+        """The reason why `source` precedes `target`, by the earliest such access of `target`."""
         columns = self._columns
         for mop in columns.mops(target):
             if bool(columns.write[mop]) == (relation == WR):
@@ -136,7 +132,7 @@ class AppendTexts:
         mop, key, read = self._read(row)
         seen, writers = self._writers(mop)
         value = self._columns.render_value(int(seen[np.flatnonzero(writers < 0)[0]]))
-        text = f"{read}, but nobody ever appended {value} to it."
+        text = f"{read}, but {value} was never appended to it."
         return Case("garbage-read", (text,), (self._op(mop),), {"key": key, "value": value})
 
     def duplicate(self, row: int) -> Case:
@@ -211,9 +207,9 @@ class AppendTexts:
         first, key, _ = self._read(int(rows[0]))
         seen = columns.render_list(columns.read_list(first))
         ops = tuple(self._op(int(index.reads[row])) for row in rows)
-        shown = ", ".join(str(op) for op in ops[:8]) + (", ..." if len(ops) > 8 else "")
+        listed = ", ".join(str(op) for op in ops[:8]) + (", ..." if len(ops) > 8 else "")
         text = (
-            f"Ops {shown} each read {seen} from key {key} and then appended to it: at most one of "
+            f"Ops {listed} each read {seen} from key {key} and then appended to it: at most one of "
             "them can have built on what it read."
         )
         return Case("lost-update", (text,), ops, {"key": key, "value": seen})

@@ -2,7 +2,7 @@
 
 A history of ten million transactions is no place for a Python object each. Everything is a numpy
 array: transactions by number, their micro-operations one after another, the lists that reads
-returned as slices of one pool. Keys and values are small integers, whatever they were.
+returned as slices of one pool. Keys and values of any type become small integers.
 
 Three choices matter:
 
@@ -12,7 +12,7 @@ Three choices matter:
 * **Numbering is canonical**: by (start, end, process). Lines that may be swapped without changing
   real time can be; keys and values may have any names; the numbers, and so all that is derived from
   them, stay.
-* **Reads share memory.** A read that is a prefix of what was known of its key is a slice of that
+* **Reads share memory.** A read that is a prefix of an earlier one of its key is a slice of that
   list. Its elements are neither stored nor looked up again.
 """
 
@@ -26,8 +26,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from checkers.elle.recorded import mops_of
 from checkers.elle.search.kernels import expand
-from checkers.elle.transactions import mops_of
 from harness.errors import HistoryError, shown
 from harness.ops import History, OpType
 
@@ -71,8 +71,8 @@ class Columns:
     """The columns. `n` transactions in canonical order, `m` micro-operations in theirs.
 
     `end` is `NEVER` unless the transaction is `ok`. `list_start` and `list_length` say which slice
-    of `pool` a read returned (list-append only); `value` is what was written, or what a register's
-    read returned. `index` is the invocation's in the history, the one number people see.
+    of `pool` a read returned (list-append only); `value` is the written value, or that of a
+    register's read. `index` is the invocation's in the history, the one number people see.
     """
 
     writes_are: str
@@ -100,7 +100,7 @@ class Columns:
     def nbytes(self) -> int:
         """Bytes of all arrays, without the names of keys and values."""
         every = (getattr(self, item.name) for item in fields(self))
-        return sum(one.nbytes for one in every if isinstance(one, np.ndarray))
+        return sum(array.nbytes for array in every if isinstance(array, np.ndarray))
 
     def read_list(self, mop: int) -> IntArray:
         """The values that the read `mop` returned."""
@@ -145,9 +145,9 @@ class Columns:
     def render_txn(self, txn: int, *, most: int = 12) -> str:
         """A whole transaction; reads whose answer is unknown show `?`."""
         parts = []
-        known = self.type[txn] == OK
+        answered = self.type[txn] == OK
         for mop in self.mops(txn):
-            if not self.write[mop] and not known:
+            if not self.write[mop] and not answered:
                 parts.append(f"r {self.render_key(int(self.key[mop]))} ?")
             else:
                 parts.append(self.render_mop(mop))
@@ -162,7 +162,7 @@ def render(value: Any) -> str:
 
 
 def _frozen(value: Any) -> Any:
-    """A hashable stand-in for `value`: equal exactly for equal data (`True` is not 1)."""
+    """A hashable substitute for `value`: equal exactly for equal data (`True` is not 1)."""
     if isinstance(value, (list, tuple)):
         return ("list", *(_frozen(item) for item in value))
     if isinstance(value, dict):
@@ -187,8 +187,8 @@ class _Names:
 
     def number(self, name: Any) -> int:
         kind = type(name)
-        found = self.ids.get(name if kind is int or kind is str else _frozen(name))
-        return self.add(name) if found is None else found
+        number = self.ids.get(name if kind is int or kind is str else _frozen(name))
+        return self.add(name) if number is None else number
 
     def add(self, name: Any) -> int:
         kind = type(name)
@@ -270,7 +270,7 @@ class _Builder:
             )
         if value is None:
             raise HistoryError(
-                f"op {index} writes nil to {key!r}; nil is the value of a key nobody wrote, so "
+                f"op {index} writes nil to {key!r}; nil is the value of a key never written, so "
                 "write something else"
             )
         self.writes.append(1)
@@ -280,8 +280,8 @@ class _Builder:
 
     def _add_read(self, key: int, value: Any, kind: int, index: int) -> None:
         if self.writes_are == "w":
-            known = value is not None and kind == OK
-            self.mop_values.append(self.values.number(value) if known else NIL)
+            answered = value is not None and kind == OK
+            self.mop_values.append(self.values.number(value) if answered else NIL)
             self.list_starts.append(0)
             self.list_lengths.append(0)
             return
@@ -293,7 +293,7 @@ class _Builder:
         elif not isinstance(value, list):
             raise HistoryError(
                 f"op {index} reads {shown(value)} from {self.keys.names[key]!r}; a read returns a "
-                "list of what was appended, in order (not a set)"
+                "list of the appended elements, in order (not a set)"
             )
         length = len(value)
         longest = self.longest[key]
@@ -366,7 +366,7 @@ class _Builder:
 
 
 def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
-    """The runs in which transactions start and end; `NEVER` for those that are not ok."""
+    """The runs in which transactions start and end; `NEVER` for transactions that are not ok."""
     # At equal times calls come first: a completion has passed only those calls that are later.
     completions = np.sort(ends[ok])
     passed = np.searchsorted(completions, calls, side="left")
@@ -381,9 +381,9 @@ def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[
 def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are: str) -> Columns:
     """Columns of a history or of transactions; `writes_are` is "append" or "w".
 
-    What is in columns already comes back as it is.
+    Columns come back as they are.
 
-    An operation is a transaction by its value, whatever its `f`; raises `HistoryError` for a value
+    An operation is a transaction by its value, with any `f`; raises `HistoryError` for a value
     that is no list of micro-operations.
     """
     if isinstance(source, Columns):

@@ -1,4 +1,4 @@
-"""What reads say of the order of versions, and what they leave open, for `orders`.
+"""The order of versions as far as reads show it, and the open pairs, for `orders`.
 
 Nothing is shared with the inference of anomalies, so one can be wrong without the other.
 """
@@ -20,11 +20,11 @@ Pair = tuple[int, int, int]
 
 
 class Facts:
-    """Who wrote, who read which version, and what is known of the order of versions.
+    """The writers and readers of versions, and the known part of the order of versions.
 
-    `chain` has a key's writers in the order that reads show, `free` those of which nothing is known
-    but that they come later. `readers` maps a key and the writer of a version (`NOBODY` for the
-    initial one) to those who read it.
+    `chain` has a key's writers in the order that reads show, `free` the writers that come later in
+    an unknown order. `readers` maps a key and the writer of a version (`NOBODY` for the initial
+    one) to its readers.
     """
 
     def __init__(self, columns: Columns, without: frozenset[int]) -> None:
@@ -48,12 +48,12 @@ class Facts:
                 continue
             key, reader = keys[mop], txns[mop]
             every = self._shown(mop, values[mop])
-            shown = [value for value in every if self._writer.get((key, value)) not in without]
-            if not self.lists and shown != every:
+            visible = [value for value in every if self._writer.get((key, value)) not in without]
+            if not self.lists and visible != every:
                 continue
-            if len(shown) > len(longest.get(key, ())):
-                longest[key] = shown
-            writers = [self._writer.get((key, value), NOBODY) for value in shown]
+            if len(visible) > len(longest.get(key, ())):
+                longest[key] = visible
+            writers = [self._writer.get((key, value), NOBODY) for value in visible]
             seen.update(writers)
             last = next((w for w in reversed(writers) if w != reader), NOBODY)
             if self.lists or not writers or writers[-1] != reader:
@@ -63,10 +63,10 @@ class Facts:
             for txn, kind in enumerate(types)
         ]
         self.happened = [txn for txn, lives in enumerate(live) if lives]
-        for key, shown in longest.items() if self.lists else ():
-            order = [self._writer.get((key, value), NOBODY) for value in shown]
+        for key, visible in longest.items() if self.lists else ():
+            order = [self._writer.get((key, value), NOBODY) for value in visible]
             kept = [writer for writer in order if writer != NOBODY and live[writer]]
-            self.chain[key] = kept[:1] + [two for one, two in pairwise(kept) if one != two]
+            self.chain[key] = kept[:1] + [two for first, two in pairwise(kept) if first != two]
         for (key, _), txn in sorted(self._writer.items()):
             free = self.free.setdefault(key, [])
             if live[txn] and txn not in free and txn not in self.chain.get(key, ()):
@@ -82,18 +82,18 @@ def known_pairs(facts: Facts) -> Iterator[Pair]:
     """Neighbours in the known orders; the initial version is the first."""
     for key, free in facts.free.items():
         chain = [NOBODY, *facts.chain.get(key, ())]
-        yield from ((key, one, two) for one, two in pairwise(chain))
+        yield from ((key, first, two) for first, two in pairwise(chain))
         yield from ((key, chain[-1], last) for last in free)
 
 
 def open_pairs(facts: Facts) -> Iterator[Pair]:
     """The pairs whose order is not known."""
     for key, free in facts.free.items():
-        yield from ((key, one, two) for one, two in combinations(free, 2))
+        yield from ((key, former, two) for former, two in combinations(free, 2))
 
 
 def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """What is known to come later than a version, and earlier than a transaction's versions."""
+    """The writers later than a version, and those earlier than a transaction's versions."""
     later: dict[tuple[int, int], int] = {}
     earlier = [0] * size
     for key, free in facts.free.items():
@@ -114,7 +114,7 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """What precedes what by process or real time; numbers beyond transactions are gates.
+    """The pairs ordered by process or real time; numbers beyond transactions are gates.
 
     A gate opens a run: everything that ended before leads to it, and it to all that begins later.
     """
@@ -149,9 +149,9 @@ def shows_own_overwritten(columns: Columns) -> bool:
     writes, types = columns.write.tolist(), columns.type.tolist()
     wrote: dict[tuple[int, int], list[int]] = {}
     for mop, write in enumerate(writes):
-        own = wrote.setdefault((txns[mop], keys[mop]), [])
+        versions = wrote.setdefault((txns[mop], keys[mop]), [])
         if write:
-            own.append(values[mop])
-        elif types[txns[mop]] == OK and values[mop] in own[:-1]:
+            versions.append(values[mop])
+        elif types[txns[mop]] == OK and values[mop] in versions[:-1]:
             return True
     return False

@@ -83,11 +83,11 @@ def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bo
 
 @dataclass(slots=True)
 class _State:
-    """What is settled so far.
+    """The order settled so far.
 
     `after` and `before` are what follows and precedes each node, as bits; `later` the writers of a
-    key behind a version (of `NOBODY`: the initial one), `earlier` those in front of a transaction's
-    own versions; `pairs` are open.
+    key behind a version (of `NOBODY`: the initial one), `earlier` the writers in front of a
+    transaction's own versions; `pairs` are open.
     """
 
     after: list[int]
@@ -142,23 +142,24 @@ class _Search:
     def run(self) -> bool:
         """Whether an order exists; raises `_Unsatisfiable` or `_Bound`.
 
-        Most stores put versions in the order of time, whatever they promise: that is tried first.
+        Most stores put versions in the order of time, even without promising it: that is tried
+        first.
         """
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
-            # What is near settles what is far.
-            for key, one, two in sorted(saved.pairs, key=self._distance):
-                if self._end[one] < self._start[two]:
-                    self._settle(key, one, two)
-                elif self._end[two] < self._start[one]:
-                    self._settle(key, two, one)
+            # Near pairs settle far ones.
+            for key, first, two in sorted(saved.pairs, key=self._distance):
+                if self._end[first] < self._start[two]:
+                    self._settle(key, first, two)
+                elif self._end[two] < self._start[first]:
+                    self._settle(key, two, first)
             return self._complete()
         self._state, self._steps = saved, STEPS_MAX
         return self._complete()
 
     def _distance(self, pair: Pair) -> int:
-        """How far apart in time two writers began."""
+        """The time between the beginnings of two writers."""
         return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
 
     def _complete(self) -> bool:
@@ -169,10 +170,10 @@ class _Search:
                 self._propagate()
                 if not self._state.pairs or self._follows_one_sort():
                     return True
-                key, one, two = self._state.pairs.pop()
-                choices.append((self._state.copy(), (key, two, one)))
+                key, first, two = self._state.pairs.pop()
+                choices.append((self._state.copy(), (key, two, first)))
                 self._spend(len(self._state.after))
-                self._settle(key, one, two)
+                self._settle(key, first, two)
             except _Unsatisfiable:
                 self._back(choices)
 
@@ -202,11 +203,11 @@ class _Search:
         """The transactions that must be visible to `reader`, as bits."""
         if self._kind == "parallel":
             return self._state.before[reader]
-        own = self._state.earlier[reader] if self._kind == "update" else 0
-        return self._read_from[reader] | own
+        earlier = self._state.earlier[reader] if self._kind == "update" else 0
+        return self._read_from[reader] | earlier
 
     def _require_invisible(self) -> None:
-        """That no reader sees a version that was overwritten by something visible to it."""
+        """Require that no reader sees a version that was overwritten by something visible to it."""
         for (key, writer), readers in self._facts.readers.items() if self._bans else ():
             later = self._state.later.get((key, writer), 0)
             self._spend(len(readers))
@@ -252,14 +253,14 @@ class _Search:
         while changed:
             changed = False
             left = []
-            for key, one, two in self._state.pairs:
-                forward, back = self._possible(key, one, two), self._possible(key, two, one)
+            for key, first, two in self._state.pairs:
+                forward, back = self._possible(key, first, two), self._possible(key, two, first)
                 if not forward and not back:
                     raise _Unsatisfiable
                 if forward and back:
-                    left.append((key, one, two))
+                    left.append((key, first, two))
                     continue
-                self._settle(key, *((one, two) if forward else (two, one)))
+                self._settle(key, *((first, two) if forward else (two, first)))
                 changed = True
             self._state.pairs = left
             self._require_invisible()
@@ -270,8 +271,8 @@ class _Search:
         place = [before.bit_count() for before in saved.before]
         try:
             for key, *pair in saved.pairs:
-                one, two = sorted(pair, key=lambda txn: (place[self._commit[txn]], txn))
-                self._settle(key, one, two)
+                first, two = sorted(pair, key=lambda txn: (place[self._commit[txn]], txn))
+                self._settle(key, first, two)
             self._require_invisible()
         except _Unsatisfiable:
             self._state = saved
@@ -281,10 +282,10 @@ class _Search:
 
 def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
     """Per node the sources of its edges, as bits."""
-    found = [0] * nodes
+    masks = [0] * nodes
     for source, target in edges:
-        found[target] |= 1 << source
-    return found
+        masks[target] |= 1 << source
+    return masks
 
 
 def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[int]]:

@@ -1,8 +1,8 @@
-"""Inference for predicate reads in a closed universe: what was selected, seen or not.
+"""Inference for predicate reads in a closed universe: the selected versions, shown or not.
 
-A predicate read selects one version of *every* key and shows those that match. A key that it does
-not show says something, too: the version selected was one that does not match, and if there is but
-one such version, it was that one. So there are dependencies over keys that nobody read.
+A predicate read selects one version of *every* key and shows the matching ones. A key that it does
+not show says something, too: the selected version does not match, and if there is only one such
+version, it was that one. So there are dependencies over keys that no read shows.
 
 **Versions.** A key's versions are what the universe holds at the beginning (a value, or none) and
 what transactions that did not fail left there at last; a delete leaves none.
@@ -10,7 +10,7 @@ what transactions that did not fail left there at last; a delete leaves none.
 **Version orders.** One thing is inferred, since one thing is certain: the initial version comes
 before every other one of its key. A key that was written once has its whole order by that; of a key
 that was written more often, the writes stay unordered. Hence there is never a `ww` edge between two
-transactions. (Upstream orders writes as they stand in the history, which holds where each key is
+transactions. (Upstream orders writes by their place in the history, which holds where each key is
 written once.)
 
 **Edges.** `wr` and `wrp`: the writer of the version that a read saw, or must have selected, comes
@@ -60,10 +60,10 @@ class _Version:
 
 @dataclass(slots=True)
 class _Unseen:
-    """What a predicate read may have selected where it does not show a key.
+    """The possible selections of a predicate read that does not show a key.
 
-    `committed` are the candidates that a store may show, `others` those of failed transactions and
-    those overwritten by their own.
+    `committed` are the candidates that a store may show, `others` the ones of failed transactions
+    and the ones overwritten by their own.
     """
 
     key: int
@@ -142,9 +142,9 @@ class _Index:
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
         """Per key what does not match; without keys where that can never be one version alone."""
-        found = self._unseen.get(predicate)
-        if found is None:
-            found = []
+        candidates = self._unseen.get(predicate)
+        if candidates is None:
+            candidates = []
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
@@ -152,25 +152,25 @@ class _Index:
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]
-                    found.append(_Unseen(key, fits, others))
-            self._unseen[predicate] = found
-        return found
+                    candidates.append(_Unseen(key, fits, others))
+            self._unseen[predicate] = candidates
+        return candidates
 
     def changed(self, predicate: Predicate | None, key: int) -> list[_Version]:
-        """What followed the initial version and is another to an item read, or to a predicate."""
-        found = self._changed.get((predicate, key))
-        if found is None:
-            found = [
+        """The versions after the initial one that differ to an item read, or to a predicate."""
+        versions = self._changed.get((predicate, key))
+        if versions is None:
+            versions = [
                 version
                 for version in self.committed[key][1:]
                 if predicate is None
                 or predicate.matches(version.value) != predicate.matches(self.initial[key].value)
             ]
-            self._changed[predicate, key] = found
-        return found
+            self._changed[predicate, key] = versions
+        return versions
 
     def spend(self, selections: int) -> None:
-        """Count work; raises `Refused` at the end of what is allowed."""
+        """Count work; raises `Refused` at its limit."""
         self.selections += selections
         if self.selections > SELECTIONS_MAX or len(self.edges) > EDGES_MAX:
             raise Refused(
@@ -181,10 +181,10 @@ class _Index:
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
         """Count an anomaly, and keep the first in words."""
         self.counts[name] = self.counts.get(name, 0) + 1
-        shown = self.cases.setdefault(name, [])
-        if len(shown) < CASES_MAX:
+        cases = self.cases.setdefault(name, [])
+        if len(cases) < CASES_MAX:
             operations = tuple(self.op(txn) for txn in txns)
-            shown.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
+            cases.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
 
     def lost_updates(self) -> None:
         """Transactions that read one version and wrote the key afterwards."""
@@ -200,7 +200,7 @@ class _Index:
 
 
 class _Reads:
-    """What one ok transaction read."""
+    """The reads of one ok transaction."""
 
     def __init__(self, index: _Index, txn: int) -> None:
         self.index = index
@@ -248,7 +248,7 @@ class _Reads:
         others = [v for v in self.index.others[key] if v.value is None]
         if not self._resolve(access, key, committed, others):
             name = self.index.columns.render_key(key)
-            text = f"{self._told(access)}, but key {name} was there, and nobody deleted it."
+            text = f"{self._told(access)}, but key {name} was there, and was never deleted."
             self.index.record("garbage-read", (self.txn,), key, text)
 
     def _predicate(self, access: Access, predicate: Predicate) -> None:
@@ -260,11 +260,11 @@ class _Reads:
                 index.record("predicate-read-miss", (self.txn,), key, text)
             elif key not in self.own:
                 self._seen(access, key, value)
-        for key, own in self.own.items():
+        for key, values in self.own.items():
             seen = access.shown.get(key)
-            expected = own.value if predicate.matches(own.value) else None
+            expected = values.value if predicate.matches(values.value) else None
             if identity(seen) != identity(expected):
-                self._internal(access, key, index.columns.render_access(own))
+                self._internal(access, key, index.columns.render_access(values))
         unseen = index.unseen(predicate)
         index.spend(len(unseen))
         for choice in unseen:
@@ -285,7 +285,7 @@ class _Reads:
         version = self.index.written[key].get(identity(value))
         if version is None:
             name = self.index.columns.render_key(key)
-            text = f"{self._told(access)}, but nobody ever wrote {render(value)} to key {name}."
+            text = f"{self._told(access)}, but {render(value)} was never written to key {name}."
             self.index.record("garbage-read", (self.txn,), key, text)
         elif version.txn == self.txn:
             text = f"{self._told(access)}, and wrote that {render(value)} only later."
@@ -298,7 +298,7 @@ class _Reads:
     def _resolve(
         self, access: Access, key: int, committed: list[_Version], others: list[_Version]
     ) -> bool:
-        """Something else than what was looked for; `False` if there is nothing it can have been."""
+        """Handle an unexpected version; `False` if no version can have been selected."""
         if len(committed) > 2:
             return True
         # What the transaction writes itself, it writes later.
@@ -333,7 +333,7 @@ class _Reads:
             edge = (version.txn, self.txn, WR if by is None else WRP)
             index.edges.setdefault(edge, (access, key, version))
             return
-        # What was shown is another with any other version, whether that matches or not.
+        # A shown key differs in any other version, whether that matches or not.
         changed = index.changed(None if key in access.shown else by, key)
         index.spend(len(changed))
         for other in changed:
@@ -349,29 +349,29 @@ class _Explainer:
         self._index = index
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Why `source` precedes `target`."""
+        """The reason why `source` precedes `target`."""
         access, key, version = self._index.edges[source, target, relation]
         columns = self._index.columns
-        name, told = columns.render_key(key), version.told()
+        name, version_text = columns.render_key(key), version.told()
         initial = self._index.initial[key].told()
-        # Names and values may hold braces; only what stands in fields is left alone.
+        # Names and values may hold braces; only the fields of the sentence are left alone.
         read = columns.render_access(access).replace("{", "{{").replace("}", "}}")
         if relation == WR:
             text = "{target} read key {key} as {source} left it: {value}"
-            return Reason("wr", text, name, told)
+            return Reason("wr", text, name, version_text)
         if relation == RW:
             text = (
                 "{source} read key {key} as it was at first, {value}; {target} made it {next_value}"
             )
-            return Reason("rw", text, name, initial, told)
+            return Reason("rw", text, name, initial, version_text)
         if relation == WRP:
             text = (
                 f"{{target}}'s predicate read {read} selected key {{key}} as {{source}} left it: "
                 "{value}"
             )
-            return Reason("wrp", text, name, told)
+            return Reason("wrp", text, name, version_text)
         text = (
             f"{{source}}'s predicate read {read} selected key {{key}} as it was at first, "
             "{value}; {target} made it {next_value}, which changes what that read shows"
         )
-        return Reason("rwp", text, name, initial, told)
+        return Reason("rwp", text, name, initial, version_text)

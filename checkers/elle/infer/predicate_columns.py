@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from checkers.elle.infer.columns import OK, Columns, Transaction, columns_of, render
-from checkers.elle.transactions import mops_of
+from checkers.elle.recorded import mops_of
 from harness.errors import HistoryError, clipped
 from harness.ops import History, OpType
 
@@ -32,7 +32,7 @@ def identity(value: Any) -> tuple[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A condition on values: `true`, `= goal`, or `mod modulus rest`. What is absent never matches.
+    """A condition on values: `true`, `= goal`, or `mod modulus rest`. An absent key never matches.
 
     `goal` is the identity of the value that an `=` asks for.
     """
@@ -93,7 +93,7 @@ class PredicateColumns(Columns):
         return f"{access.f} {name} {'nil' if access.value is None else render(access.value)}"
 
     def render_shown(self, access: Access) -> str:
-        """What a predicate read returned; of much, the beginning."""
+        """The answer of a predicate read, or its beginning."""
         items = [f"{self.render_key(key)} {render(value)}" for key, value in access.shown.items()]
         if len(items) > SHOWN_KEYS_MAX:
             items = [*items[:SHOWN_KEYS_MAX], f"... {len(items) - SHOWN_KEYS_MAX} more"]
@@ -101,8 +101,8 @@ class PredicateColumns(Columns):
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
         """A whole transaction; reads whose answer is unknown show `?`."""
-        known = self.type[txn] == OK
-        parts = [self.render_access(access, known=known) for access in self.bodies[txn][:most]]
+        answered = self.type[txn] == OK
+        parts = [self.render_access(access, known=answered) for access in self.bodies[txn][:most]]
         if len(self.bodies[txn]) > most:
             parts.append(f"... {len(self.bodies[txn]) - most} more")
         return "; ".join(parts) or "nothing"
@@ -136,7 +136,7 @@ class _Reader:
         if not in_map and self._kinds.setdefault(number, kind) is not kind:
             raise HistoryError(
                 f"op {index} names the key {_quoted(name)}, and another op names it with another "
-                "type; maps hold keys as text, where the two cannot be told apart"
+                "type; maps hold keys as text, where both look the same"
             )
         return number
 
@@ -150,17 +150,17 @@ class _Reader:
             raise HistoryError(
                 f"op {index}: {what} holds {_quoted(shown)}, not a map {{key value}}"
             )
-        found: dict[int, Any] = {}
+        values: dict[int, Any] = {}
         for name, value in shown.items():
             key = self.key(name, index, in_map=True)
             if value is None:
                 raise HistoryError(
-                    f"op {index}: {what} shows {_quoted(name)} with nil; what is absent is left out"
+                    f"op {index}: {what} shows {_quoted(name)} with nil; absent keys are left out"
                 )
-            if key in found:
+            if key in values:
                 raise HistoryError(f"op {index}: {what} shows {_quoted(name)} twice")
-            found[key] = self.value(value, index)
-        return found
+            values[key] = self.value(value, index)
+        return values
 
     def predicate(self, form: Any, index: int) -> Predicate:
         parts = list(form) if isinstance(form, (list, tuple)) else [form]
@@ -190,8 +190,8 @@ class _Reader:
             return Access(f, self.key(mop[1], index))
         if len(mop) == 3 and f == "rp":
             predicate = self.predicate(mop[1], index)
-            shown = self.map(mop[2], index, "a predicate read") if answered else {}
-            return Access(f, predicate=predicate, shown=shown)
+            values = self.map(mop[2], index, "a predicate read") if answered else {}
+            return Access(f, predicate=predicate, shown=values)
         if len(mop) == 3 and f == "r":
             value = mop[2] if answered else None
             return Access(f, self.key(mop[1], index), value)
@@ -264,8 +264,7 @@ def predicate_columns(
 ) -> PredicateColumns:
     """Columns of a history with its `init`, or of transactions in a `universe`.
 
-    Raises `HistoryError` that names the op for what is neither. What is in columns already comes
-    back as it is.
+    Raises `HistoryError` that names the op for anything else. Columns come back as they are.
     """
     if isinstance(source, PredicateColumns):
         return source
@@ -281,10 +280,10 @@ def predicate_columns(
     reader.check_remainders()
     base = columns_of((replace(txn, value=()) for txn, _ in entries), writes_are="predicates")
     order = base.index.tolist()
-    found = {item.name: getattr(base, item.name) for item in fields(Columns)}
-    found["keys"] = reader.names
+    arrays = {item.name: getattr(base, item.name) for item in fields(Columns)}
+    arrays["keys"] = reader.names
     columns = PredicateColumns(
-        **found,
+        **arrays,
         bodies=[bodies[position] for position in order],
         initial=[reader.initial.get(key) for key in range(len(reader.names))],
     )

@@ -2,8 +2,8 @@
 
 A read tells which write it saw (`wr`), since writes are unique per key. What came before and after
 in a key's order is a matter of the sources in `versions`: an edge from version v to w gives `ww`
-from the writer of v to that of w, and `rw` from the readers of v to the writer of w. Only what is
-visible from outside counts: a transaction's first access to a key if that is a read, and its last
+from the writer of v to that of w, and `rw` from the readers of v to the writer of w. Only accesses
+visible from outside count: a transaction's first access to a key if that is a read, and its last
 write.
 
 Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; writes of transactions whose answer
@@ -25,14 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from checkers.elle.findings import Inference
+from checkers.elle.infer.accesses import NOTHING, Accesses, Edges, accesses_of
 from checkers.elle.infer.columns import FAIL, NIL, OK, Columns, IntArray, LongArray
 from checkers.elle.infer.register_cases import RegisterExplainer, RegisterTexts
 from checkers.elle.infer.versions import (
-    NOTHING,
-    Accesses,
-    Edges,
     VersionOrder,
-    accesses_of,
     commit_edges,
     initial_edges,
     sequential_edges,
@@ -47,7 +44,7 @@ NOTES_MAX: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class RegisterOptions:
-    """What may be assumed of single keys; see `check_rw_register`."""
+    """The assumptions about single keys; see `check_rw_register`."""
 
     linearizable_keys: bool = False
     sequential_keys: bool = False
@@ -62,7 +59,7 @@ class RegisterOptions:
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
     """Dependencies and non-cycle anomalies of a register history.
 
-    Raises `Refused` if two writes of one value to one key cannot be told apart.
+    Raises `Refused` if one value was written to one key twice.
     """
     writers = Writers(columns)
     initial = _initial(columns, options.initial_values)
@@ -92,7 +89,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Declared initial values by number; those that no read shows do not matter."""
+    """Declared initial values by number; values that no read shows do not matter."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from checkers.elle.findings import Case, Reason
+from checkers.elle.infer.accesses import NOTHING, Accesses
 from checkers.elle.infer.columns import Columns, IntArray
-from checkers.elle.infer.versions import NOTHING, Accesses, VersionOrder
+from checkers.elle.infer.versions import VersionOrder
 from checkers.elle.infer.writes import Writers
 from checkers.elle.search.graph import WR, WW
 
@@ -26,7 +27,7 @@ class RegisterExplainer:
         return range(int(low), int(high))
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """Why `source` precedes `target`, by the key that `target` accessed first."""
+        """The reason why `source` precedes `target`, by the key that `target` accessed first."""
         accesses = self._accesses
         mine = {int(accesses.key[row]): row for row in self._rows(source)}
         columns = accesses.columns
@@ -70,7 +71,7 @@ class RegisterExplainer:
         return self._accesses.columns.render_value(int(self._accesses.value[version]))
 
     def _precedes(self, before: int, after: int) -> str | None:
-        """Why a version precedes another directly, or `None`."""
+        """The reason why a version precedes another directly, or `None`."""
         accesses, order = self._accesses, self._order
         if before == after and "wfr-keys" not in dict(order.edges):
             return None
@@ -186,10 +187,10 @@ class RegisterTexts:
         """Several transactions that read one version and each wrote."""
         key, value, _ = self._read(int(reads[0]))
         ops = tuple(self._op(int(mop)) for mop in reads)
-        shown = ", ".join(str(op) for op in ops[:_SHOWN_MAX])
+        names = ", ".join(str(op) for op in ops[:_SHOWN_MAX])
         more = ", ..." if len(ops) > _SHOWN_MAX else ""
         text = (
-            f"Ops {shown}{more} each read {value} from key {key} and then wrote to it: at most one "
+            f"Ops {names}{more} each read {value} from key {key} and then wrote to it: at most one "
             "of them can have built on what it read."
         )
         return Case("lost-update", (text,), ops, {"key": key, "value": value})

@@ -1,6 +1,6 @@
-"""Cycles made short by what real time says at once, and those that need no search.
+"""Cycles made short by real time, and cycles that need no search.
 
-Within a component real time is a chain: only what is near in time has an edge, or all edges go by
+Within a component real time is a chain: only neighbours in time have an edge, or all edges go by
 way of gates. A search along these finds a cycle of the right kind, but may lead through hundreds of
 transactions where one step in time says the same. And where a component is too large for searches,
 two transactions that contradict each other are still seen by looking at each edge once.
@@ -48,9 +48,9 @@ def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
             (cycle.txns[here], relation)
             for here, relation in _fewest(between, cycle.relations, start, end)
         ]
-    found = cycle_of(walk, max(cycle.txns) + 1)
-    assert found.name == cycle.name, f"{cycle.name} became {found.name}"
-    return found
+    shortest = cycle_of(walk, max(cycle.txns) + 1)
+    assert shortest.name == cycle.name, f"{cycle.name} became {shortest.name}"
+    return shortest
 
 
 def _fewest(
@@ -70,12 +70,12 @@ def _fewest(
             if steps_left[best] + 1 < steps_left[here]:
                 steps_left[here] = steps_left[best] + 1
                 following[here], relation[here] = best, REALTIME
-    found = []
+    cycles = []
     here = 0
     while here < last:
-        found.append((places[here], relation[here]))
+        cycles.append((places[here], relation[here]))
         here = int(following[here])
-    return found
+    return cycles
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
@@ -88,11 +88,11 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
     inner &= component.source != component.target
     source, target = component.source[inner], component.target[inner]
     relation = component.relation[inner]
-    found: dict[str, Cycle] = {}
+    cycles: dict[str, Cycle] = {}
 
     def take(here: int, other: int, there: int, back: int) -> None:
         cycle = cycle_of([(here, there), (other, back)], component.members)
-        found.setdefault(cycle.name, cycle)
+        cycles.setdefault(cycle.name, cycle)
 
     if bool((component.relation == REALTIME).any()):
         hits = np.flatnonzero(end[target] < start[source])
@@ -104,10 +104,10 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
     # Two transactions may have several relations each way, and what one pair of them makes, none
     # of the others need make.
     for there, here in combinations_with_replacement(np.unique(relation).tolist(), 2):
-        if Cycle((0, 1), (there, here)).name in found:
+        if Cycle((0, 1), (there, here)).name in cycles:
             continue
         edges = np.flatnonzero(relation == there)
         hits = edges[np.isin(back[edges], forth[relation == here])]
         if len(hits):
             take(int(source[hits[0]]), int(target[hits[0]]), there, here)
-    return list(found.values())
+    return list(cycles.values())

@@ -1,4 +1,4 @@
-"""The order of register versions: what is known of it, from which source.
+"""The known order of register versions, by source.
 
 A register's reads show one value, not a history, so the order of a key's versions comes from what
 the caller is willing to assume. Each source adds edges between versions of a key; a source that
@@ -35,92 +35,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from checkers.elle.infer.columns import FAIL, NEVER, OK, Columns, IntArray, LongArray
+from checkers.elle.infer.accesses import Accesses, Edges
+from checkers.elle.infer.columns import NEVER, IntArray, LongArray
 from checkers.elle.search.kernels import cyclic_components, expand
 from checkers.elle.search.walk import never, walked_pairs
 
-NOTHING: Final = -1
 _SIDES: Final = ("left", "right")
 NO_EDGES: Final = np.zeros(0, np.int64)
-
-Edges = tuple[LongArray, LongArray]
-
-
-@dataclass(slots=True)
-class Accesses:
-    """What each transaction did to each key, seen from outside; one row per pair.
-
-    `read` is the version of its first access if that is a read (ok transactions only), `wrote` that
-    of its last write; `NOTHING` if there is none. Versions are numbered by key, nil first:
-    `nil[key]` is the nil version of a key. Rows are by transaction.
-    """
-
-    columns: Columns
-    txn: IntArray
-    key: IntArray
-    read: LongArray
-    wrote: LongArray
-    version: LongArray  # per micro-operation, NOTHING for reads without an answer
-    nil: LongArray
-    count: int  # of versions
-    value: IntArray  # per version, NIL for nil
-    ok: npt.NDArray[np.bool_]
-
-    @property
-    def last(self) -> LongArray:
-        """The version that a transaction left behind."""
-        return np.where(self.wrote >= 0, self.wrote, self.read)
-
-    @property
-    def found(self) -> LongArray:
-        """The version that a transaction met; a nil read followed by a write counts as the write.
-
-        Upstream's code has it so, and nothing is lost: nil precedes everything anyway.
-        """
-        nil_read = (self.read < 0) | (self.read == self.nil[self.key])
-        return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)
-
-    def key_of(self, version: LongArray) -> IntArray:
-        """The keys of versions."""
-        return (np.searchsorted(self.nil, version, side="right") - 1).astype(np.int32)
-
-
-def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
-    """Number the versions; `initial` maps keys to values that count as nil."""
-    span = np.int64(len(columns.values) + 1)
-    known = columns.write | (columns.type[columns.txn] == OK)
-    value = columns.value.copy()
-    if initial:
-        declared = np.full(len(columns.keys), -2, np.int32)
-        declared[list(initial)] = list(initial.values())
-        value[~columns.write & (value == declared[columns.key])] = -1
-    codes = columns.key.astype(np.int64) * span + value + 1
-    nils = np.arange(len(columns.keys), dtype=np.int64) * span
-    distinct = np.unique(np.concatenate([nils, codes[known]]))
-    version = np.where(known, np.searchsorted(distinct, codes), NOTHING)
-
-    mops, group = columns.by_key(np.flatnonzero(columns.type[columns.txn] != FAIL))
-    opens = np.append(True, group[1:] != group[:-1])[: len(group)]
-    first = np.flatnonzero(opens)
-    row = np.cumsum(opens) - 1
-    head = mops[first]
-    read = np.where(columns.write[head], NOTHING, version[head])
-    wrote = np.full(len(first), NOTHING, np.int64)
-    writes = columns.write[mops]
-    wrote[row[writes]] = version[mops[writes]]
-    txn = columns.txn[head]
-    return Accesses(
-        columns=columns,
-        txn=txn,
-        key=columns.key[head],
-        read=read,
-        wrote=wrote,
-        version=version,
-        nil=np.searchsorted(distinct, nils),
-        count=len(distinct),
-        value=(distinct % span - 1).astype(np.int32),
-        ok=columns.type[txn] == OK,
-    )
 
 
 @dataclass(slots=True)
@@ -132,7 +53,7 @@ class RealTime:
 
 
 def realtime_of(accesses: Accesses) -> RealTime:
-    """When each version was first left behind and last met, in runs."""
+    """The runs in which each version was first left behind and last met."""
     columns = accesses.columns
     first_exit = np.full(accesses.count, NEVER, np.int64)
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
@@ -190,7 +111,7 @@ def nearest(
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # Nothing enters a forward zone between its exit and its entry, but what is found below.
+    # Nothing enters a forward zone between its exit and its entry, except the exits below.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -198,7 +119,7 @@ def nearest(
     at = key[goals] * stride + entry[goals]
     sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
     low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
-    # The first of those goals to be left behind hides what is entered after that.
+    # The first of the goals to be left behind hides later entries.
     capped = np.minimum(time.exit[goals], stride - 1)
     hide = np.append(
         np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
@@ -210,14 +131,14 @@ def nearest(
     zones = np.flatnonzero(forward & targets & usable)
     zones = zones[np.argsort(key[zones] * stride + time.exit[zones], kind="stable")]
     back = sources[~forward[sources]]
-    found = (
+    pairs = (
         np.searchsorted(
             key[zones] * stride + time.exit[zones], key[back] * stride + time.exit[back], "right"
         )
         - 1
     )
-    near = found >= 0
-    back, zone = back[near], zones[found[near]] if len(zones) else zones
+    near = pairs >= 0
+    back, zone = back[near], zones[pairs[near]] if len(zones) else zones
     inside = (key[back] == key[zone]) & (time.exit[back] < time.entry[zone])
     return (
         np.concatenate([source, back[inside]]),
@@ -237,7 +158,7 @@ def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
 
 
 def wfr_edges(accesses: Accesses) -> Edges:
-    """What was read before what was written, within a transaction.
+    """Edges from the versions read to those written, within a transaction.
 
     A transaction that read its own later write yields an edge from a version to itself, which
     upstream keeps: it puts the readers of that version before its writer.
@@ -329,7 +250,7 @@ class VersionOrder:
         ).astype(np.int32)
         walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
-            # Too much to walk: the complete relation stands in, which is as true, and finer.
+            # Too much to walk: the complete relation replaces it, which is as true, and finer.
             if len(suspects):
                 self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return
@@ -345,8 +266,8 @@ class VersionOrder:
         """The cycles, and the versions of each, by when they were accessed first."""
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
-        known = np.flatnonzero(accesses.version >= 0)
-        np.minimum.at(first, accesses.version[known], known)
+        accessed = np.flatnonzero(accesses.version >= 0)
+        np.minimum.at(first, accesses.version[accessed], accessed)
         ordered = [
             (sources, members[np.argsort(first[members], kind="stable")])
             for sources, members in self.cycles

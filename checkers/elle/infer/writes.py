@@ -1,4 +1,4 @@
-"""Who wrote what: the same for lists and registers."""
+"""The writers of values, for lists and registers alike."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Writers:
             )
 
     def find(self, key: IntArray, value: IntArray) -> IntArray:
-        """The micro-operations that wrote value[i] to key[i]; -1 where nobody did, or for nil."""
+        """The micro-operations that wrote value[i] to key[i]; -1 without a writer, or for nil."""
         if not len(self.codes):
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value
         at = np.minimum(np.searchsorted(self.codes, wanted), len(self.codes) - 1)
-        found = (self.codes[at] == wanted) & (value != NIL)
-        return np.where(found, self.mops[at], -1).astype(np.int32)
+        matches = (self.codes[at] == wanted) & (value != NIL)
+        return np.where(matches, self.mops[at], -1).astype(np.int32)
 
 
 def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:

@@ -13,7 +13,7 @@ An edge says that its source must come before its target in any serial order. Re
 | realtime | the source's completion came before the target's invocation           |
 
 Real time is never stored: it follows from the runs of the transactions (`columns`), and within a
-component it becomes a chain of *gates*, nodes that stand for "everything so far has completed".
+component it becomes a chain of *gates*, nodes that mean "everything so far has completed".
 When many transactions read what many replaced, their product is not stored either: two chains of
 *joints* connect each reader with every writer but itself, which is what the product would say.
 """
@@ -159,8 +159,8 @@ class Graph:
 def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] | None:
     """The transitive reduction of real time; `None` if it has too many edges.
 
-    A transaction precedes those that were invoked after it completed, but not after any of them had
-    completed in turn.
+    A transaction precedes the transactions invoked after it completed, but not after any of them
+    had completed in turn.
     """
     order = np.argsort(start, kind="stable")
     begins = start[order]
@@ -241,7 +241,7 @@ class GraphBuilder:
 
     @staticmethod
     def _heavy(group: LongArray, size: LongArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which sources belong to groups that are better joined than multiplied."""
+        """A mask of the sources in groups that are better joined than multiplied."""
         if not len(group):
             return np.zeros(0, np.bool_)
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))

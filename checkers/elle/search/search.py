@@ -1,4 +1,4 @@
-"""Which cycles a component has: first that there are some, then the shortest of each kind.
+"""The cycles of a component: first their existence, then the shortest of each kind.
 
 **Existence.** For each model there is a subgraph that must have no cycle, and Tarjan's algorithm
 decides that in linear time, however many cycles there are. For snapshot isolation the cycle may use
@@ -131,9 +131,9 @@ class Search:
     # --- existence ---------------------------------------------------------------------------
 
     def _label(self, relations: int, *, extended: bool) -> IntArray:
-        """Component labels of the subgraph; nodes twice if anti-dependencies must stand apart."""
-        found = self._labels.get((relations, extended))
-        if found is None:
+        """Component labels of the subgraph; nodes twice where anti-dependencies stay apart."""
+        labels = self._labels.get((relations, extended))
+        if labels is None:
             # All relations of an edge count here, not only the one that would name it.
             whole = self._component
             count = whole.count
@@ -153,12 +153,12 @@ class Search:
                     ),
                 )
                 count *= 2
-            found = strong_components(count, source, target)
-            self._labels[relations, extended] = found
-        return found
+            labels = strong_components(count, source, target)
+            self._labels[relations, extended] = labels
+        return labels
 
     def _members(self, model: str) -> int:
-        """How many transactions the smallest component has that refutes `model`; 0 if none."""
+        """The number of transactions of the smallest component that refutes `model`; 0 if none."""
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -178,11 +178,11 @@ class Search:
         The value is how many transactions the smallest component has that shows it.
         """
         refuted: dict[str, int] = {}
-        known: frozenset[str] = frozenset()
+        refuted_before: frozenset[str] = frozenset()
         for model in EXISTENCE_MODELS:
-            if model not in known and (members := self._members(model)):
+            if model not in refuted_before and (members := self._members(model)):
                 refuted[model] = members
-                known |= impossible_models((), [model])
+                refuted_before |= impossible_models((), [model])
         return refuted
 
     # --- search ------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Search:
         The second part names the kinds whose search did not finish.
         """
         redundant = set(skipped)
-        found: list[Cycle] = []
+        cycles: list[Cycle] = []
         unfinished: list[str] = []
 
         for name in self.kinds_left(refuted):
@@ -210,12 +210,12 @@ class Search:
                 unfinished.append(name)
                 continue
             if cycle is not None:
-                found.append(self._retold(cycle))
+                cycles.append(self._retold(cycle))
                 redundant |= with_implied([name])
-        return list({cycle.name: cycle for cycle in reversed(found)}.values())[::-1], unfinished
+        return list({cycle.name: cycle for cycle in reversed(cycles)}.values())[::-1], unfinished
 
     def show(self, model: str, budget: Budget) -> Cycle | None:
-        """A cycle that refutes `model`, whatever else may explain its steps; `None` if too hard."""
+        """A cycle that refutes `model` under every reading of its steps; `None` if too hard."""
         for name in _REFUTED_BY[model][1]:
             try:
                 with budget.part(budget.steps // 2 + 1) as part:
@@ -229,11 +229,11 @@ class Search:
     def _retold(self, cycle: Cycle) -> Cycle:
         """The cycle with each step told by the relation that names it."""
         size = len(cycle.txns)
-        told = []
+        steps = []
         for i, relation in enumerate(cycle.relations):
             names = dict(self._named[cycle.txns[i]])
-            told.append(names.get(cycle.txns[(i + 1) % size], relation))
-        return Cycle(cycle.txns, tuple(told))
+            steps.append(names.get(cycle.txns[(i + 1) % size], relation))
+        return Cycle(cycle.txns, tuple(steps))
 
     def find(self, name: str, budget: Budget, *, raw: bool = True) -> Cycle | None:
         """The shortest cycle of the kind `name`; raises `TimedOut` if there may be one unseen.

@@ -1,22 +1,19 @@
 """Pairs of a register's versions that upstream relates by real time, one key after another.
 
 The relation is finer than the complete one, and takes longer: at a limit of work, or of time, the
-complete one stands in, which is as true.
+complete one replaces it, which is as true.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from checkers.elle.infer.accesses import NOTHING, Accesses, Edges
 from checkers.elle.infer.columns import NEVER, IntArray, LongArray
 
-if TYPE_CHECKING:
-    from checkers.elle.infer.versions import Accesses, Edges
-
-NOTHING: Final = -1
 WALK_STEPS_MAX: Final = 4_000_000
 DEADLINE_EVERY_RUNS: Final = 64
 
@@ -71,10 +68,10 @@ def _walk_key(
     work: int,
     deadline_passed: Callable[[], bool],
 ) -> int:
-    """Add the pairs of one key's `rows`; returns what is left of `work`, or -1 at the deadline."""
+    """Add the pairs of one key's `rows`; returns the rest of `work`, or -1 at the deadline."""
     columns = accesses.columns
     by_end, bounds, hidden = order
-    last, found = accesses.last[rows].tolist(), accesses.found[rows].tolist()
+    last, met = accesses.last[rows].tolist(), accesses.found[rows].tolist()
     txns = accesses.txn[rows]
     place = {txn: i for i, txn in enumerate(txns.tolist())}
     begin = columns.start[txns].tolist()
@@ -101,23 +98,23 @@ def _walk_key(
             mask |= bits
         reached[run] = mask
         for i in at_run.get(run, ()):
-            if found[i] < 0:
+            if met[i] < 0:
                 continue
             work -= mask.bit_count()
             if work < 0:
                 return work
-            sources = {last[j] for j in _bits(mask)} - {NOTHING, found[i]}
+            sources = {last[j] for j in _bits(mask)} - {NOTHING, met[i]}
             if sources:
                 pairs[0].extend(sources)
-                pairs[1].extend([found[i]] * len(sources))
+                pairs[1].extend([met[i]] * len(sources))
     return work
 
 
 def _bits(mask: int) -> list[int]:
     """The positions of the bits that are set."""
-    found = []
+    positions = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return positions

@@ -5,7 +5,7 @@ what each transaction that did not fail left there at last; the first of them is
 nothing else is known of their order. A read *selects* a version: the one whose value it shows. One
 that shows nothing of a key (a predicate read that leaves it out, or nil) selected one that does not
 match, and if only one such version is left, that one. What the reader wrote itself is no candidate:
-before its write it was not there, and behind it a read tells of nobody else.
+before its write it was not there, and behind it a read shows no other writer.
 
 Nothing here is shared with `predicate` or `predicate_columns`.
 """
@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from checkers.elle.verify.raw import (
+from checkers.elle.recorded import (
     CaseError,
     NotVerified,
     Txn,
@@ -32,7 +32,7 @@ OF_DATA = ("wr", "wrp", "rw", "rwp")
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What somebody made of a key (nobody: the universe); `last` if the writer left it there."""
+    """A version of a key (without a writer: the universe's); `last` if the writer left it there."""
 
     writer: Txn | None
     value: Any
@@ -110,7 +110,7 @@ class PredicateVerifier:
                 raise CaseError(f"key {key} is given a value more than once")
 
     def verify(self, case: Any) -> None:
-        """That the case is there; raises `CaseError` or `NotVerified`."""
+        """Require that the case is there; raises `CaseError` or `NotVerified`."""
         require_operations(case, self.ops)
         if case.type not in _SINGLE:
             self._verify_cycle(case)
@@ -121,7 +121,7 @@ class PredicateVerifier:
         except (KeyError, ValueError) as error:
             raise CaseError(f"{case.type}: the case is not whole ({error})") from error
         if holds is None:
-            raise NotVerified("what was shown may have been there in more than one way")
+            raise NotVerified("the shown version may have been there in more than one way")
         if not holds:
             raise CaseError(f"{case.type}: ops {list(case.operations)} did not do that")
 
@@ -151,7 +151,7 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # What was shown becomes another thing whatever follows. What was not would have left a
+        # A shown key changes with any later version. A key not shown would have left a
         # second version to select, had the other not begun to match.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
@@ -160,7 +160,7 @@ class PredicateVerifier:
 
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
         """Its reads of `key` that tell of others: by the key, by predicates, or (`None`) both."""
-        found: list[_Look] = []
+        looks: list[_Look] = []
         later = [
             None if _name(mop[0]) == "delete" else mop[2]
             for mop in txn.mops
@@ -168,21 +168,21 @@ class PredicateVerifier:
         ]
         for f, *rest in txn.mops if txn.type == "ok" else ():
             if _name(f) == "rp" and by_key is not True:
-                shown = {_name(name): value for name, value in rest[1].items()}
-                found.append(_Look(rest[0], shown.get(key), tuple(later)))
+                values = {_name(name): value for name, value in rest[1].items()}
+                looks.append(_Look(rest[0], values.get(key), tuple(later)))
             elif _name(f) == "r" and by_key is not False and _name(rest[0]) == key:
-                found.append(_Look(None, rest[1], tuple(later)))
+                looks.append(_Look(None, rest[1], tuple(later)))
             elif _name(f) not in ("r", "rp") and _name(rest[0]) == key:
                 break
-        return found
+        return looks
 
     def selected(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
         """The committed version that was selected, if that is known."""
-        found = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
-        return found if len(found) == 1 else []
+        versions = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
+        return versions if len(versions) == 1 else []
 
     def candidates(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """All versions that show what was shown."""
+        """All versions that match the shown value."""
         others = [version for version in self.versions[key] if version.writer is not txn]
         if look.value is not None:
             return [v for v in others if identity(v.value) == identity(look.value)]
@@ -204,20 +204,20 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Whether a read shows only what is no committed version; `None` if of different kinds."""
+    """Whether a read shows only versions never committed; `None` if of different kinds."""
     unsure = False
     for look in raw.looks(reader, key):
-        found = raw.candidates(reader, key, look)
-        if not any(map(fits, found)) or any(v.last and not v.failed for v in found):
+        versions = raw.candidates(reader, key, look)
+        if not any(map(fits, versions)) or any(v.last and not v.failed for v in versions):
             continue
-        if len({version.failed for version in found}) == 1:
+        if len({version.failed for version in versions}) == 1:
             return True
         unsure = True
     return None if unsure else False
 
 
 def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A value that nobody wrote, or nothing where there always was something."""
+    """A value that was never written, or an absent read of a key that always existed."""
     (reader,) = ops
     return any(
         not raw.candidates(reader, key, look)
@@ -232,8 +232,8 @@ def _miss(raw: PredicateVerifier, ops: Any, key: str) -> bool:
     (reader,) = ops
     for f, *rest in reader.mops if reader.type == "ok" else ():
         if _name(f) == "rp":
-            shown = {_name(name): value for name, value in rest[1].items()}
-            if key in shown and not _matches(rest[0], shown[key]):
+            values = {_name(name): value for name, value in rest[1].items()}
+            if key in values and not _matches(rest[0], values[key]):
                 return True
     return any(
         look.value is None and not raw.candidates(reader, key, look)
@@ -252,20 +252,20 @@ def _future_read(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
     """A read that is neither what it wrote last nor, before that, what it read first."""
     (txn,) = ops
-    own: tuple[Any, ...] = ()
+    written: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
     for f, *rest in txn.mops if txn.type == "ok" else ():
         kind = _name(f)
         if kind == "rp":
-            shown = {_name(name): value for name, value in rest[1].items()}
-            mine = own[0] if own and _matches(rest[0], own[0]) else None
-            if own and identity(shown.get(key)) != identity(mine):
+            values = {_name(name): value for name, value in rest[1].items()}
+            mine = written[0] if written and _matches(rest[0], written[0]) else None
+            if written and identity(values.get(key)) != identity(mine):
                 return True
         elif _name(rest[0]) != key:
             continue
         elif kind != "r":
-            own = (None if kind == "delete" else rest[1],)
-        elif any(identity(known) != identity(rest[1]) for known in own or read):
+            written = (None if kind == "delete" else rest[1],)
+        elif any(identity(earlier) != identity(rest[1]) for earlier in written or read):
             return True
         else:
             read = (rest[1],)

@@ -1,7 +1,7 @@
 """The anomalies that are no cycles, each by itself, for `verify`.
 
-Every check is told operations and (key, value, next value, details) and says whether they did that:
-`None` where it cannot tell.
+Every check receives operations and (key, value, next value, details) and returns whether they did
+that: `None` if that is open.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from checkers.elle.verify.raw import NIL, Raw
+from checkers.elle.recorded import NIL, Raw
 from checkers.elle.verify.versions import list_orders, precedes, promises
 
 VERSIONS_MAX = 500
@@ -18,13 +18,13 @@ VERSIONS_MAX = 500
 def _aborted_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
     reader, writer = ops
     wrote = writer.type == "fail" and value in raw.wrote(writer, key)
-    return wrote and any(value in shown for shown in raw.reads(reader, key))
+    return wrote and any(value in seen for seen in raw.reads(reader, key))
 
 
 def _intermediate_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
     reader, writer = ops
     overwrote = value in raw.wrote(writer, key)[:-1]
-    return overwrote and any(shown[-1:] == (value,) for shown in raw.reads(reader, key))
+    return overwrote and any(seen[-1:] == (value,) for seen in raw.reads(reader, key))
 
 
 def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
@@ -33,22 +33,24 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
         return False
     if raw.lists:
         return True
-    shown = {s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer}
-    return len(shown) > 1 or None  # alone, it is the initial value unless another was declared
+    values = {
+        s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer
+    }
+    return len(values) > 1 or None  # alone, it is the initial value unless another was declared
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
     (reader,) = ops
-    return raw.lists and any(shown.count(value) > 1 for shown in raw.reads(reader, key))
+    return raw.lists and any(seen.count(value) > 1 for seen in raw.reads(reader, key))
 
 
 def _incompatible(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
-    one, other = (raw.reads(txn, key) for txn in ops)
-    return raw.lists and any(a[: len(b)] != b[: len(a)] for a in one for b in other)
+    first, other = (raw.reads(txn, key) for txn in ops)
+    return raw.lists and any(a[: len(b)] != b[: len(a)] for a in first for b in other)
 
 
 def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) -> bool:
-    """A committed append on a failed one; between them at most what nobody knows to have been."""
+    """A committed append on a failed one; between them at most appends of unknown outcome."""
     failed, done = ops
     if (failed.type, done.type) != ("fail", "ok") or value not in raw.wrote(failed, key):
         return False
@@ -64,20 +66,20 @@ def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
     """A read that is not the last one (if any) with the own writes since then."""
     (txn,) = ops
     base: Any = None
-    own: list[Any] = []
+    written: list[Any] = []
     for write, thing, nil in raw.acts(txn, key) if txn.type == "ok" else ():
         if write:
-            own = [*own, thing] if raw.lists else [thing]
+            written = [*written, thing] if raw.lists else [thing]
             continue
         if raw.lists and base is None:
-            wrong = own and thing[-len(own) :] != tuple(own)
+            wrong = written and thing[-len(written) :] != tuple(written)
         elif raw.lists:  # nil and the empty list are different things to say
-            wrong = thing != (*base[0], *own) or (not thing and nil != base[1])
+            wrong = thing != (*base[0], *written) or (not thing and nil != base[1])
         else:
-            wrong = thing != (tuple(own) or (base or (thing,))[0])
+            wrong = thing != (tuple(written) or (base or (thing,))[0])
         if wrong:
             return True
-        base, own = (thing, nil), []
+        base, written = (thing, nil), []
     return False
 
 
@@ -94,7 +96,7 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
 def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     """Each read the same first, and wrote after that.
 
-    A register's reader that wrote the value itself has lost nothing, whatever upstream says.
+    A register's reader that wrote the value itself has lost nothing, unlike upstream.
     """
     met: set[Any] = set()
     for txn in ops:
@@ -105,9 +107,9 @@ def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | No
         met.add(acts[first][1:])
     if len(ops) < 2 or len(met) != 1:
         return False
-    (shown,) = met.pop()[:1]
-    own = not raw.lists and raw.writer.get((key, shown[0])) in ops
-    return _prints(raw.lists, shown) == value[0] and (None if own else True)
+    (seen,) = met.pop()[:1]
+    self_written = not raw.lists and raw.writer.get((key, seen[0])) in ops
+    return _prints(raw.lists, seen) == value[0] and (None if self_written else True)
 
 
 def _prints(is_list: bool, shown: Any) -> str:
@@ -123,23 +125,23 @@ def _cyclic_versions(
     """Each of the values comes before the others, by way of any versions of the key."""
     if set(details["sources"]) - {"initial-state"} - set(raw.promised):
         return False
-    known = promises(raw, key)
-    versions = {NIL, *known[1], *known[2]}
+    promised = promises(raw, key)
+    versions = {NIL, *promised[1], *promised[2]}
     if len(versions) > VERSIONS_MAX or "transaction-order" in details["sources"]:
         return None
 
     def reach(start: Any, step: Callable[[Any, Any], bool]) -> set[Any]:
-        found: set[Any] = set()
+        values: set[Any] = set()
         todo = [start]
         while todo:
             here = todo.pop()
-            new = {version for version in versions - found if step(here, version)}
-            found |= new
+            new = {version for version in versions - values if step(here, version)}
+            values |= new
             todo += new
-        return found
+        return values
 
     def before(one: Any, other: Any) -> bool:
-        return precedes(raw, key, one, other, details["sources"], known)
+        return precedes(raw, key, one, other, details["sources"], promised)
 
     values = details["values"]
     for start in [version for version in versions if version[0] == values[0]]:

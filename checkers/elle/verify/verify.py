@@ -1,9 +1,9 @@
 """Reported anomalies, derived once more from nothing but what the transactions did.
 
-This module and its parts (`verify_raw`: what was recorded, `verify_versions`: orders of versions,
-`verify_single`: what is no cycle) share nothing with the rest of `checkers.elle`: no columns, no
-graph, no search. They are told one case, which is its name, its operations, and for a cycle its
-steps with the data behind each, and look at the transactions themselves. `CaseError`: the case is
+This module and its parts (`recorded`: the transactions, `versions`: orders of versions, `single`:
+anomalies without a cycle) share nothing with the rest of `checkers.elle`: no columns, no graph, no
+search. They receive one case, which is its name, its operations, and for a cycle its steps with
+the data behind each, and look at the transactions themselves. `CaseError`: the case is
 not there, so the check is wrong. `NotVerified`: it may be, but not by means as plain as these.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.elle.verify.raw import (
+from checkers.elle.recorded import (
     NIL,
     CaseError,
     NotVerified,
@@ -33,16 +33,16 @@ class Verifier(Raw):
     """Verifies the cases it was made for."""
 
     def verify(self, case: Any) -> None:
-        """That the case is there; raises `CaseError` or `NotVerified`."""
+        """Require that the case is there; raises `CaseError` or `NotVerified`."""
         require_operations(case, self.ops)
         if case.type not in SINGLE:
             self._verify_cycle(case)
             return
         ops = [self.ops[number] for number in case.operations]
-        told = [case.details.get(name) for name in ("key", "value", "next_value")]
+        texts = [case.details.get(name) for name in ("key", "value", "next_value")]
         try:
             check = SINGLE[case.type]
-            holds = [check(self, ops, *data, case.details) for data in self.named(*told)]
+            holds = [check(self, ops, *data, case.details) for data in self.named(*texts)]
         except (KeyError, ValueError) as error:
             raise CaseError(f"{case.type}: the case is not whole ({error})") from error
         if not any(holds):
@@ -54,24 +54,24 @@ class Verifier(Raw):
         kinds = require_cycle(case, OF_DATA)
         orders: dict[Any, Any] = {}
         for step in case.steps:
-            told = step.reason.key, step.reason.value, step.reason.next_value
+            facts = step.reason.key, step.reason.value, step.reason.next_value
             source, target = self.ops[step.source], self.ops[step.target]
             holds = [
                 self._precedes(step.reason.relation, source, target, data, orders)
-                for data in self.named(*told)
+                for data in self.named(*facts)
             ]
             if not any(holds):
                 if None in holds or "transaction-order" in self.promised:
                     raise NotVerified("the order of its versions is not simply read off")
-                edge = f"{step.reason.relation} of {told[0]}" if told[0] else kinds[0]
+                edge = f"{step.reason.relation} of {facts[0]}" if facts[0] else kinds[0]
                 raise CaseError(
                     f"{case.type}: nothing puts op {source.index} before op {target.index} ({edge})"
                 )
 
     def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
-        """Whether `source` precedes `target` so; `None` if that cannot be told.
+        """Whether `source` precedes `target` so; `None` if that is open.
 
-        That an `info` took effect is shown by the step that leaves it: somebody saw its write.
+        The step that leaves an `info` shows that it took effect: a read saw its write.
         """
         key, value, after = data
         if "fail" in (source.type, target.type) or (
@@ -88,8 +88,8 @@ class Verifier(Raw):
             saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]
             met = [s for write, s, _ in self.acts(target, key)[:1] if not write]
         if kind == "wr":
-            return value in wrote and any(shown[-1:] == (value,) for shown in met)
-        ends = [shown[-1] if shown else NIL for shown in saw]
+            return value in wrote and any(seen[-1:] == (value,) for seen in met)
+        ends = [seen[-1] if seen else NIL for seen in saw]
         if value not in (ends if kind == "rw" else wrote) or after not in made:
             return False
         if self.lists:

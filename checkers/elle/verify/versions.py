@@ -3,8 +3,8 @@
 A *list*: its longest read (of several that differ: one that fits all steps of a cycle); an append
 that no read shows comes last, for lists only grow. A *register*: nil comes first, or a value that
 was never written; the rest follows from promises: what a transaction read and then wrote over
-(wfr-keys), what was left behind before the other was met, by the same process (sequential-keys) or
-by anybody (linearizable-keys).
+(wfr-keys), the version left behind before the other was met, by the same process (sequential-keys)
+or by any process (linearizable-keys).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from checkers.elle.verify.raw import NIL, Raw, identity
+from checkers.elle.recorded import NIL, Raw, identity
 
 ANYBODY = "anybody"
 
@@ -26,11 +26,11 @@ def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
         if txn.type == "ok" and f in ("r", ":r") and identity(name) == key
     ]
     longest: list[Any] = []
-    for shown in every:
-        if len(shown) == max(map(len, every)) and shown not in longest:
-            longest.append(shown)
-    strays = [shown for shown in every if shown != longest[0][: len(shown)]]
-    return [tuple(dict.fromkeys(map(identity, shown))) for shown in longest] or [()], strays
+    for seen in every:
+        if len(seen) == max(map(len, every)) and seen not in longest:
+            longest.append(seen)
+    strays = [seen for seen in every if seen != longest[0][: len(seen)]]
+    return [tuple(dict.fromkeys(map(identity, seen))) for seen in longest] or [()], strays
 
 
 def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> bool | None:
@@ -48,7 +48,7 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
     kept = [order for order in orders.get(key, longest) if fits(order)]
     unseen = not any(after in order for order in kept)
-    if kept and unseen and any(after in map(identity, shown) for shown in strays):
+    if kept and unseen and any(after in map(identity, stray) for stray in strays):
         return None
     if kept:
         orders[key] = kept
@@ -56,7 +56,7 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
 
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
-    """What was overwritten after a read; per version, by whom, its first end and last call."""
+    """The versions overwritten after a read; per version, the writers, first end, last call."""
     over: set[Any] = set()
     left: dict[Any, Any] = {}
     met: dict[Any, Any] = {}
@@ -65,14 +65,14 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
         read = acts[0][1][0] if acts and not acts[0][0] else None
         if read and wrote:
             over.add((read, wrote[-1]))
-        found = wrote[-1] if wrote and read in (None, NIL) else read
+        version = wrote[-1] if wrote and read in (None, NIL) else read
         last = wrote[-1] if wrote else read
         for who in (ANYBODY, ("process", txn.process)):
             if last:
                 ends = left.setdefault(last, {})
                 ends[who] = min(txn.end, ends.get(who, txn.end))
-            if found:
-                calls = met.setdefault(found, {})
+            if version:
+                calls = met.setdefault(version, {})
                 calls[who] = max(txn.call, calls.get(who, txn.call))
     return over, left, met
 
@@ -80,8 +80,8 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
 def precedes(
     raw: Raw, key: Any, value: Any, after: Any, promised: Collection[str], known: Any = None
 ) -> bool:
-    """Whether version `value` of a register came before `after`, by what is promised of keys."""
-    if value == NIL or (key, value) not in raw.writer:  # what was never written was there at first
+    """Whether version `value` of a register came before `after`, by the promises about keys."""
+    if value == NIL or (key, value) not in raw.writer:  # a value never written was there at first
         return (key, after) in raw.writer
     over, left, met = known or promises(raw, key)
     if "wfr-keys" in promised and (value, after) in over:

@@ -38,7 +38,6 @@ class KuduHmsChecker(Checker):
     doc = "Kudu's tables and the metastore's entries are one to one, and events were followed once"
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; linear in the last snapshot, so `time_limit_s` is not needed."""
         del case, time_limit_s
         findings = Findings(self.name, permits_of(history))
         op = next(iter([*history.facts("snapshot")][::-1]), None)

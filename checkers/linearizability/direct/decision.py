@@ -12,8 +12,8 @@ from dataclasses import dataclass
 class Decision:
     """A verdict on one part of a history: a legal `order`, or a `core` that contradicts itself.
 
-    Both hold operation ids. `elements`, if any, are those that `Model.restricted` is to keep: the
-    core contradicts itself in that smaller problem already.
+    Both hold operation ids. `elements`, if any, are for `Model.restricted` to keep: the core
+    contradicts itself in that smaller problem already.
     """
 
     method: str
@@ -25,8 +25,8 @@ class Decision:
 class Insertion:
     """An order that respects real time, into which further operations are put one by one.
 
-    Operations come by their calls, and each goes to the first gap that it allows: whatever is
-    called after its return is then still free to come later.
+    Operations come by their calls, and each goes to the first gap that it allows: operations
+    called after its return can then still come later.
     """
 
     def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:
@@ -37,13 +37,13 @@ class Insertion:
         self._lasts = list(itertools.accumulate(by_end, max))  # position of all that had returned
         by_call = sorted(range(len(calls)), key=calls.__getitem__)
         self._calls = [calls[at] for at in by_call]
-        # The first position among those that are called last.
+        # The first position among the operations called last.
         self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
         self._inserted: dict[int, list[int]] = {}
         self._returned: list[tuple[float, int]] = []  # of those put in: end, the last gap by then
 
     def low(self, call: float) -> int:
-        """The first gap (after so many of the `ids`) for an operation called then."""
+        """The first gap (a number of `ids` before it) for an operation called then."""
         before = bisect.bisect_left(self._ends, call)
         inserted = bisect.bisect_left(self._returned, (call, -1))
         return max(
@@ -70,8 +70,8 @@ class Insertion:
 
     def order(self) -> tuple[int, ...]:
         """All of them."""
-        found: list[int] = []
+        order: list[int] = []
         for gap in range(len(self._ids) + 1):
-            found += self._inserted.get(gap, ())
-            found += self._ids[gap : gap + 1]
-        return tuple(found)
+            order += self._inserted.get(gap, ())
+            order += self._ids[gap : gap + 1]
+        return tuple(order)

@@ -14,8 +14,8 @@ find nothing, its elements are independent, and however often they were put in, 
 count: by the return of the n-th dequeue n had to be called that put it in.
 
 An addition of unknown outcome happened if its element was taken out. A dequeue of unknown outcome
-may have taken an element that had to be gone: of those that had to leave a queue, sorted by the
-moment until which, the n-th needs n such dequeues called by then. Where other dequeues found
+may have taken an element that had to be gone: of the elements that had to leave a queue, sorted by
+their latest moment, the n-th needs n such dequeues called by then. Where other dequeues found
 nothing, one way in which elements were lost is tried, and the other ways are left to the search.
 """
 
@@ -45,7 +45,7 @@ class Move(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """All operations: what was put in, taken out, found empty, and dequeues without an answer."""
+    """All operations: additions, removals, "empty" answers, and dequeues without an answer."""
 
     puts: list[Move]
     takes: list[Move]
@@ -75,9 +75,9 @@ def decide_fifo(moves: Moves) -> Decision | None:
     if not _unique(moves):
         return None
     items = _items(moves)
-    found = _overtaken(items) or _left_behind(items, moves.lost) or _never_empty(items, moves)
-    if found is not None:
-        return found
+    core = _overtaken(items) or _left_behind(items, moves.lost) or _never_empty(items, moves)
+    if core is not None:
+        return core
     ordered = _in_order(items)
     if ordered is None:
         return None
@@ -95,10 +95,10 @@ def decide_bag(moves: Moves) -> Decision | None:
     if not _unique(moves):
         return None
     items = _items(moves)
-    found = _never_empty(items, moves)
-    if found is not None:
-        return found
-    # Those that were there first are lost first: one of the ways in which it can have been.
+    core = _never_empty(items, moves)
+    if core is not None:
+        return core
+    # The first elements are lost first: one of the possible ways.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)
@@ -177,7 +177,7 @@ def _last_to_leave(one: _Item, other: _Item) -> _Item:
 def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | None:
     """Elements that had to leave before others did, but never left, nor can have been lost.
 
-    Gives the dequeues without an answer to those that need them.
+    Gives the dequeues without an answer to the elements that need them.
     """
     taken = sorted((i for i in items if i.take is not None), key=lambda item: item.put_call)
     calls = [item.put_call for item in taken]
@@ -210,8 +210,8 @@ def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
     before it began, than such dequeues can have taken by its end.
     """
     lost = {move.id for move in moves.lost}
-    own = [i for i in items if i.take is not None and i.take.id not in lost]
-    covered = _covered(own if lost else items, moves.empties)
+    leaving = [i for i in items if i.take is not None and i.take.id not in lost]
+    covered = _covered(leaving if lost else items, moves.empties)
     if covered is not None:
         return covered
     staying = sorted(
@@ -254,9 +254,9 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
 def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
     """The order in which the elements pass, or `None` if there is none.
 
-    One must come before another if it was put in, or taken out, before the other was asked to be,
-    and what leaves comes before what stays. Among those that may come next, the one goes first that
-    was put in first.
+    An element must come before another if it was put in, or taken out, before the request for the
+    other, and elements that leave come before elements that stay. Among the possible next elements,
+    the one that was put in first goes first.
     """
     leaving = _passing([item for item in items if item.take is not None])
     staying = _passing([item for item in items if item.take is None])
@@ -334,7 +334,7 @@ def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
 
 
 def _counted_order(moves: Moves) -> Decision:
-    """All that returned, and those of unknown outcome that a dequeue needs, by time."""
+    """All that returned, and the unknown ones that a dequeue needs, by time."""
     events = [(put.call, 0, number) for number, put in enumerate(moves.puts)]
     events += [(take.end, 1, number) for number, take in enumerate(moves.takes)]
     held = Counter[Hashable]()

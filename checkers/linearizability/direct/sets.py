@@ -1,11 +1,11 @@
-"""Sets that only grow, by the chain of what reads showed.
+"""Sets that only grow, by the chain of their reads.
 
 Nothing leaves such a set, so all reads must lie within each other: sorted by size they are a chain,
 and an element has the level of the first read in the chain that shows it. Then everything has a
 rank: the additions of the elements of level 1, the reads of that level, the additions of level 2,
-and so on, and last those of elements that no read shows. A legal order exists exactly if nothing
-was called after something of a higher rank had returned. That takes a few sorts and one pass over
-the elements that each read shows.
+and so on, and last the additions of elements that no read shows. A legal order exists exactly if
+nothing was called after something of a higher rank had returned. That takes a few sorts and one
+pass over the elements that each read shows.
 
 Where an element was added more than once, the addition that says it was new came first, or else the
 one that was called first can have; the others come whenever they like after the reads that lack the
@@ -24,7 +24,7 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition of an element; `end` is infinite without a return; `is_new` if it said so."""
+    """One addition of an element; `end` is infinite without a return; `is_new` as answered."""
 
     id: int
     call: float
@@ -70,11 +70,11 @@ def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Deci
     if unexplained is not None:
         return unexplained
     ranked = [_Ranked(2 * _level_of(look, chain), look) for look in looks]
-    for element, own in adders.items():
-        found = _ranked(own, level.get(element, 0), 2 * len(chain) + 1)
-        if isinstance(found, Decision):
-            return found
-        ranked += found
+    for element, element_adders in adders.items():
+        placed = _ranked(element_adders, level.get(element, 0), 2 * len(chain) + 1)
+        if isinstance(placed, Decision):
+            return placed
+        ranked += placed
     return _violation(ranked, chain, level) or _ordered(ranked)
 
 
@@ -118,25 +118,25 @@ def _apart(one: Look, other: Look) -> Decision:
     return _illegal([one, other], [next(iter(first - second)), next(iter(second - first))])
 
 
-def _ranked(own: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
-    """The additions of one element, those that happened, or two that both say it was new."""
+def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
+    """The additions of one element that happened, or two that both answered "new"."""
     if not level:
-        own = [addition for addition in own if addition.end < math.inf]
-    if not own:
+        additions = [addition for addition in additions if addition.end < math.inf]
+    if not additions:
         return []
-    news = [addition for addition in own if addition.is_new]
+    news = [addition for addition in additions if addition.is_new]
     if len(news) > 1:
         return _illegal(news[:2], [news[0].element])
-    first = news[0] if news else min(own, key=lambda addition: addition.call)
+    first = news[0] if news else min(additions, key=lambda addition: addition.call)
     rank = 2 * level - 1 if level else last
-    others = [o for o in own if o is not first and o.end < math.inf]
+    others = [o for o in additions if o is not first and o.end < math.inf]
     return [_Ranked(rank, first), *(_Ranked(rank, other, late=True) for other in others)]
 
 
 def _violation(
     ranked: Iterable[_Ranked], chain: Sequence[Look], level: dict[Hashable, int]
 ) -> Decision | None:
-    """What was called after something of a higher rank had returned."""
+    """An operation called after one of a higher rank had returned, with that one."""
     first_end, first, pending = math.inf, None, list[_Ranked]()
     rank_before = -1
     for each in sorted(ranked, key=lambda each: -each.rank):
@@ -155,7 +155,7 @@ def _violation(
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
             return _illegal([early, first], [next(iter(more))])
-        # Of several additions it counts that this one said that the element was new.
+        # Of several additions, this one answered that the element was new.
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
             return _illegal(core, [early.element])

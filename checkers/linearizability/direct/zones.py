@@ -117,7 +117,7 @@ def decide_register(initial: Hashable, accesses: Sequence[Access]) -> Decision |
 
 
 class _History:
-    """Who made which value, and who observed it."""
+    """The makers and the observers of each value."""
 
     def __init__(self, initial: Hashable, accesses: Sequence[Access]) -> None:
         self._initial = initial
@@ -181,12 +181,12 @@ class _History:
             blocks.append(_Block())
             blocks[-1].add(0, access)
         if following:  # compare-and-sets that only each other made possible
-            shown = [self._shown(access) for access in following.values()]
-            raise _ContradictionError([min(shown, key=lambda access: access.end)])
+            observers = [self._shown(access) for access in following.values()]
+            raise _ContradictionError([min(observers, key=lambda access: access.end)])
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether a block begins with it: what it overwrote cannot be told."""
+        """Whether a block begins with it: the overwritten value is unknown."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -217,7 +217,7 @@ class _History:
         return block
 
     def check_ranks(self, block: _Block) -> None:
-        """That nothing was called after something later in the block had returned."""
+        """Require that nothing was called after something later in the block had returned."""
         entries = sorted(block.entries, key=lambda entry: -entry[0])
         first_end, first = math.inf, None
         pending: list[Access] = []
@@ -238,7 +238,7 @@ class _History:
             pending.append(access)
 
     def check_pairs(self, blocks: Iterable[_Block]) -> None:
-        """That of no two blocks each has to come before the other."""
+        """Require that no two blocks each have to come before the other."""
         forward = sorted((b for b in blocks if b.is_forward), key=lambda block: block.first_end)
         for before, after in itertools.pairwise(forward):
             if after.first_end < before.last_call:

@@ -116,7 +116,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         seen = {o.output if o.input.f == "get" else o.input.value for o in core}
         if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):
             return others
-        found: list[Operation[KeyValueInput, str | None]] = []
+        blurred: list[Operation[KeyValueInput, str | None]] = []
         left: dict[KeyValueInput, int] = {}
         for operation in sorted(others, key=lambda o: o.call):
             input_ = operation.input
@@ -125,16 +125,14 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
                 input_ = input_._replace(value=value)
                 if left.setdefault(input_, len(core)):
                     left[input_] -= 1
-                    found.append(replace(operation, input=input_))
-        return found
+                    blurred.append(replace(operation, input=input_))
+        return blurred
 
     def describe_operation(self, input_: KeyValueInput, output: str | Unknown | None, /) -> str:
-        """For people."""
         if input_.f == "get":
             return f"get {input_.key!r}" + ("" if output is UNKNOWN else f" -> {output!r}")
         words = f"{input_.f} {input_.key!r} {input_.value!r}"
         return f"{words} (unknown)" if output is UNKNOWN else words
 
     def describe_state(self, state: State, /) -> str:
-        """For people."""
         return "; ".join(f"{key!r} holds {value!r}" for key, value in state) or "no key has a value"

@@ -28,7 +28,6 @@ class Mutex(Model[str | None, MutexInput, bool]):
     """State: who has the lock. Leave holders empty where anybody may release it."""
 
     def init(self) -> str | None:
-        """Free."""
         return None
 
     def step(
@@ -41,19 +40,17 @@ class Mutex(Model[str | None, MutexInput, bool]):
         return output is UNKNOWN or output == granted, after
 
     def read_only(self, input_: MutexInput, output: bool | Unknown, /) -> bool:
-        """What was refused."""
+        """Refusals."""
         del input_
         return output is False
 
     def describe_operation(self, input_: MutexInput, output: bool | Unknown, /) -> str:
-        """For people."""
         by = f" for {input_.holder}" if input_.holder else ""
         if output is UNKNOWN:
             return f"{input_.f}{by} (unknown)"
         return f"{input_.f}{by}" + ("" if output else " (refused)")
 
     def describe_state(self, state: str | None, /) -> str:
-        """For people."""
         if state is None:
             return "the lock is free"
         return f"{state} has the lock" if state else "the lock is held"

@@ -33,14 +33,14 @@ QueueOperation = Operation[QueueInput, Element | None]
 
 
 class _Queue:
-    """What queues have in common, whichever element leaves first."""
+    """The common part of queues, whichever element leaves first."""
 
     direct_first = True
 
     def restricted(
         self, operations: Sequence[QueueOperation], elements: Sequence[Hashable], /
     ) -> Sequence[QueueOperation]:
-        """What is put in and taken out of these; where nothing was, none of these was."""
+        """Additions and removals of these; an "empty" answer says that none of these was there."""
         return [
             operation
             for operation in operations
@@ -59,7 +59,6 @@ class _Queue:
         return isinstance(input_, Dequeue)
 
     def describe_operation(self, input_: QueueInput, output: Element | Unknown | None, /) -> str:
-        """For people."""
         if isinstance(input_, Enqueue):
             return f"enqueue {input_.element!r}" + (" (unknown)" if output is UNKNOWN else "")
         if output is UNKNOWN:
@@ -67,7 +66,6 @@ class _Queue:
         return "dequeue, which found nothing" if output is None else f"dequeue {output!r}"
 
     def describe_state(self, state: Elements, /) -> str:
-        """For people."""
         return f"the queue holds {', '.join(map(repr, state)) or 'nothing'}"
 
 
@@ -110,12 +108,11 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
         return decide_fifo(_moves(operations))
 
     def read_only(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
-        """What found the queue empty."""
         return isinstance(input_, Dequeue) and output is None
 
 
 class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element | None]):
-    """Elements leave in any order, and nobody knows which an unknown dequeue took."""
+    """Elements leave in any order; an unknown dequeue took any of them."""
 
     def init(self) -> Iterable[Elements]:
         """No elements."""

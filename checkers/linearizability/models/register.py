@@ -21,14 +21,13 @@ class Truth(enum.Enum):
     FALSE = False
 
     def __repr__(self) -> str:
-        """As the value itself."""
         return repr(self.value)
 
 
 Scalar = Hashable
 Key = Hashable
 ORIGINS_MAX: Final = 64
-SOMETHING: Final = "(some value that nobody looks at)"
+SOMETHING: Final = "(a value that no read shows)"
 
 
 def distinct(value: Scalar) -> Scalar:
@@ -97,17 +96,17 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         """By zones, where the values that matter are unique."""
         accesses: list[Access] = []
         for operation in operations:
-            input_, said, end = operation.input, operation.said, operation.return_time
+            input_, answer, end = operation.input, operation.said, operation.return_time
             lost = end is None
             access = Access(operation.id, operation.call, math.inf if end is None else end)
             if isinstance(input_, Write):
                 accesses.append(access._replace(makes=input_.value))
             elif isinstance(input_, Read):
                 if not lost:
-                    accesses.append(access._replace(needs=said))
-            elif said is False:
+                    accesses.append(access._replace(needs=answer))
+            elif answer is False:
                 accesses.append(access._replace(excludes=input_.old))
-            elif not lost and said is not True:
+            elif not lost and answer is not True:
                 return None  # no state explains it
             elif input_.old != input_.new:
                 accesses.append(access._replace(needs=input_.old, makes=input_.new))
@@ -125,13 +124,13 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
     ) -> Sequence[Operation[RegisterInput, Scalar]]:
         """Values that the core cannot tell apart are all alike.
 
-        It tells those that it names, and what compare-and-sets make them from. Of equal operations
-        no more are of use than the core has: one before each.
+        It keeps the named values, and the values that compare-and-sets make them from. Of equal
+        operations no more are of use than the core has: one before each.
         """
         seen = _told_apart(core, others)
         if SOMETHING in seen:
             return others
-        found: list[Operation[RegisterInput, Scalar]] = []
+        blurred: list[Operation[RegisterInput, Scalar]] = []
         left: dict[RegisterInput, int] = {}
         for operation in sorted(others, key=lambda o: o.call):
             input_ = operation.input
@@ -145,15 +144,14 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
                 new = input_.new if input_.new in seen else SOMETHING
                 if old == new:
                     continue
-                # What was made from a value that is not told apart may come from any, see there.
+                # A value made from one that is not kept apart may come from any, see there.
                 input_ = Write(new) if old == SOMETHING else Cas(old, new)
             if left.setdefault(input_, len(core)):
                 left[input_] -= 1
-                found.append(replace(operation, input=input_))
-        return found
+                blurred.append(replace(operation, input=input_))
+        return blurred
 
     def describe_operation(self, input_: RegisterInput, output: Scalar | Unknown, /) -> str:
-        """For people."""
         if isinstance(input_, Read):
             return "read" + ("" if output is UNKNOWN else f" {output!r}")
         if isinstance(input_, Write):
@@ -164,7 +162,6 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         )
 
     def describe_state(self, state: Scalar, /) -> str:
-        """For people."""
         return f"the register holds {state!r}"
 
 
@@ -175,7 +172,7 @@ def _told_apart(
     """The values that the core names, and those from which compare-and-sets make them.
 
     Beyond `ORIGINS_MAX` of the latter, a value made by a compare-and-set may come from anything:
-    then more is legal than before, so what is refuted so is refuted without, too.
+    then more is legal than before, so a refutation with them also holds without.
     """
     seen: set[Scalar] = set()
     for operation in core:
@@ -249,11 +246,9 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return any(f == "read" and value is not None for f, _, value in txn.micro)
 
     def describe_operation(self, input_: Txn, output: Txn | Unknown, /) -> str:
-        """For people."""
         txn = input_ if output is UNKNOWN else output
         words = ", ".join(f"{f} {key!r} {value!r}" for f, key, value in txn.micro)
         return f"{words} (unknown)" if output is UNKNOWN else words
 
     def describe_state(self, state: tuple[tuple[Key, Scalar], ...], /) -> str:
-        """For people."""
         return "; ".join(f"{key!r} holds {value!r}" for key, value in state)

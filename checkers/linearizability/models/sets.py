@@ -79,14 +79,14 @@ class Set(Model[int, SetInput, SetOutput]):
 
     def _state_of(self, elements: frozenset[Element]) -> int:
         """The state in which the set holds just these."""
-        known = self._states.get(elements)
-        if known is None:
+        bits_of = self._states.get(elements)
+        if bits_of is None:
             numbers = [self._numbers.setdefault(e, len(self._numbers)) for e in elements]
             bits = bytearray(len(self._numbers) // 8 + 1)
             for number in numbers:
                 bits[number >> 3] |= 1 << (number & 7)
-            known = self._states[elements] = int.from_bytes(bits, "little")
-        return known
+            bits_of = self._states[elements] = int.from_bytes(bits, "little")
+        return bits_of
 
     def init(self) -> int:
         """No elements."""
@@ -111,7 +111,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def _leads_on(self, state: int) -> bool:
         """Whether the set can still grow to what the next read shows.
 
-        It grows one by one, so whatever stays within the next read has been through those before.
+        It grows one by one, so a state within the next read has been through all reads before.
         """
         if not self._shown:
             return True
@@ -119,7 +119,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return following == len(self._sizes) or not state & ~self._shown[following]
 
     def read_only(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
-        """Reads, and what is known to have changed nothing."""
+        """Reads, and changes that are known to have changed nothing."""
         return isinstance(input_, Contains | ReadAll) or output is False
 
     def observes(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
@@ -136,7 +136,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return frozenset((repr(int(element) if isinstance(element, bool) else element),))
 
     def partition(self, operations: Sequence[SetOperation], /) -> Sequence[Sequence[SetOperation]]:
-        """One part for each element, unless somebody reads all."""
+        """One part for each element, unless there is a read of all."""
         parts: dict[Element, list[SetOperation]] = {}
         for operation in operations:
             if isinstance(operation.input, ReadAll):
@@ -145,19 +145,21 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """By the chain of reads, without removals; a read of what was never added, always."""
+        """By the chain of reads without removals; always if a read shows an element never added."""
         additions: list[Addition] = []
         looks: list[Look] = []
         is_exact = True
         for operation in operations:
-            input_, said, end = operation.input, operation.said, operation.return_time
+            input_, answer, end = operation.input, operation.said, operation.return_time
             known_end = math.inf if end is None else end
-            if isinstance(input_, Add) and said is not False:
+            if isinstance(input_, Add) and answer is not False:
                 additions.append(
-                    Addition(operation.id, operation.call, known_end, input_.element, said is True)
+                    Addition(
+                        operation.id, operation.call, known_end, input_.element, answer is True
+                    )
                 )
-            elif isinstance(input_, ReadAll) and isinstance(said, frozenset | tuple):
-                looks.append(Look(operation.id, operation.call, known_end, said))
+            elif isinstance(input_, ReadAll) and isinstance(answer, frozenset | tuple):
+                looks.append(Look(operation.id, operation.call, known_end, answer))
             else:
                 is_exact &= operation.is_unknown and not isinstance(input_, Remove)
         if is_exact:
@@ -174,23 +176,23 @@ class Set(Model[int, SetInput, SetOutput]):
                 if operation.input.element in elements:
                     kept.append(operation)
             elif isinstance(operation.output, frozenset):
-                shown = frozenset(e for e in elements if e in operation.output)
-                kept.append(replace(operation, output=cast("SetOutput", shown)))
+                seen = frozenset(e for e in elements if e in operation.output)
+                kept.append(replace(operation, output=cast("SetOutput", seen)))
             else:
                 kept.append(operation)
         return kept
 
     def for_operations(self, operations: Sequence[SetOperation], /) -> Set:
         """Hints from all reads that returned, where nothing can be removed."""
-        shown: set[frozenset[Element]] = set()
+        seen: set[frozenset[Element]] = set()
         for operation in operations:
             if isinstance(operation.input, Remove):
                 return Set()
             if isinstance(operation.input, ReadAll) and not operation.is_unknown:
                 if not isinstance(operation.output, frozenset):
                     return Set()
-                shown.add(operation.output)
-        chain = sorted(shown, key=len)
+                seen.add(operation.output)
+        chain = sorted(seen, key=len)
         if any(not less < more for less, more in itertools.pairwise(chain)):
             return Set()  # nothing explains such reads, and the search will tell why
         return Set(chain)
@@ -209,25 +211,23 @@ class Set(Model[int, SetInput, SetOutput]):
             changes |= {element: [] for element in elements if element not in changes}
         if not reads or len(reads) * len(changes) > PROJECTED_MAX:
             return []
-        found = []
-        for element, own in changes.items():
+        parts = []
+        for element, operations_of in changes.items():
             asked = [replace(o, input=Contains(element), output=_holds(o, element)) for o in reads]
-            everything = tuple(sorted((*own, *asked), key=lambda o: o.id))
-            found.append(Projection(f"element {element!r}", Set(), everything))
-        return found
+            everything = tuple(sorted((*operations_of, *asked), key=lambda o: o.id))
+            parts.append(Projection(f"element {element!r}", Set(), everything))
+        return parts
 
     def describe_operation(self, input_: SetInput, output: SetOutput | Unknown, /) -> str:
-        """For people."""
         if isinstance(input_, ReadAll):
-            shown = "" if output is UNKNOWN else f" -> {_shown(output)}"
-            return f"read{shown}"
+            answer = "" if output is UNKNOWN else f" -> {_shown(output)}"
+            return f"read{answer}"
         words = f"{input_.f} {input_.element!r}"
         if output is UNKNOWN:
             return f"{words} (unknown)"
         return words if output is None else f"{words} -> {output}"
 
     def describe_state(self, state: int, /) -> str:
-        """For people."""
         held = (element for element, number in self._numbers.items() if state >> number & 1)
         return f"the set is {_shown(frozenset(held))}"
 

@@ -1,8 +1,8 @@
 """A register that is kept on three nodes without a leader, and what the harness needs to test it.
 
-| module    | what it is                                             |
+| module    | purpose                                                |
 |-----------|--------------------------------------------------------|
-| `node`    | one replica: remembers the newest value it was told    |
+| `node`    | one replica: remembers the newest value it received    |
 | `client`  | reads and writes by majorities                         |
 | `target`  | how to deploy it and look into it: a harness target    |
 | `nemesis` | a way of our own to break it                           |

@@ -1,6 +1,6 @@
-"""A client: it asks a majority, then tells a majority. Nobody leads, so nobody is elected.
+"""A client: it asks a majority, then tells a majority. There is no leader and no election.
 
-A read must tell a majority what it found before it answers. Without that (the switch
+A read must write its value back to a majority before it answers. Without that (the switch
 NO-WRITE-BACK) a value that reached one node only can be read once and be gone in the next read.
 """
 
@@ -28,7 +28,7 @@ class Channel:
         self.conn: Conn | None = None
 
     async def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any] | None:
-        """The node's answer, or `None`: then nobody knows whether it got the request."""
+        """The node's answer; `None` if it is unknown whether the node got the request."""
         try:
             async with asyncio.timeout(timeout_s), self.lock:
                 try:
@@ -66,19 +66,19 @@ class AbdClient:
         self.attempts: list[Attempt] = []
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """A write that told some node is `info` if it was not told to a majority."""
+        """A write that reached a node, but no majority, is `info`."""
         self.attempts = []
         deadline_ns = self.env.clock.monotonic_ns() + int(timeout_s * 1e9)
         if request.f == "cas":
             return self._ended(OpType.FAIL, error="UNSUPPORTED: a majority cannot compare")
-        found = await self._majority({"do": "get"}, deadline_ns)
-        if found is None:
+        answers = await self._majority({"do": "get"}, deadline_ns)
+        if answers is None:
             return self._ended(OpType.FAIL, error=NO_MAJORITY)
-        newest = max(found, key=lambda answer: answer["stamp"])
+        newest = max(answers, key=lambda answer: answer["stamp"])
         if request.f == "read":
-            told = not self.write_back or await self._tell(newest, deadline_ns)
+            kept = not self.write_back or await self._tell(newest, deadline_ns)
             value = {"value": newest["value"]}
-            return self._ended(OpType.OK, value) if told else self._ended(OpType.FAIL)
+            return self._ended(OpType.OK, value) if kept else self._ended(OpType.FAIL)
         stamp = [newest["stamp"][0] + 1, self.process + 1]
         new = {"stamp": stamp, "value": request.value["value"]}
         if await self._tell(new, deadline_ns):
@@ -127,7 +127,7 @@ class AbdClient:
         return Completion(kind, value, error, None, tuple(self.attempts))
 
     async def close(self) -> None:
-        """End what is under way and drop all connections."""
+        """End open requests and drop all connections."""
         for task in self.asking:
             task.cancel()
         await asyncio.gather(*self.asking, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""One replica: it remembers the value with the highest stamp it was told, on disk."""
+"""One replica: it remembers the value with the highest stamp it received, on disk."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ PORT = 7100
 
 
 async def main(env: Env, config: dict[str, Any]) -> None:
-    """Answer `get` with what is kept, and keep what `put` brings if it is newer."""
+    """Answer `get` with the kept value, and keep the value of a newer `put`."""
     del config
     try:
         kept = msgspec.json.decode(await env.disk.read("register"))

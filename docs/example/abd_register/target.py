@@ -50,22 +50,22 @@ class AbdSystem(System):
         return rng.sample(self.names, len(self.names) // 2 + 1)
 
     async def look(self) -> dict[str, dict[str, Any] | None]:
-        """What every node keeps; `None` for one that does not answer."""
-        found: dict[str, dict[str, Any] | None] = {}
+        """The value of every node; `None` for a silent one."""
+        values: dict[str, dict[str, Any] | None] = {}
         for name in self.names:
             channel = Channel(self.env, name)
-            found[name] = await channel.ask({"do": "get"}, LOOK_S)
+            values[name] = await channel.ask({"do": "get"}, LOOK_S)
             channel.drop()
-        return found
+        return values
 
     async def groups(self) -> dict[str, Roles]:
-        found = await self.look()
-        answering = {name: NodeRole("replica") for name, kept in found.items() if kept}
-        return {"register": Roles(answering, tuple(found))}
+        values = await self.look()
+        answering = {name: NodeRole("replica") for name, kept in values.items() if kept}
+        return {"register": Roles(answering, tuple(values))}
 
     async def ready(self) -> Convergence:
-        found = await self.look()
-        silent = [f"{name} does not answer" for name, kept in found.items() if kept is None]
+        values = await self.look()
+        silent = [f"{name} does not answer" for name, kept in values.items() if kept is None]
         return Convergence(not silent, tuple(silent))
 
     converged = ready

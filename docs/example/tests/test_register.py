@@ -2,6 +2,8 @@
 
 import pytest
 
+from harness.nodes.faults import Kill
+
 pytestmark = pytest.mark.harness(target="abd-register", workload="register", time_limit=20)
 
 
@@ -41,8 +43,7 @@ def test_a_write_outlives_any_one_node(cluster, nemesis, history):
 
 def test_without_a_majority_nothing_is_answered(cluster):
     async def body(live):
-        await live.cluster.kill("n1")
-        await live.cluster.kill("n2")
+        await live.cluster.inject(Kill(), ["n1", "n2"], lease_s=60)
         return await live.invoke("read", timeout_s=1.0)
 
     assert cluster().run(body).type.value == "fail"

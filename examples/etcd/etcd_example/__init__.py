@@ -52,11 +52,11 @@ class EtcdSystem(System):
             web.had_no_effect()
 
     async def read(self, web: Web, keys: list[str]) -> dict[str, tuple[dict[str, Any], Any]]:
-        """What says that a key did not change since, and its value: all as of one moment."""
+        """The values of keys at one moment, each with a comparison that it is unchanged."""
         stale = "SERIALIZABLE-READS" in self.settings.bugs
         gets = [{"request_range": {"key": b64(key), "serializable": stale}} for key in keys]
-        found = (await web.ask("POST", TXN, {"success": gets}))["responses"]
-        kvs = [each["response_range"].get("kvs", [{}])[0] for each in found]
+        responses = (await web.ask("POST", TXN, {"success": gets}))["responses"]
+        kvs = [each["response_range"].get("kvs", [{}])[0] for each in responses]
         values = [json.loads(b64decode(kv["value"])) if kv else None for kv in kvs]
         same = [{"target": "MOD", "mod_revision": kv.get("mod_revision", 0)} for kv in kvs]
         return {k: ({"key": b64(k), **s}, v) for k, s, v in zip(keys, same, values, strict=True)}

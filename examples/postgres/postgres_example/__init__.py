@@ -92,7 +92,7 @@ class Client:
                 await writer.wait_closed()
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """A mutation that the database may have got, and that nobody confirmed, is `info`."""
+        """An unconfirmed mutation that the database may have received is `info`."""
         node, start, sent = APPS[self.number % 2], self.env.clock.monotonic_ns(), asyncio.Event()
         asked = {"f": request.f, "old": request.value.get("old")}
         asked["value"] = request.value.get("new", request.value.get("value"))
@@ -153,8 +153,8 @@ class PostgresSystem(System):
     async def converged(self) -> Convergence:
         clients = [Client(self.env, number) for number in range(len(APPS))]
         asked = (client.invoke(Request("read", {}), timeout_s=1) for client in clients)
-        found = zip(APPS, await asyncio.gather(*asked), strict=True)
-        pending = [f"{name}: {read.error}" for name, read in found if read.type is not OpType.OK]
+        reads = zip(APPS, await asyncio.gather(*asked), strict=True)
+        pending = [f"{name}: {read.error}" for name, read in reads if read.type is not OpType.OK]
         return Convergence(not pending, tuple(pending))
 
     ready = converged

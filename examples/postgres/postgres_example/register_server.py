@@ -13,7 +13,7 @@ DATABASE_S = 5.0  # how long the database may take for all of a request
 
 
 async def answer(reader):
-    """What comes until the server waits for the next query: the first column, and what was done."""
+    """The answer to one query: its first column, and the tag of the command."""
     rows, done, error = [], "", ""
     while True:
         kind, length = struct.unpack("!ci", await reader.readexactly(5))

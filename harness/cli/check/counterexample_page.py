@@ -1,6 +1,6 @@
 """An invalid history as one HTML file: no server, no network, nothing to install.
 
-The picture is a canvas that draws only what is in view, so 10,000 operations stay fluent. Data goes
+The picture is a canvas that draws only the visible part, so 10,000 operations stay fluent. Data is
 in as JSON in which no character can end the script element, and comes out through `textContent`
 only; a content security policy forbids everything that is not in the file. Drawings (SVG) are shown
 as images, in which no script runs.
@@ -35,7 +35,7 @@ def render_page(
     path: str,
     model: str,
 ) -> str:
-    """The page; `results` are those that are invalid."""
+    """The page; `results` are the invalid ones."""
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX
@@ -98,7 +98,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """As many as may be shown, around what matters; the contradiction itself always is."""
+    """The pairs to show, around the contradiction; the contradiction itself always is."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

@@ -17,12 +17,12 @@ def main(arguments: Sequence[str]) -> int:
     """Write the history to a file or stdout."""
     parser = Parser(
         prog="harness export",
-        description="Write a run's history as Jepsen EDN, one op a line.",
+        description="Write a run's history as Jepsen EDN, one op per line.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
     parsed = parser.parse_args(list(arguments))
-    if parsed.output is None and sys.stdout is None:  # closed by whoever started us
+    if parsed.output is None and sys.stdout is None:  # closed by the parent process
         raise InfrastructureError("cannot write to stdout: it is closed; name a file with --output")
     history = load_run(parsed.run).history
     try:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
             with replacing(parsed.output) as file:
                 write_edn(history, file)
     except BrokenPipeError:
-        raise  # whoever reads it has enough: `main` knows what that means
+        raise  # the reader has enough: `main` handles it
     except OSError as error:
         where = parsed.output or "to stdout"
         raise InfrastructureError(f"cannot write {where}: {error.strerror}") from error

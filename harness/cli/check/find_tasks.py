@@ -41,7 +41,7 @@ class LeftAside(msgspec.Struct, frozen=True):
 
 
 def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
-    """The histories at `paths`, in order, what in folders was left aside, and what is closed to us.
+    """The histories at `paths`, in order, the files that were skipped, and unreadable places.
 
     A folder with a `case.json` is one run, and one of Jepsen's store one history; others are
     searched for files that are histories by suffix and content. Inside folders, links are not
@@ -53,13 +53,13 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
     aside = LeftAside()
     for path in paths:
         before = len(tasks) + len(failures)
-        for found in _search(path):
-            if isinstance(found, Task):
-                tasks.append(found)
-            elif isinstance(found, Failed):
-                failures.append(found)
+        for entry in _search(path):
+            if isinstance(entry, Task):
+                tasks.append(entry)
+            elif isinstance(entry, Failed):
+                failures.append(entry)
             else:
-                aside = LeftAside(aside.files + 1, aside.first or found)
+                aside = LeftAside(aside.files + 1, aside.first or entry)
             if len(tasks) + len(failures) > FILES_MAX:
                 raise UsageError(
                     f"{str(path)!r} holds more than {FILES_MAX} histories; check them in parts"
@@ -74,7 +74,7 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
 
 
 def _search(path: Path) -> Iterator[Task | Path | Failed]:
-    """What is at `path` or below it, sorted; what may not be looked into is one failure."""
+    """The histories at `path` or below it, sorted; an unreadable place is one failure."""
     try:
         if path.is_dir():
             yield from _walk(path)
@@ -84,14 +84,14 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
             raise UsageError(f"{str(path)!r} does not exist")
     except OSError as error:
         place = str(error.filename or path)
-        shown = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
-        yield Failed(f"cannot read {shown!r}: {error.strerror}", EXIT_USAGE)
+        text = place if len(place) <= PATH_CHARS_MAX else f"{place[:PATH_CHARS_MAX]}..."
+        yield Failed(f"cannot read {text!r}: {error.strerror}", EXIT_USAGE)
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
     """The tasks below `folder`, and the files that are left aside.
 
-    Hidden names are skipped: there a store keeps what is no history, such as the journal of a soak
+    Hidden names are skipped: a store keeps other things there, such as the journal of a soak
     and the results of reports.
     """
     if (folder / "case.json").exists():

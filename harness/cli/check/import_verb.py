@@ -36,7 +36,7 @@ TRIAL_S: Final = 0.1
 
 
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
-    """The record of a run that happened elsewhere, and that nobody has judged yet."""
+    """The record of a run that happened elsewhere, and that is not judged yet."""
     return RunRecord(
         run=folder.run_id,
         environment=IMPORTED,
@@ -155,7 +155,7 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """How many keys there are; raises `HistoryError` where one cannot be judged by itself."""
+    """The number of keys; raises `HistoryError` where one cannot be judged by itself."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(
@@ -173,7 +173,7 @@ def _understood_by_key(history: History, judge: HistoryModel) -> int:
 
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
-    """Where the run is now. Of one that no store can hold, nothing is left, folders neither."""
+    """Store the run and return its folder; on failure, remove every folder made."""
     check_place(store, name)
     missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
     folder = RunFolder(store, name, new_run_id(0), staged=True)

@@ -29,7 +29,9 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Give `parser` the options, those of `searches` if wanted; `text` is the help of the first."""
+    """Add the options to `parser`, with `searches` the limits of searches; `text` is the help of
+    the first.
+    """
     parser.add_argument(
         FLAG,
         type=_seconds,
@@ -79,7 +81,7 @@ class _Exported(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """As argparse asks for."""
+        """Store the value; argparse calls this."""
         del parser, option_string
         os.environ[str(self.const)] = str(values)
         setattr(namespace, self.dest, values)

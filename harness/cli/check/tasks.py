@@ -1,7 +1,7 @@
-"""What `harness check` does with one history: read it, judge it, draw it.
+"""One history of `harness check`: read it, judge it, draw it.
 
-Each history stands for itself: one that cannot be read, or whose check breaks down, costs its own
-verdict (`Failed` says why) and never another's.
+A history that cannot be read, or whose check crashes, costs its own verdict (`Failed` has the
+reason) and never another's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harness.formats import Source, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import PreparedCheck
 from harness.store import StoredRun, load_run
-from harness.verdict.counterexample import counterexample_of
+from harness.verdict.explain import counterexample_of
 from harness.verdict.judge import checkers_of, judge, load_model, result_of_check
 
 PAGE_NAME: Final = "counterexample.html"
@@ -39,7 +39,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for; `model` is `None` where each history is to suggest its own."""
+    """The options of the command; without a `model`, each history suggests its own."""
 
     model: str | None = None
     settings: ModelSettings = ModelSettings()
@@ -58,7 +58,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one history; `report` is what `--json` prints."""
+    """The result of one history; `--json` prints its `report`."""
 
     verdict: Verdict
     report: dict[str, Any]
@@ -131,8 +131,8 @@ def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
     except UsageError as error:
         return Failed(str(error), EXIT_USAGE)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the others still want their verdict
-        own = "" if isinstance(error, HarnessError) else f"\n{traceback.format_exc(limit=-3)}"
-        return Failed(f"{task.path}: {type(error).__name__}: {error}{own}", EXIT_CRASH)
+        trace = "" if isinstance(error, HarnessError) else f"\n{traceback.format_exc(limit=-3)}"
+        return Failed(f"{task.path}: {type(error).__name__}: {error}{trace}", EXIT_CRASH)
 
 
 def _judge_task(task: Task, request: CheckRequest) -> Outcome:
@@ -160,13 +160,13 @@ def _judge_task(task: Task, request: CheckRequest) -> Outcome:
             report["html"] = page
     reused = prepared.history.reused
     if reused:
-        told = _reuse(task.path, reused)
-        warning = told if warning is None else f"{told}; {warning}"
+        reuse = _reuse(task.path, reused)
+        warning = reuse if warning is None else f"{reuse}; {warning}"
     return Outcome(verdict=verdict, report=report, results=results, page=page, warning=warning)
 
 
 def _reuse(path: Path, times: int) -> str:
-    """What is said of a history whose processes go on after `info`, as our own never do."""
+    """The warning for a history whose processes go on after `info`, as ours never do."""
     return (
         f"{path}: a process was used again after an operation of it ended in info "
         f"({times} time{'s' * (times != 1)}); such operations may take effect at any later time"
@@ -195,7 +195,7 @@ def _report(
     results: tuple[CheckResult, ...],
     seconds: float,
 ) -> dict[str, Any]:
-    told = [result for result in results if result.verdict is verdict]
+    decisive = [result for result in results if result.verdict is verdict]
     check: PreparedCheck | None = prepared.check
     report: dict[str, Any] = {
         "path": str(task.path),
@@ -204,12 +204,12 @@ def _report(
         "operations": len(prepared.history.pairs) if check is None else check.operations,
         "configurations": sum(_configurations(result) for result in results),
         "seconds": round(seconds, 6),
-        "reason": "; ".join(result.reason for result in told),
+        "reason": "; ".join(result.reason for result in decisive),
         "anomalies": sorted(_listed(results, "anomalies")),
         "not": _listed(results, "not"),
         "notes": _listed(results, "notes"),
         "format": prepared.format,
-        "certificate": _certificate(told),
+        "certificate": _certificate(decisive),
     }
     if prepared.run is not None:
         run = prepared.run
@@ -226,14 +226,14 @@ def _report(
 
 
 def _recorded_verdict(run: StoredRun) -> str | None:
-    """What the run itself said; an import said nothing, though its record has to hold a verdict."""
+    """The run's own verdict; an import has none, though its record has to hold one."""
     if run.record is None or run.case.target == IMPORTED:
         return None
     return run.record.verdict.value
 
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
-    """What the results list under `name` in their details, which are free."""
+    """The items of all lists `name` in the details of results."""
     lists = [result.details.get(name) for result in results]
     return [item for items in lists if isinstance(items, (dict, list, tuple)) for item in items]
 
@@ -243,9 +243,9 @@ def _configurations(result: CheckResult) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _certificate(told: list[CheckResult]) -> dict[str, Any] | None:
+def _certificate(results: list[CheckResult]) -> dict[str, Any] | None:
     """The proof of the verdict, of the first checker that has one."""
-    for result in told:
+    for result in results:
         proof = result.details.get("proof")
         if isinstance(proof, dict):
             return proof

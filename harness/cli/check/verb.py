@@ -39,7 +39,7 @@ JOBS_MAX: Final = 256
 SENTENCES_MAX: Final = 40
 FAILURES_SHOWN_MAX: Final = 20
 
-EPILOG: Final = """what is checked:
+EPILOG: Final = """histories:
   a run's folder        judged by the checkers of its workload, unless a model is named
   a file                Jepsen's EDN, logs and JSON, Porcupine's logs, the tables of registers
                         and catalogs, a sealed history.parquet; told by its content
@@ -141,7 +141,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="A,B",
-        help="with --elle: anomalies that must not occur, whatever the consistency models allow",
+        help="with --elle: anomalies that must not occur, even if allowed by the models",
     )
     for flag, text in (
         ("--linearizable-keys", "each key by itself is linearizable"),
@@ -173,7 +173,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         type=Path,
         metavar="DIR",
         help="write a picture of each invalid history to this folder (default: runs get theirs "
-        "beside their results, other histories none)",
+        "next to their results, other histories none)",
     )
     add_check_limit(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object a line and history")
@@ -182,7 +182,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _request(parsed: argparse.Namespace) -> CheckRequest:
-    """Validate what needs no history; raises `UsageError`."""
+    """Validate the options that need no history; raises `UsageError`."""
     if not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; give a number from 1 to {JOBS_MAX}")
     for kind in ("model", "elle"):
@@ -201,7 +201,7 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
         settings=ModelSettings(
             consistency_models=tuple(parsed.consistency_model),
             anomalies=tuple(
-                name.strip() for given in parsed.anomalies for name in given.split(",")
+                name.strip() for names in parsed.anomalies for name in names.split(",")
             ),
             linearizable_keys=parsed.linearizable_keys,
             sequential_keys=parsed.sequential_keys,
@@ -271,7 +271,7 @@ def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterato
             for task, judging in [(task, _submit(pool, task, request)) for task in tasks]:
                 try:
                     yield judging.result()
-                except BrokenProcessPool:  # it fails all that were in the pool, whoever died
+                except BrokenProcessPool:  # one dead worker fails all tasks in the pool
                     yield _judge_alone(task, request, context)
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -299,7 +299,7 @@ def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Ou
 
 
 def _text(outcome: Outcome, *, full: bool) -> list[RenderableType]:
-    """What people read of one history; the last line is its verdict."""
+    """The text of one history; the last line is its verdict."""
     report = outcome.report
     if "checkers" in report:
         return _run_text(outcome, full=full)
@@ -326,7 +326,7 @@ def _run_text(outcome: Outcome, *, full: bool) -> list[RenderableType]:
     recorded = report["recorded_verdict"]
     if recorded is not None and recorded != outcome.verdict.value:
         parts.append(
-            f"  note: the run itself had said {recorded}; checkers have changed since, or had "
+            f"  note: the run itself was {recorded}; checkers have changed since, or had "
             "another time limit"
         )
     if outcome.page is not None:

@@ -1,7 +1,8 @@
-"""What a finished run leaves besides its verdict: every chosen reporter writes its artefact.
+"""Artefacts of a finished run: every chosen reporter writes its own.
 
-Reporters come after `run.json`: a run is whole without them, and a failing one is a note. One whose
-class says `default = False` (an artefact many times as large as the run) is made when asked for.
+Reporters come after `run.json`: a run is whole without them, and a failing reporter is a note. A
+reporter with `default = False` (its artefact is many times as large as the run) only runs on
+request.
 """
 
 from __future__ import annotations
@@ -22,18 +23,16 @@ REPORTERS_NONE: Final = "none"
 
 def chosen_reporters(text: str) -> list[str]:
     """The names that `--reporters` asks for; raises `UsageError` for one that is not installed."""
-    known = plugin_names("reporters")
+    installed = plugin_names("reporters")
     if text == REPORTERS_DEFAULT:
-        return [name for name in known if _made_by_default(name)]
+        return [name for name in installed if _made_by_default(name)]
     if text in {REPORTERS_ALL, REPORTERS_NONE}:
-        return known if text == REPORTERS_ALL else []
+        return installed if text == REPORTERS_ALL else []
     names = [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in known:
-            raise UsageError(
-                f"--reporters names {name!r}; "
-                f"{choices_near(name, [*known, REPORTERS_DEFAULT, REPORTERS_ALL, REPORTERS_NONE])}"
-            )
+        if name not in installed:
+            choices = [*installed, REPORTERS_DEFAULT, REPORTERS_ALL, REPORTERS_NONE]
+            raise UsageError(f"--reporters names {name!r}; {choices_near(name, choices)}")
     return list(dict.fromkeys(names))
 
 

@@ -48,7 +48,7 @@ def parse_case_options(
 ) -> argparse.Namespace:
     """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins.
 
-    `nemesis` is what strikes where neither `--nemesis` nor a case says it.
+    `nemesis` is the default without `--nemesis` or a case.
     """
     _add_choices(parser, nemesis)
     parser.add_argument(NO_CONFIG, action="store_true", help="do not read harness.toml")
@@ -67,7 +67,7 @@ def parse_case_options(
 
 
 def _owners_of(flag: str, target: str, workload: str) -> str | None:
-    """Which other targets or workloads have this option, in words."""
+    """Other targets or workloads with this option, in words."""
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name
@@ -78,13 +78,13 @@ def _owners_of(flag: str, target: str, workload: str) -> str | None:
         if owners:
             kind = group.removesuffix("s")
             of = f"{kind} {owners[0]}" if len(owners) == 1 else f"{group} {', '.join(owners)}"
-            own = [f"--{option.name}" for option in load_plugin(group, chosen).options]
-            return f"{flag} belongs to the {of}; {chosen} has {listed(own, limit=5)}"
+            flags = [f"--{option.name}" for option in load_plugin(group, chosen).options]
+            return f"{flag} belongs to the {of}; {chosen} has {listed(flags, limit=5)}"
     return None
 
 
 def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse `arguments` with `parser`, and those that say which system there is, without a run."""
+    """Parse `arguments` with `parser` and the options of a system, without those of a run."""
     group = parser.add_argument_group("the system")
     group.add_argument("--target", metavar="NAME", help=f"(default: {_DEFAULTS.target})")
     for flag in ("--profile", "--damage"):
@@ -111,10 +111,10 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
 def target_case_from(
     parsed: argparse.Namespace, seed: int | None, *, before: Case | None = None
 ) -> Case:
-    """The case of a system that was asked for with `parse_target_options`.
+    """The case of a system, from `parse_target_options`.
 
-    What was not given is as in the case `before`. Raises `UsageError` where that is of another
-    target, whose options are others.
+    Omitted options come from the case `before`. Raises `UsageError` if that has another target,
+    whose options differ.
     """
     target = parsed.target or DEFAULT_TARGET
     if before is None:
@@ -125,7 +125,7 @@ def target_case_from(
             f"the data that are kept are of the target {before.target!r}, not {target!r}; give "
             f"--target {before.target} to go on from them, or --fresh to start without"
         )
-    given = {
+    chosen = {
         "profile": parsed.profile,
         "damage": parsed.damage,
         "seed": seed,
@@ -134,7 +134,7 @@ def target_case_from(
     }
     return msgspec.structs.replace(
         before,
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in chosen.items() if value is not None},
         target_options={**before.target_options, **_plugin_options(parsed, "target")},
     )
 
@@ -237,7 +237,7 @@ def _target_of(parsed: argparse.Namespace) -> str:
 
 
 def _usual_workload(target: str) -> str:
-    """What clients do where nobody says it: the target's own choice."""
+    """The default workload of a target."""
     return str(load_plugin("targets", target).workload or _DEFAULTS.workload)
 
 
@@ -264,7 +264,7 @@ def _add_option(group: Any, owner: str, option: Option) -> None:
 
 
 def _metavar(option: Option) -> str:
-    """What the value of an option is, in a word."""
+    """The placeholder of an option's value."""
     if option.name == "mix":
         return "KIND=WEIGHT,.."
     if option.name.endswith("-ms"):

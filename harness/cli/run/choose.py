@@ -13,14 +13,13 @@ AUTO = "auto"
 def choose_environment(name: str) -> Environment:
     """The environment called `name`, usable here and now.
 
-    Makes what is missing and can be made (the node image). For `auto` says on stderr which it took
-    and why. Raises `UsageError` with the fix when the one
-    that was asked for cannot be used.
+    Builds a missing node image. For `auto`, stderr says which environment was chosen, and why.
+    Raises `UsageError` with the fix if the environment cannot be used.
     """
     if name != AUTO:
         if name not in plugin_names("environments"):
-            known = [AUTO, *plugin_names("environments")]
-            raise UsageError(f"--env is {name!r}; {choices_near(name, known)}")
+            names = [AUTO, *plugin_names("environments")]
+            raise UsageError(f"--env is {name!r}; {choices_near(name, names)}")
         environment: Environment = load_plugin("environments", name)
         environment.prepare(note)
         reason = environment.unavailable()

@@ -1,4 +1,4 @@
-"""What a run is doing right now: one rewritten line on a terminal, plain lines when piped.
+"""Progress of a run: one rewritten line on a terminal, plain lines when piped.
 
 It listens to ops as they are recorded, so it needs no thread and no timer of its own, and works in
 virtual time as well.
@@ -89,8 +89,8 @@ class Progress:
         ]
         if self._last_error:
             parts.append(f"last error {self._last_error}")
-        shown = fitting(parts, self._status.width) if self._status.terminal else "  ".join(parts)
-        self._status.show(shown)
+        line = fitting(parts, self._status.width) if self._status.terminal else "  ".join(parts)
+        self._status.show(line)
 
     def finish(self) -> None:
         """End the rewritten line."""

@@ -90,7 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         say(msgspec.json.encode(report).decode())
     else:
         say(*_text(report, judgement, kept.outcome, full=parsed.verbose))
-    if kept.unkept is None or judgement.verdict is Verdict.INVALID:  # what is proven stays proven
+    if kept.unkept is None or judgement.verdict is Verdict.INVALID:  # a proof stays a proof
         return judgement.exit_code
     return kept.unkept.exit_code
 
@@ -99,8 +99,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="harness run",
         usage="harness run [OPTION ...]",
-        description="Deploy a target, drive a workload, break things, heal them, and prove what "
-        "was kept.",
+        description="Deploy a target, drive a workload, break things, heal them, and judge "
+        "the history.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -182,7 +182,7 @@ def _report(
 def _text(
     report: dict[str, Any], judgement: Judgement, outcome: Outcome, *, full: bool
 ) -> list[RenderableType]:
-    """What people read; the last line is the verdict and where to go from there."""
+    """The result as text; the last line has the verdict and the next step."""
     parts = [*described(judgement, full=full), ""]
     if outcome.interrupted:
         parts.append("the run was interrupted: only what happened until then was checked")

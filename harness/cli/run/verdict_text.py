@@ -63,28 +63,28 @@ def described(
             lines = [_cut(line, most) for line in result.explanation]
             parts += map(indented, _bounded(lines, lines_max))
             lines_max = EXPLANATION_LINES_MAX if full else EXPLANATION_LINES_LATER
-    found = _with_certificate(judgement.results) if certificate else None
-    if found is not None and full:
+    certified = _with_certificate(judgement.results) if certificate else None
+    if certified is not None and full:
         parts += ["", "certificate (what this run really did):"]
-        parts += _certificate(found.details["certificate"])
-    elif found is not None:
-        parts += ["", *map(indented, _in_few_lines(found))]
+        parts += _certificate(certified.details["certificate"])
+    elif certified is not None:
+        parts += ["", *map(indented, _in_few_lines(certified))]
     return parts
 
 
 def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
-    """The verdict in its colour, what it is about, and where to go from there."""
+    """The verdict in its colour, its subject, and the next step."""
     words = verdict.value
     about = f"{numbers}: {_WORDS[verdict]}" if numbers else _WORDS[verdict]
     return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), more)
 
 
 def in_numbers(judgement: Judgement) -> str:
-    """How many operations, faults and leader changes there were; empty where no checker counts."""
-    found = _with_certificate(judgement.results)
-    if found is None:
+    """The numbers of operations, faults and leader changes; empty without a checker that counts."""
+    certified = _with_certificate(judgement.results)
+    if certified is None:
         return ""
-    certificate, faults = found.details["certificate"], _faults(found)
+    certificate, faults = certified.details["certificate"], _faults(certified)
     numbers = [counted(_operations(certificate), "operation")]
     numbers += [counted(faults, "fault")] if faults else ["no fault"]
     changes = certificate.get("changes_of_leader")
@@ -128,7 +128,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """What matters of the certificate, and whatever is unusual."""
+    """The main entries of the certificate, and unusual ones."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}
@@ -170,7 +170,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _certificate(certificate: Mapping[str, Any]) -> list[str]:
-    """One line an entry; lists of entries one line each, up to a bound."""
+    """One line per entry; for lists one line per item, up to a bound."""
     lines = []
     for name, value in certificate.items():
         label = name.replace("_", " ")

@@ -75,12 +75,12 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def words_of_case(arguments: Sequence[str]) -> list[str]:
-    """The arguments that `harness run` takes as well: what a replay of one seed is told."""
-    own = Parser(add_help=False)
-    _add_work(own)
-    _add_keeping(own)
-    _add_outputs(own)
-    return own.parse_known_args(list(arguments))[1]
+    """The arguments that `harness run` also takes, for the replay of one seed."""
+    work = Parser(add_help=False)
+    _add_work(work)
+    _add_keeping(work)
+    _add_outputs(work)
+    return work.parse_known_args(list(arguments))[1]
 
 
 def _check_executor(parsed: argparse.Namespace) -> None:
@@ -125,13 +125,13 @@ def _check_lake(parsed: argparse.Namespace) -> None:
 def _find_summary(parsed: argparse.Namespace) -> None:
     """The file of `--github-summary`, which GitHub names where the user does not."""
     if parsed.github_summary == "":
-        given = os.environ.get(GITHUB_SUMMARY)
-        if not given:
+        summary = os.environ.get(GITHUB_SUMMARY)
+        if not summary:
             raise UsageError(
                 f"--github-summary has no FILE, and {GITHUB_SUMMARY} is not set, as it is within "
                 "GitHub Actions; name a file"
             )
-        parsed.github_summary = given
+        parsed.github_summary = summary
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
@@ -141,7 +141,7 @@ def _check_files(parsed: argparse.Namespace) -> None:
         if path.is_dir():
             raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")
         if path.exists() and not path.is_file():
-            continue  # a device takes whatever comes
+            continue  # a device takes any output
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
@@ -186,8 +186,8 @@ def _try_writing(path: Path) -> None:
 
 def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:
     """Flag and path of each output."""
-    given = ((name, getattr(parsed, name)) for name in ("junit", "summary_json", "github_summary"))
-    return [(f"--{name.replace('_', '-')}", Path(path)) for name, path in given if path is not None]
+    paths = ((name, getattr(parsed, name)) for name in ("junit", "summary_json", "github_summary"))
+    return [(f"--{name.replace('_', '-')}", Path(path)) for name, path in paths if path is not None]
 
 
 def parse_seeds(text: str) -> tuple[int, int]:

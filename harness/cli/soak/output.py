@@ -1,4 +1,4 @@
-"""What a soak says at its end: text, JSON, JUnit, and what GitHub Actions shows.
+"""The final output of a soak: text, JSON, JUnit, and GitHub's summary and annotations.
 
 Everything is read from the journal, result by result, so that a soak that was killed ten times
 says what one in a single piece does. Lists are cut, and say so.
@@ -41,7 +41,7 @@ GROUPS_SHOWN_VERBOSE: Final = 50
 REASON_CHARACTERS_MAX: Final = 88
 RESULTS_MAX: Final = 10_000
 SCHEMA_VERSION: Final = 2
-INTERRUPTED: Final = "interrupted; what is done is kept, and the same command continues from there"
+INTERRUPTED: Final = "interrupted; finished seeds are kept, and the same command continues"
 COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA")
 _OWN_FILES: Final = {"case.json", "history.parquet", "logs", "results.json", "run.json"}
 _MIB: Final = 1024 * 1024
@@ -57,7 +57,7 @@ class Replays:
         self._kept += [word for word in replay_words() if word not in self._kept]
         if (
             parsed.nemesis is None and not parsed.fault
-        ):  # what is the default of a soak is not that of a run
+        ):  # the defaults of a soak and of a run differ
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
@@ -72,7 +72,7 @@ class Replays:
 
 
 class SinkArtefacts:
-    """What reporters make of failing runs on their way into a lake: of the first that come."""
+    """Artefacts of the first failing runs on their way into a lake."""
 
     def __init__(self, campaign: Campaign, parsed: argparse.Namespace) -> None:
         self._campaign = campaign
@@ -297,16 +297,18 @@ class SoakOutput:
         return lines
 
     def _permitted(self) -> list[str]:
-        """What the profile permits and how often it happened, the most frequent first."""
-        found = sorted(self.campaign.tally.permitted.items(), key=lambda one: (-one[1][0], one[0]))
-        if not found:
+        """Permitted findings with their counts, the most frequent first."""
+        permitted = sorted(
+            self.campaign.tally.permitted.items(), key=lambda item: (-item[1][0], item[0])
+        )
+        if not permitted:
             return []
-        rows = [f"  {name:24} {seeds:6} {times:6}" for name, (seeds, times) in found]
+        rows = [f"  {name:24} {seeds:6} {times:6}" for name, (seeds, times) in permitted]
         head = f"permitted by the profile {self.campaign.spec.case.profile!r}:"
         return [head, f"  {'':24} {'seeds':>6} {'times':>6}", *rows]
 
     def text(self) -> list[RenderableType]:
-        """What people read; the last line is the verdict and where to go from there."""
+        """The result as text; the last line has the verdict and the next step."""
         groups = self._groups()
         most = GROUPS_SHOWN_VERBOSE if self.parsed.verbose else GROUPS_SHOWN_MAX
         parts: list[RenderableType] = []
@@ -316,8 +318,8 @@ class SoakOutput:
             style = VERDICT_STYLES[group.verdict]
             about = f": {group.signature} ({group.seeds_text})"
             parts.append(joined(styled(group.verdict, style), about))
-            shown = reason if self.parsed.verbose else clipped(reason, REASON_CHARACTERS_MAX)
-            parts.append(f"  seed {first.seed}: {shown}")
+            text = reason if self.parsed.verbose else clipped(reason, REASON_CHARACTERS_MAX)
+            parts.append(f"  seed {first.seed}: {text}")
             parts.append(f"  {self._replay(first)}")
             if self.parsed.verbose and (place := self._folder(first)):
                 parts.append(f"  {place}")

@@ -1,4 +1,4 @@
-"""Progress of a soak: a bar and what is running on a terminal, a line now and then elsewhere."""
+"""Progress of a soak: a bar and the running seeds on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PIPE_INTERVAL_S: Final = 5.0
 FAILURES_SHOWN_MAX: Final = 20
 FAILURE_CHARACTERS_MAX: Final = 160
-RATE_MIN: Final = 0.2  # seeds a second; what is slower is told in seconds per seed
+RATE_MIN: Final = 0.2  # seeds per second; slower rates are shown in seconds per seed
 
 
 def duration_text(seconds: float) -> str:
@@ -84,16 +84,16 @@ class SoakProgress:
             self._status.line("more seeds fail; the summary lists them")
 
     def show(self) -> None:
-        """Say where it stands, if it is time to.
+        """Show the progress, if it is due.
 
-        Not before the results that arrived together are all taken: a rate and a time to go of the
-        first of them would be far off.
+        Results that arrived together are all counted first: a rate of the first of them would be
+        far off.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """Where it stands, `elapsed_s` after the start of this session."""
+        """The progress `elapsed_s` after the start of this session."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()

@@ -64,7 +64,7 @@ def _open_lake(uri: str, name: str, prefix: str) -> SunkRuns:
 
 
 def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
-    """What is asked for, with every default filled in; refuses bad cases before anything starts."""
+    """The soak with every default filled in; refuses bad cases before anything starts."""
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
@@ -116,7 +116,7 @@ def _run(
             campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
     except KeyboardInterrupt:
         interrupted = True
-    except InfrastructureError as error:  # what is recorded is still worth its summary
+    except InfrastructureError as error:  # recorded seeds still deserve a summary
         campaign.stopped = str(error)
     finally:
         if progress is not None:
@@ -151,7 +151,7 @@ def _run(
 def _on_spark(
     campaign: Campaign, parsed: argparse.Namespace, take: TakeResult, progress: SoakProgress | None
 ) -> None:
-    """Run what is pending on Spark. Progress is shown between waves: results come in together."""
+    """Run pending seeds on Spark. Progress is shown between waves, whose results come together."""
     job = campaign.job(campaign.spec.first)
     if campaign.sink is not None:  # the runs are there before we hear of them
         names = tuple(parsed.reporter_names)
@@ -181,7 +181,7 @@ def _work(
     take: TakeResult,
     progress: SoakProgress | None,
 ) -> bool:
-    """Run what is pending here; whether the user cut it short (or an exception says so)."""
+    """Run pending seeds here; returns whether the user interrupted the soak."""
     jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
@@ -193,7 +193,7 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
-    """Any invalid dominates; what was not finished is never called valid."""
+    """The overall verdict: any invalid dominates, and an unfinished soak is never valid."""
     code = campaign.tally.exit_code
     if code == EXIT_INVALID:
         return code

@@ -1,4 +1,4 @@
-"""`harness break`: one fault, by hand, in a cluster that stands."""
+"""`harness break`: inject one fault by hand into a running cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         "--for",
         dest="for_s",
         metavar="TIME",
-        help="undo it after so long, such as 30s (default: when `harness heal` says so)",
+        help="undo it after this time, such as 30s (default: at `harness heal`)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))

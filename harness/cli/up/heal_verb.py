@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         "--all",
         dest="everything",
         action="store_true",
-        help="undo all faults, and start every node that is down, whatever ended it",
+        help="undo all faults, and start every node that is down",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))

@@ -1,4 +1,4 @@
-"""`harness status`: the clusters that stand, or one of them closely."""
+"""`harness status`: all running clusters, or one in detail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.up.records import find_place, places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show it; all clusters in a line each, where several stand and none is named."""
+    """Show one cluster; or all in one line each, if there are several and none is named."""
     parser = Parser(
         prog="harness status",
         description="Show the nodes of a cluster that `harness up` started, who leads, and which "
@@ -25,9 +25,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("name", nargs="?", metavar="NAME", help="(default: the only one there is)")
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))
-    found = list(places())
-    if parsed.name is None and len(found) != 1:
-        rows = [(place.name, place.life(), place.standing()) for place in found]
+    clusters = list(places())
+    if parsed.name is None and len(clusters) != 1:
+        rows = [(place.name, place.life(), place.standing()) for place in clusters]
         if parsed.json:
             listed = [{"name": n, "life": life.value, "cluster": each} for n, life, each in rows]
             say(msgspec.json.encode({"clusters": listed}).decode())

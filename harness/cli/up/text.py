@@ -1,4 +1,4 @@
-"""What is told of clusters that stay, as text."""
+"""Running clusters as text."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def _headline(standing: Standing) -> str:
 
 
 def _ports(standing: Standing) -> Table:
-    shown = any(node.pages for node in standing.nodes)
-    head = ["node", "role", "address", "from outside", *["pages"] * shown]
+    with_pages = any(node.pages for node in standing.nodes)
+    head = ["node", "role", "address", "from outside", *["pages"] * with_pages]
     rows: list[list[str]] = []
     for node in standing.nodes:
-        first, last = [node.name, node.role], [node.pages] * shown
+        first, last = [node.name, node.role], [node.pages] * with_pages
         for address, outside in node.addresses.items() or [("", "")]:
             rows.append([*first, address, outside, *last])
-            first, last = ["", ""], [""] * shown
+            first, last = ["", ""], [""] * with_pages
     return table(rows, head=head)
 
 
 def standing_text(standing: Standing) -> list[RenderableType]:
-    """Where it is, and what can be done with it."""
+    """The address of a cluster, and the commands for it."""
     name = standing.name
     data = [_with_node(node) for node in standing.nodes if node.data]
     return [
@@ -60,7 +60,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
 
 
 def _with_node(node: NodeRow) -> str:
-    """Where its data are, as it reads for every node that has them at such a place."""
+    """The place of a node's data, with the node's name replaced by a placeholder."""
     before, name, after = node.data.rpartition(node.name)
     return f"{before}NODE{after}" if name else node.data
 
@@ -72,7 +72,7 @@ def _left(broken: Broken) -> str:
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
-    """What a fault hit, and how it ends."""
+    """The targets of a fault, and its end."""
     lines = [f"{broken.id}: {broken.note}"]
     if broken.healed is not None:
         return [*lines, healed_text(broken.healed)]
@@ -84,7 +84,7 @@ def broken_text(name: str, broken: Broken) -> list[str]:
 
 
 def healed_text(healed: Healed) -> str:
-    """What a fault did, in a line."""
+    """The effect of a fault, in one line."""
     if healed.count is None:
         did = "how much it did cannot be measured here"
     elif healed.unit == "ms":
@@ -95,20 +95,20 @@ def healed_text(healed: Healed) -> str:
 
 
 def overview_text(rows: Iterable[tuple[str, Life, Standing | None]]) -> list[str]:
-    """One line a cluster."""
+    """One line per cluster."""
     lines = []
     for name, life, standing in rows:
         if life is Life.UNKNOWN:
-            lines.append(f"{name}: whether it stands cannot be seen from here")
+            lines.append(f"{name}: whether it runs cannot be determined from here")
         elif life is Life.DEAD:
-            lines.append(f"{name}: dead; `harness down {name}` removes what is left")
+            lines.append(f"{name}: dead; `harness down {name}` removes its leftovers")
         else:
             lines.append(f"{name}: being started" if standing is None else _headline(standing))
-    return lines or ["no cluster stands; `harness up` starts one"]
+    return lines or ["no cluster is running; `harness up` starts one"]
 
 
 def status_text(standing: Standing, report: StatusReport) -> list[RenderableType]:
-    """What every node does, who leads, and what is broken."""
+    """The state of every node, the leaders, and active faults."""
     groups = list(report.leaders)
     rows = []
     declared = {node.name: node.role for node in standing.nodes}

@@ -1,4 +1,4 @@
-"""What can be done to containers, and how faithfully."""
+"""The faults that containers can have, and how faithful each is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
             Capability.DELAY,  # by a program that waits for a processor like all others
             Capability.REORDER,  # where another packet comes soon enough to overtake
             Capability.THROTTLE,
-            *STREAMS,  # of declared ports; what is open when it begins is reset
+            *STREAMS,  # of declared ports; open connections are reset first
             Capability.SLOW_CPU,  # at full speed for a part of each tenth of a second
         ),
         Fidelity.APPROXIMATE,

@@ -1,7 +1,7 @@
-"""`Cluster` over containers: kills and pauses by the engine, link faults by rules in namespaces.
+"""`Controls` over containers: kills and pauses by the engine, link faults by rules in namespaces.
 
-Every verb looks afterwards whether it took. What a node prints is read as it comes by one thread a
-container, which is also how an exit is noticed, within milliseconds (`outputs`).
+Every verb verifies afterwards that it took. One thread per container reads the node's output as it
+comes, which is also how an exit is noticed, within milliseconds (`outputs`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,13 +19,11 @@ from harness.cluster import (
     Capability,
     Fidelity,
     Link,
-    LinkQuality,
+    LinkState,
     NodeState,
-    StreamQuality,
     Usage,
-    known_ends,
 )
-from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT, check_shape
+from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.engine import Engine
 from harness.environments.docker.image.sources import DATA_FOLDER
@@ -34,20 +32,14 @@ from harness.environments.docker.network.outsiders import Watched
 from harness.environments.docker.node.containers import Containers
 from harness.environments.docker.node.disks import Disks
 from harness.environments.docker.node.node import EXIT_TIMEOUT_S, DockerNode
-from harness.environments.docker.undo import undo_by
 from harness.environments.host.cluster import RealCluster
 from harness.environments.host.control import gather_all, prove_clocks
 from harness.environments.host.logs import EventBus, Logs
-from harness.environments.warden import AFTER_LEASE_S, Warden
-from harness.errors import InfrastructureError
+from harness.environments.warden import Warden
 from harness.nodes.deployment import start_in_order
 
 __all__ = ["ENVIRONMENT", "DockerCluster"]
 
-_STOP_GRACE_S: Final = 10
-_EXIT_TIMEOUT_S: Final = 30.0
-_EXIT_LOG_LINES: Final = 20
-_LINES_QUEUED_MAX: Final = 1000
 _THREADS_MAX: Final = 16
 
 _log = logging.getLogger(__name__)
@@ -73,7 +65,6 @@ class DockerCluster(RealCluster[DockerNode]):
         self._engine = engine
         self._disks = disks
         self._blueprint = blueprint
-        self._warden = warden
         self._pool = ThreadPoolExecutor(_THREADS_MAX, thread_name_prefix="docker")
         self._containers = Containers(engine, blueprint)
         nodes = {
@@ -89,6 +80,7 @@ class DockerCluster(RealCluster[DockerNode]):
             blueprint,
             engine,
             self._in_thread,
+            warden,
             lambda node, what, undid: self._nodes[node].tell(what, undid=undid),
             self._containers.provide_proxy,
         )
@@ -99,7 +91,7 @@ class DockerCluster(RealCluster[DockerNode]):
         work = functools.partial(call, *arguments, **named)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    # --- what there is -----------------------------------------------------------------------
+    # --- looking -----------------------------------------------------------------------------
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
@@ -107,7 +99,7 @@ class DockerCluster(RealCluster[DockerNode]):
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
-        """The nodes that no verb is at work on."""
+        """The nodes that no verb is working on."""
         return {
             Watched(name, node.container, node.state, node.pid)
             for name, node in self._nodes.items()
@@ -117,7 +109,7 @@ class DockerCluster(RealCluster[DockerNode]):
     def pids(self) -> dict[str, int]:
         """The first process of each node that is up, where the engine runs on this machine.
 
-        Without those that wait for a processor because we have them wait (`slow`).
+        Without nodes that wait for a processor because a fault makes them (`slow`).
         """
         up = {
             n: node.incarnation
@@ -127,14 +119,11 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """What the processes in the node's container hold now and have written.
-
-        The engine does not tell what is in a volume.
-        """
+        """Of the processes in the container; the engine does not measure volumes."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
-        """Where the data of a node are, for people."""
+        """The place of a node's data, for people."""
         where = self._disks.paths().get(node)
         return f"volume {self._blueprint.places[node].volume}" if where is None else where
 
@@ -168,50 +157,12 @@ class DockerCluster(RealCluster[DockerNode]):
 
     # --- links -------------------------------------------------------------------------------
 
-    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
-        """Drop every packet on these links; returns the fault's id."""
-        return await self._inject(self._links.plan(links), lease_s)
-
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
-    ) -> str:
-        """Worsen these links, packet by packet, or the streams on them; returns the fault's id.
-
-        Raises `UsageError` for a quality that is none, and for what cannot be done here.
-        """
-        check_shape(quality, self._missing)
-        return await self._inject(self._links.plan(links, quality), lease_s)
-
-    async def _inject(self, fault: str, lease_s: float) -> str:
-        heal = undo_by("heal", fault, *self._links.keepers(fault))
-        self._warden.guard(f"link:{fault}", heal, deadline_s=lease_s + AFTER_LEASE_S)
-        try:
-            await self._links.inject(fault)
-        except InfrastructureError:
-            await self.heal(fault)
-            raise
-        return fault
-
-    async def heal(self, fault: str) -> Bite:
-        """Delete the rules of one fault; the bite is what met them."""
-        bite = await self._links.heal(fault)
-        self._warden.release(f"link:{fault}")
-        return bite
-
-    async def heal_among(self, nodes: Iterable[str]) -> None:
-        """Make every link among these nodes and the clients whole."""
-        among = set(known_ends(nodes, self._nodes, self.clients))
-        for fault in await self._links.heal_among(among):
-            self._warden.release(f"link:{fault}")
-
-    async def heal_all(self) -> None:
-        """Heal every fault of links, processors, clocks and disks, thaw every node; start none."""
-        for fault in self._links.active():
-            await self.heal(fault)
-        await self.mend_nodes()
+    async def set_links(
+        self, wanted: Mapping[Link, LinkState], *, lease_s: float
+    ) -> Mapping[str, Bite]:
+        return await self._links.set_links(wanted, lease_s)
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Abort the TCP connections between the ends of these links."""
         return await self._links.reset(links)
 
     # --- the end -----------------------------------------------------------------------------
@@ -222,7 +173,7 @@ class DockerCluster(RealCluster[DockerNode]):
         for entry in self._nodes.values():
             entry.close()
         try:
-            # What is under way in the engine ends first, or it would make what was just removed.
+            # Calls under way in the engine end first, or they would create containers again.
             await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
             await asyncio.to_thread(remove)
             for reader in (entry.reader for entry in self._nodes.values()):

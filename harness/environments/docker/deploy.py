@@ -1,7 +1,7 @@
-"""What a run is made of in the engine: one private network, and per node a keeper and a container.
+"""The parts of a run in the engine: one private network, and per node a keeper and a container.
 
 The node's container runs its program and nothing else: not root, no capability, no way to gain one.
-The *keeper* beside it does nothing (`sleep`) but own the network namespace that the node joins:
+The node's *keeper* does nothing (`sleep`) but own the network namespace that the node joins:
 
 * rules, address and published ports survive the node's kill and restart; a node that starts into a
   partition is cut from its first packet on;
@@ -10,7 +10,7 @@ The *keeper* beside it does nothing (`sleep`) but own the network namespace that
 * what holds the packets of bad links (`packets`) runs in it, and dies with it, as does what watches
   the namespace (`netwatch`); the Toxiproxy that bad streams go through (`streams`) is a third
   container in that namespace;
-* only the keeper has a capability, CAP_NET_ADMIN, and only for what is executed in it as root. Its
+* only the keeper has a capability, CAP_NET_ADMIN, and only for commands that run in it as root. Its
   own process has none. (CAP_NET_RAW is not needed by the nf_tables flavour of iptables.)
 
 Addresses are fixed, so a restarted node cannot come back wearing a dead one's address.
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,17 +46,17 @@ from harness.environments.docker.network import toxics
 from harness.environments.docker.network.streams import PROXY_UID
 from harness.environments.docker.node import clocks
 from harness.environments.host.control import Condition
+from harness.environments.host.limits import check_declarations
 from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
-from harness.environments.host.placeholders import check_packages
 from harness.environments.host.power import PowerCut
 from harness.errors import InfrastructureError, UsageError
-from harness.nodes.deployment import as_variant, check_nodes, forms_of
+from harness.nodes.deployment import as_variant, forms_of
 from harness.plugins import DeploymentPlan
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
 """The engine runs a process for each published port."""
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}(?<!\.net)(?<!\.proxy)(?<!\.setup)")
+_RESERVED: Final = tuple(part.value for part in Part if part.value)
 _NODE_FILE: Final = "/harness/node.json"
 USER_ID: Final = 65532
 _USER: Final = f"{USER_ID}:{USER_ID}"
@@ -75,7 +74,7 @@ _SUBNET_TRIES_MAX: Final = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where one node lives."""
+    """The containers, the address and the volumes of one node."""
 
     node: str
     container: str
@@ -89,19 +88,18 @@ def check_plan(plan: DeploymentPlan) -> None:
     """Refuse what cannot be deployed; raises `UsageError`."""
     if plan.link_proxy is not None and not Path(plan.link_proxy).is_file():
         raise UsageError(
-            f"--link-proxy {plan.link_proxy} is not a file; docker runs Toxiproxy beside the "
+            f"--link-proxy {plan.link_proxy} is not a file; docker runs Toxiproxy next to the "
             "nodes, so name the program (toxiproxy-server), or leave the option out to use ours"
         )
     if not 1 <= len(plan.nodes) <= NODES_MAX:
         raise UsageError(f"{len(plan.nodes)} nodes; docker deploys 1 to {NODES_MAX}")
-    seen = set()
+    check_declarations(plan.nodes)
     for spec in plan.nodes:
-        if _NODE_NAME.fullmatch(spec.name) is None or spec.name == CLIENT or spec.name in seen:
+        if spec.name.endswith(_RESERVED):
             raise UsageError(
-                f"the node name {spec.name!r} must match {_NODE_NAME.pattern}, not be {CLIENT!r}, "
-                "and be unique in the run"
+                f"the node name {spec.name!r} must not end with {', '.join(_RESERVED)}, which mark "
+                "the other containers and volumes of a node"
             )
-        seen.add(spec.name)
         runs = spec.command or (spec.entry is None and (spec.image or spec.dockerfile))
         if (spec.entry is None) == (not runs):
             raise UsageError(
@@ -115,8 +113,6 @@ def check_plan(plan: DeploymentPlan) -> None:
             f"ports, one for each and each port of a node; docker has at most {CLIENT_PORTS_MAX}: "
             "lower --concurrency, or use --env sim or --env process"
         )
-    check_nodes(plan.nodes)
-    check_packages(plan.nodes)
     for spec in plan.nodes:
         for form in forms_of(spec).values():
             image_of(form)  # refuses a folder that makes none
@@ -135,19 +131,19 @@ def _routes(table: Path = Path("/proc/net/route")) -> list[ipaddress.IPv4Network
     """The networks this machine routes to, without the default route."""
     if not table.exists():
         return []
-    found = []
+    networks = []
     for line in table.read_text(encoding="ascii").splitlines()[1:]:
         words = line.split()
         # Little-endian hexadecimal, see the kernel's fib_trie.c (fib_route_seq_show).
         address, mask = (int.from_bytes(bytes.fromhex(words[index]), "little") for index in (1, 7))
         if mask:
             prefix = mask.bit_count()
-            found.append(ipaddress.IPv4Network((address & mask, prefix)))
-    return found
+            networks.append(ipaddress.IPv4Network((address & mask, prefix)))
+    return networks
 
 
 def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
-    """Create the run's private network on a subnet that nobody uses."""
+    """Create the run's private network on an unused subnet."""
     labels = {RUN_LABEL: run_id, CONTROLLER_LABEL: str(this_controller())}
     for subnet in _subnets(run_id, _routes()):
         network = ipaddress.IPv4Network(subnet)
@@ -162,7 +158,7 @@ def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
 
 
 class Blueprint:
-    """What to create for each node of one run. Pure but for `code`, which reads packages."""
+    """The containers and archives of a run's nodes. Pure but for `code`, which reads packages."""
 
     def __init__(
         self,
@@ -197,8 +193,8 @@ class Blueprint:
         self.addresses = {name: place.address for name, place in self.places.items()}
         """The address of every node, and of the harness's own ends: the gateway's, or their own."""
         for number, end in enumerate(plan.ends):
-            own = str(network[_FIRST_CLIENT + number])
-            self.addresses[end] = self.gateway if end == CLIENT else own
+            address = str(network[_FIRST_CLIENT + number])
+            self.addresses[end] = self.gateway if end == CLIENT else address
         self._ports = {name: spec.ports for name, spec in self.specs.items()}
         self._connect = {
             f"{name}:{port}": (self.places[name].address, port)
@@ -218,7 +214,7 @@ class Blueprint:
         return [name for name, place in self.places.items() if place.clock]
 
     def labels(self, node: str) -> dict[str, str]:
-        """What everything that is made for the node carries."""
+        """The labels of everything that is created for the node."""
         return {
             RUN_LABEL: self._plan.run_id,
             CONTROLLER_LABEL: self._controller,
@@ -251,8 +247,8 @@ class Blueprint:
     def proxy(self, node: str) -> ContainerSpec:
         """The container with the Toxiproxy of the node's streams: ours, or the program given."""
         ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
-        given = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
-        words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else given
+        program = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
+        words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else program
         return ContainerSpec(
             name=container_name(self._plan.run_id, node, Part.PROXY),
             image=self._image,
@@ -350,9 +346,9 @@ class Blueprint:
         variant: str = BASE,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> bytes:
-        """The archive, for `/`, that tells an entry what it is at this boot.
+        """The archive, for `/`, with the parameters of an entry at this boot.
 
-        `pages`: where those of nodes were published, by `node:port`.
+        `pages`: the published addresses of nodes' pages, by `node:port`.
         """
         spec = as_variant(self.specs[node], variant)
         file = NodeFile(
@@ -371,10 +367,10 @@ class Blueprint:
         return tar_files({_NODE_FILE[1:]: msgspec.json.encode(file)})
 
     def data_folder(self, node: str) -> bytes | None:
-        """An archive with a data folder that whoever the node runs as may write to.
+        """An archive with a data folder that the node's user may write to.
 
         `None` where the harness's image has one for its own user.
         """
         foreign = any(image for (name, _), image in self._images.items() if name == node)
-        own = self.specs[node].user is None and not foreign
-        return None if own else tar_folder(sources.DATA_FOLDER[1:], 0o1777)
+        usual = self.specs[node].user is None and not foreign
+        return None if usual else tar_folder(sources.DATA_FOLDER[1:], 0o1777)

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from harness.cluster import CLIENT, Capability, Fidelity, NodeSpec
 from harness.environments.controller import this_controller
@@ -36,7 +36,7 @@ from harness.environments.host.session import (
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
-from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
+from harness.plugins import API_VERSION, DeploymentPlan, Diagnosis, Environment, Session, override
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -54,7 +54,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def unavailable(self) -> str | None:
-        """Why it cannot be used here, with the fix."""
         try:
             with Engine.connected() as engine:
                 return _missing_image(engine)
@@ -66,7 +65,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Build the node image where an engine answers and the image is missing."""
         if self._engine_answers() and not image_exists():
             build_image(progress)
 
@@ -78,7 +76,7 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
         try:
             with Engine.connected() as engine:
                 return why_no_disks(engine)
@@ -86,7 +84,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
             return str(error)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         deploy.check_plan(plan)
         require_limits(plan)
 
@@ -103,7 +100,6 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def clean(self) -> list[str]:
-        """Remove what runs with a dead controller left; none where no engine answers."""
         if self._engine_answers():
             with Engine.connected() as engine:
                 return remove_dead_runs(engine)
@@ -125,12 +121,12 @@ def _missing_image(engine: Engine) -> str | None:
     return f"the node image {tag} is missing; run `harness image build`"
 
 
-class LinkEmulator:
+class LinkEmulator(Diagnosis):
     """A line of `harness doctor`: whether the engine's kernel degrades links itself."""
 
-    api_version: ClassVar[int] = 1
-    name: ClassVar[str] = "docker-links"
-    doc: ClassVar[str] = "links of containers that the kernel degrades (tc netem)"
+    api_version = 1
+    name = "docker-links"
+    doc = "links of containers that the kernel degrades (tc netem)"
 
     def look(self) -> tuple[bool, str]:
         try:
@@ -225,8 +221,10 @@ class _Run(RealRun):
         if seen.ended is not None:
             self._failed(seen.ended)
         same = {each.node for each in before & self._cluster.idle()}
-        own = {node: each for node, each in seen.nodes.items() if node in same and each is not None}
-        return {**seen.helpers, **own}
+        certain = {
+            node: each for node, each in seen.nodes.items() if node in same and each is not None
+        }
+        return {**seen.helpers, **certain}
 
     async def teardown(self) -> None:
         """Take everything away; what resists is left to the warden."""

@@ -29,7 +29,7 @@ def _labels(run_id: str, controller: str) -> tuple[str, str]:
 
 
 def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
-    """Remove what is there now: lines for what is gone, and what resisted."""
+    """Remove everything of the run now: a line per removal, and a line per failure."""
     labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []
@@ -87,8 +87,8 @@ def remove_dead_runs(engine: Engine) -> list[str]:
     A run that resists stops nothing else: raises `CleaningError` at the end.
     """
     runs = {
-        (found.labels[RUN_LABEL], found.labels.get(CONTROLLER_LABEL, ""))
-        for found in (
+        (kind.labels[RUN_LABEL], kind.labels.get(CONTROLLER_LABEL, ""))
+        for kind in (
             *engine.containers(RUN_LABEL),
             *engine.networks(RUN_LABEL),
             *engine.volumes(RUN_LABEL),

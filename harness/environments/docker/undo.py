@@ -1,7 +1,7 @@
-"""What the warden runs when the driver cannot: `python -m harness.environments.docker.undo`.
+"""The warden runs this when the driver cannot: `python -m harness.environments.docker.undo`.
 
-`remove RUN CONTROLLER` takes the whole run away, `thaw CONTAINER` ends a pause, `heal FAULT
-KEEPER...` deletes the rules of one fault. All are idempotent, and what is gone already is no error.
+`remove RUN CONTROLLER` takes the whole run away, `thaw CONTAINER` ends a pause, `heal TABLE LABEL
+KEEPER...` deletes the rules of one fault. All are idempotent: nothing left to undo is no error.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
 _USAGE: Final = (
-    "usage: undo remove RUN CONTROLLER | undo thaw CONTAINER | undo heal FAULT KEEPER..."
+    "usage: undo remove RUN CONTROLLER | undo thaw CONTAINER | undo heal TABLE LABEL KEEPER..."
 )
 
 
 def undo_by(*words: str) -> Run:
-    """What has the warden run this with these words."""
+    """A guard that runs this program with these words."""
     return Run([sys.executable, "-P", "-m", "harness.environments.docker.undo", *words])
 
 
@@ -32,12 +32,12 @@ def main(words: list[str]) -> int:
             remove_run(Engine(), run_id, controller)
         case ["thaw", container]:
             Engine().unpause(container)
-        case ["heal", fault, *keepers] if keepers:
+        case ["heal", table, label, *keepers] if keepers:
             engine = Engine()
             for keeper in keepers:
                 if engine.state(keeper) is None:
                     continue
-                command = heal_command(select_fault(fault), Table.of(fault))
+                command = heal_command(select_fault(label), Table[table])
                 result = engine.exec(keeper, command)
                 if result.code != 0:
                     raise InfrastructureError(f"docker: {keeper} did not heal: {result.output}")

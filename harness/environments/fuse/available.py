@@ -1,4 +1,4 @@
-"""Whether foreign programs can have a disk of ours here, and what is missing where they cannot."""
+"""The requirements of disks of ours for foreign programs, and the fix for a missing one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find_binary() -> str | None:
 
 
 def why_missing() -> str | None:
-    """What a disk of ours lacks on this machine, with the fix; `None` where it can be mounted."""
+    """The missing requirement on this machine, with the fix; `None` where a disk can be mounted."""
     if find_binary() is None:
         return f"the program {BINARY} is not built; `make native` builds it where cargo is"
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
@@ -45,8 +45,8 @@ def why_missing() -> str | None:
 
 
 def _may_mount() -> bool:
-    found = _CAPABILITIES.search(_read(Path("/proc/self/status")))
-    return found is not None and bool(int(found[1], 16) & _SYS_ADMIN)
+    match = _CAPABILITIES.search(_read(Path("/proc/self/status")))
+    return match is not None and bool(int(match[1], 16) & _SYS_ADMIN)
 
 
 def _read(path: Path) -> str:

@@ -1,8 +1,9 @@
 """The driver's end of one node's disk: a mount, and the process that serves it.
 
-The process gets its commands by its standard input, whose end it takes for ours: whatever kills the
-harness, the disk takes its mount away and ends. The warden and `harness clean` do so for one that
-was killed itself. What a disk does wrong is the host's fault: it ends the run, and convicts nobody.
+The process gets its commands by its standard input, whose end it takes for ours: however the
+harness dies, the disk takes its mount away and ends. The warden and `harness clean` do so for a
+disk that was killed itself. A failure of a disk is the host's fault: it ends the run, and convicts
+no node.
 """
 
 from __future__ import annotations
@@ -36,23 +37,23 @@ _HURRY_EVERY_S: Final = 0.05
 _OUTPUT_BYTES_MAX: Final = 4096
 _SEEDS: Final = 1 << 63
 _WRITE_BACK_MS: Final = 5000
-"""After so long ext4 commits its journal, and Linux looks for what is to be written back."""
+"""The interval in which ext4 commits its journal, and Linux writes back."""
 
 _log = logging.getLogger(__name__)
 
 
 def _write_back_ms(seed: int) -> int:
-    """When the disks of a run write back what nobody has synced: every 5 s, or (0) never.
+    """The interval in which disks of a run write back unsynced data: 5 s, or (0) never.
 
     Both find what the other does not. With it a program that does not sync comes back as it was
-    some seconds ago, and what it acknowledged since is gone; without, whatever was never synced is
+    some seconds ago, without later acknowledged writes; without it, all unsynced data is
     gone, however long ago that was.
     """
     return stream(seed, "disk/write-back").choice((0, _WRITE_BACK_MS))
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a power cut took: bytes that were written and not synced, in so many files, and changes
+    """The losses of a power cut: bytes that were written and not synced, their files, and changes
     of names and attributes.
     """
 
@@ -84,8 +85,8 @@ class FuseDisk:
     ) -> None:
         """Mount it, empty; raises `InfrastructureError`.
 
-        What is on it lies in a folder beside the mount. `on_failure` is told of its end before
-        `close`, and of what the host did not do for it.
+        Its content lies in a folder next to the mount. `on_failure` is called for its end before
+        `close`, and for failures of the host.
         """
         from harness.environments.process.child import Child  # whose package imports this module
 
@@ -98,7 +99,7 @@ class FuseDisk:
         ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._answers.append(ready)
         binary = find_binary()
-        assert binary is not None, "whoever mounts a disk has asked `why_missing`"
+        assert binary is not None, "mounting comes after `why_missing`"
         self._child = Child(
             [
                 *(binary, str(self.mount), str(folder)),
@@ -147,8 +148,8 @@ class FuseDisk:
                     waiting.set_result(answer)
 
     def _ended(self, code: int) -> None:
-        said = self._output.decode("utf-8", "replace").strip()
-        error = self._error(f"ended with code {code}: {said}")
+        output = self._output.decode("utf-8", "replace").strip()
+        error = self._error(f"ended with code {code}: {output}")
         for waiting in self._answers:
             if not waiting.done():
                 waiting.set_exception(error)
@@ -161,7 +162,7 @@ class FuseDisk:
             async with asyncio.timeout(_ANSWER_S):
                 answer = await waiting
         except TimeoutError as error:
-            raise self._error(f"has not answered within {_ANSWER_S:.0f} s") from error
+            raise self._error(f"did not answer within {_ANSWER_S:.0f} s") from error
         if "error" in answer:
             raise self._error(f"refused: {answer['error']}")
         return answer
@@ -178,7 +179,7 @@ class FuseDisk:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """See `harness.cluster.Cluster.worsen_disk`; in force on return."""
+        """See `harness.cluster.Controls.worsen_disk`; in force on return."""
         quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])
@@ -201,11 +202,11 @@ class FuseDisk:
             await self.worsen_disk(DiskQuality())
 
     async def cut_power(self, *, torn: bool) -> Lost:
-        """Lose what the node, which must be dead, has not synced; with `torn` a part of it."""
+        """Lose the unsynced data of the node, which must be dead; with `torn` a part of it."""
         return msgspec.convert(await self._ask(f"cut {int(torn)} {self._seed()}"), Lost)
 
     async def make_durable(self) -> None:
-        """As after sync(2)."""
+        """Do the same as sync(2)."""
         await self._ask("sync")
 
     async def wipe(self) -> None:
@@ -214,7 +215,7 @@ class FuseDisk:
 
     @contextlib.asynccontextmanager
     async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Let no request be late meanwhile: the kernel lets nobody die who waits for a disk."""
+        """Let no request be late meanwhile: a process that waits for a disk cannot be killed."""
 
         async def hurry() -> None:
             await asyncio.sleep(after_s)
@@ -242,7 +243,7 @@ class FuseDisk:
         self._closing = True
         child = self._child
         if child is not None:
-            child.signal(signal.SIGKILL)  # what is on it is not wanted any more
+            child.signal(signal.SIGKILL)  # its content is not needed any more
             if not await child.wait_exited(_EXIT_S):
                 raise self._error(f"(pid {child.pid}) does not end")
         await asyncio.to_thread(detach, self.mount)

@@ -1,7 +1,7 @@
-"""Mounts of disks as the kernel shows them, and how they are taken away, whoever is left to do it.
+"""Mounts of disks as the kernel shows them, and their removal, also by the warden.
 
-`python -m harness.environments.fuse.mounts PATH...` is what the warden runs: it detaches what is
-mounted at these paths, even while somebody uses it. Nothing there is no error.
+The warden runs `python -m harness.environments.fuse.mounts PATH...`: it detaches the mounts
+at these paths, even while they are in use. A missing mount is no error.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ def _plain(word: str) -> str:
 
 
 def mounts(process: int | str = "self") -> list[tuple[Path, str]]:
-    """Where something is mounted, as that process sees it, and what; in order, see proc(5)."""
-    found = []
+    """All mount points and their sources, as that process sees them; in order, see proc(5)."""
+    sources = []
     table = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8", errors="replace")
     for line in table.splitlines():
         before, _, after = line.partition(" - ")
-        found.append((Path(_plain(before.split()[4])), _plain(after.split()[1])))
-    return found
+        sources.append((Path(_plain(before.split()[4])), _plain(after.split()[1])))
+    return sources
 
 
 def mounted_at(path: Path | str, process: int | str = "self") -> str | None:
-    """What is mounted there, and seen last."""
-    found = [source for where, source in mounts(process) if where == Path(path)]
-    return found[-1] if found else None
+    """The source of the mount that is visible there."""
+    sources = [source for where, source in mounts(process) if where == Path(path)]
+    return sources[-1] if sources else None
 
 
 def detach(path: Path) -> bool:
@@ -48,10 +48,10 @@ def detach(path: Path) -> bool:
     Raises `InfrastructureError` when it stays.
     """
     path = path.parent.resolve() / path.name  # the mount itself may not answer any more
-    said: list[str] = []
+    complaints: list[str] = []
     for command in (["umount", "--lazy", "--"], ["fusermount3", "-u", "-z", "--"]):
         if not (mounted_at(path) or "").startswith(SOURCE):
-            return bool(said)
+            return bool(complaints)
         try:
             done = subprocess.run(
                 [*command, str(path)],
@@ -60,32 +60,32 @@ def detach(path: Path) -> bool:
                 timeout=_UMOUNT_S,
                 check=False,
             )
-            said.append(done.stderr.strip())
+            complaints.append(done.stderr.strip())
         except (OSError, subprocess.TimeoutExpired) as error:
-            said.append(str(error))
+            complaints.append(str(error))
     if (mounted_at(path) or "").startswith(SOURCE):
-        raise InfrastructureError(f"cannot unmount {path}: {'; '.join(said)}")
+        raise InfrastructureError(f"cannot unmount {path}: {'; '.join(complaints)}")
     return True
 
 
 def detach_below(folder: Path) -> list[Path]:
     """Take all mounts of disks below a folder away; returns which."""
     folder = folder.resolve()
-    found = [
+    ours = [
         where
         for where, source in mounts()
         if source.startswith(SOURCE) and where.is_relative_to(folder)
     ]
-    return [where for where in reversed(found) if detach(where)]
+    return [where for where in reversed(ours) if detach(where)]
 
 
 def detach_undo(path: Path) -> Run:
-    """What the warden does with a mount."""
+    """The warden's way to remove a mount."""
     return Run([sys.executable, "-P", "-m", "harness.environments.fuse.mounts", str(path)])
 
 
 def main(paths: Iterable[str]) -> int:
-    """Detach what is mounted there."""
+    """Detach the mounts at these paths."""
     for path in paths:
         detach(Path(path))
     return 0

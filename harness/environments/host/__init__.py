@@ -1,1 +1,1 @@
-"""What processes and containers share: `Env` over a real network, disk and clock."""
+"""The common parts of processes and containers: `Env` over a real network, disk and clock."""

@@ -1,4 +1,4 @@
-"""What is done to every real node, in a process or a container, and exactly."""
+"""The faults that every real node can have, in a process or a container."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ EVERYWHERE: Final = (
 
 FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
-        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # it does not stand still meanwhile
+        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # it does not stop meanwhile
         Capability.CLOCK_SKEW: Fidelity.EXACT,
         Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # of the wall clock; the other stays true
     }
 )
-"""What is done to foreign programs in another way, or less faithfully; clocks by libfaketime."""
+"""Faults that reach foreign programs in another way, or less faithfully; clocks by libfaketime."""
 _SLOW_FACTOR_MAX: Final = 100.0
 """A kernel grants a control group a hundredth of a processor or more."""
 

@@ -1,10 +1,12 @@
-"""What `Cluster` is alike over processes and over containers: who is there, and what they say."""
+"""The common part of `Controls` over processes and over containers: nodes, events, logs."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from harness.cluster import (
     ClusterEvent,
@@ -22,6 +24,19 @@ from harness.environments.host.real_node import RealNode
 from harness.environments.host.watch import Interference
 
 N = TypeVar("N", bound=RealNode)
+_LABEL_CHARACTERS_MAX: Final = 40
+
+
+def label_of(fault: str) -> str:
+    """The id of a fault as rules and toxics can hold it: short, of letters, digits, `_`, `.`, `-`.
+
+    Any other id is shortened and gets a digest of the whole.
+    """
+    text = re.sub(r"[^A-Za-z0-9_.-]", "_", fault)
+    if text == fault and len(text) <= _LABEL_CHARACTERS_MAX:
+        return text
+    digest = hashlib.blake2b(fault.encode(), digest_size=4).hexdigest()
+    return f"{text[: _LABEL_CHARACTERS_MAX - len(digest) - 1]}-{digest}"
 
 
 class RealCluster(Generic[N]):
@@ -30,7 +45,7 @@ class RealCluster(Generic[N]):
     environment: str
 
     def __init__(self, nodes: Mapping[str, N], clients: Sequence[str], bus: EventBus) -> None:
-        """`nodes` are all, in declaration order; what happens to them comes over `bus`."""
+        """`nodes` are all, in declaration order; their events come over `bus`."""
         self._nodes = nodes
         self.clients = clients
         self._bus = bus
@@ -47,43 +62,36 @@ class RealCluster(Generic[N]):
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
         return self._specs
 
     def _node(self, name: str) -> N:
         return known_node(self._nodes, name)
 
     def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
         return self._node(node).state
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
         self._bus.subscribe(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at an event of this kind; the node stands still meanwhile."""
         return self._bus.trap(kind, spring)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Have `callback` called in so long, on the driver's loop."""
         asyncio.get_running_loop().call_later(delay_s, callback)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
         return self._node(node).log.tail(last_lines)
 
     async def alias(self, name: str, node: str) -> None:
-        """From now on the name of one node leads to another; in force on return."""
         self.aliases[self._node(name).spec.name] = self._node(node).spec.name
         await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Make the clock that the node sees wrong; a foreign program's by libfaketime."""
+        """Libfaketime does it for a foreign program."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Make the disk that the node sees bad, which must be ours: `Env`, or `faulty_disk`."""
+        """The disk must be ours: of a node on `Env`, or with `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)
 
@@ -119,8 +127,7 @@ class RealCluster(Generic[N]):
         check_slow(self.environment, factor)
         await entry.slow(factor)
 
-    async def mend_nodes(self) -> None:
-        """Thaw all nodes, and make their processors, clocks and disks good."""
+    async def mend(self) -> None:
         nodes = self._nodes.values()
         await gather_all(node.resume() for node in nodes)
         await gather_all(node.slow(1.0) for node in nodes)

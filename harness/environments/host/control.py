@@ -1,13 +1,13 @@
-"""How the driver steers a node on `Env`: its machine's clock and disk, and where names lead. The
-words, and the driver's end.
+"""The control channel of a node on `Env`, for its machine's clock and disk and for aliases.
 
-Commands go to the node's standard input, a JSON object a line; the answers come among its output
-(`harness.environments.host.lines`). A command holds all that is wrong with the machine, so it may
-be given twice, and only the last one counts. A node answers each, and 0 when it begins to listen
-and before it ends by itself. What it did not live to hear is in its `NodeFile` when it starts
-again: what is wrong with a machine outlasts its nodes.
+This module has the messages and the driver's end. Commands go to the node's standard input, one
+JSON object per line; the answers come among its output (`harness.environments.host.lines`). A
+command holds all faults of the machine, so it may be sent twice, and only the last one counts. A
+node answers each, and 0 when it begins to listen and before it ends by itself. A command that it
+did not live to hear is in its `NodeFile` when it starts again: the faults of a machine outlast its
+nodes.
 
-The same way a node is told at which events to stand still, and when to go on (`host.logs`).
+The same channel tells a node at which events to stop, and when to go on (`host.logs`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong with a machine, at which kinds of events its node stands still, and the names
+    """The faults of a machine, the kinds of events at which its node stops, and the names
     of nodes that lead to others.
     """
 
@@ -63,7 +63,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     boot: int
     condition: Condition
-    goes_on: int = 0  # from its first stops, so many
+    goes_on: int = 0  # from this number of its first stops
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """A node stands still, for the `stop`th time in this life, at the event it told of last."""
+    """A node has stopped, for the `stop`th time in this life, at its last event."""
 
     stop: int
 
@@ -91,7 +91,7 @@ class NodeControl:
         send: Callable[[bytes], Awaitable[None]],
         springs_have_run: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`turn` is held by whoever changes `state`. `send` raises `InfrastructureError`.
+        """The verb that changes `state` holds `turn`. `send` raises `InfrastructureError`.
 
         `springs_have_run` waits for what the last event of a node has sprung.
         """
@@ -123,14 +123,14 @@ class NodeControl:
         self._behind = False
 
     def let_go(self) -> None:
-        """The node is paused or down: it answers later or never, so nobody waits for it."""
+        """The node is paused or down: it answers later or never, so no caller waits."""
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
             if not answered.done():
                 answered.set_result(None)
 
     async def catch_up(self) -> None:
-        """Tell a node that goes on what it has missed. Nobody waits for its answer."""
+        """Send a node that goes on the commands it has missed, without waiting for its answer."""
         if self._behind:
             await self._send(self._command())
             self._behind = False
@@ -157,7 +157,7 @@ class NodeControl:
     # --- events -------------------------------------------------------------------------------
 
     def stop_at(self, kinds: tuple[str, ...]) -> None:
-        """Have the node stand still at events of these kinds, until their springs have run."""
+        """Have the node stop at events of these kinds, until their springs have run."""
         if self.spec.entry is not None and kinds != self.condition.stops_at:
             self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
             self._begin(self._pass_on())
@@ -170,7 +170,7 @@ class NodeControl:
         await self._springs_have_run(self.spec.name)
         if self._boot == boot:
             self._goes_on = max(self._goes_on, stop)
-            await self._tell()  # whoever has the turn may wait for the node
+            await self._tell()  # the holder of the turn may wait for the node
 
     async def _tell(self) -> None:
         """Tell the node how things are; later, where it is paused, and never where it is down."""
@@ -193,7 +193,7 @@ class NodeControl:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
-        """See `harness.cluster.Cluster.skew`; in force on return where the node is running."""
+        """See `harness.cluster.Controls.skew`; in force on return where the node is running."""
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.foreign_clock is not None:  # without the turn: a probe may hang, and kills go on
             state = self._state()
@@ -209,7 +209,7 @@ class NodeControl:
         return None
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """See `harness.cluster.Cluster.worsen_disk`; in force on return where it is running.
+        """See `harness.cluster.Controls.worsen_disk`; in force on return where it is running.
 
         What a node that was killed has felt since it was last heard of is not known, nor counted.
         """
@@ -221,7 +221,7 @@ class NodeControl:
         return touched
 
     async def lead(self, aliases: Mapping[str, str]) -> None:
-        """See `harness.cluster.Cluster.alias`; a foreign program is told nothing."""
+        """See `harness.cluster.Cluster.alias`; a foreign program does not learn of it."""
         if self.spec.entry is not None:
             await self._set(aliases=dict(aliases))
 
@@ -250,8 +250,8 @@ class NodeControl:
             number, boot = self._number, self._boot
         if not await self._obeyed(0, boot, _START_TIMEOUT_S):
             raise InfrastructureError(
-                f"{self.spec.name} has not begun to listen to the harness "
-                f"{_START_TIMEOUT_S:.0f} s after its start"
+                f"{self.spec.name} did not begin to listen to the harness within "
+                f"{_START_TIMEOUT_S:.0f} s of its start"
             )
         for _ in range(_ATTEMPTS - 1):
             if await self._obeyed(number, boot, _ANSWER_TIMEOUT_S / _ATTEMPTS):
@@ -262,7 +262,7 @@ class NodeControl:
                 await self._send(self._command())
         if not await self._obeyed(number, boot, _ANSWER_TIMEOUT_S / _ATTEMPTS):
             raise InfrastructureError(
-                f"{self.spec.name} runs, but has not done what it was told within "
+                f"{self.spec.name} runs, but did not carry out a command within "
                 f"{_ANSWER_TIMEOUT_S:.0f} s"
             )
 
@@ -271,7 +271,7 @@ class NodeControl:
         return self._boot == boot and self._state() is NodeState.RUNNING
 
     async def _obeyed(self, number: int, boot: int, limit_s: float) -> bool:
-        """Wait until a command is obeyed, or nobody is there to do so; false when it takes longer.
+        """Wait until a command is obeyed, or its node has ended; false when it takes longer.
 
         A later command says all that an earlier one did.
         """
@@ -299,7 +299,7 @@ async def prove_clocks(
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """What they return; raises the first failure, but not before all have ended."""
+    """The results of all; raises the first failure, but not before all have ended."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -86,7 +86,6 @@ class RealFile:
         return self._descriptor
 
     async def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`."""
         descriptor = self._open_descriptor()
         parts: list[bytes] = []
         while size > 0:
@@ -99,7 +98,6 @@ class RealFile:
         return b"".join(parts)
 
     async def append(self, data: bytes) -> int:
-        """Append; returns the offset where `data` starts. Raises `OSError` (no space, ...)."""
         descriptor = self._open_descriptor()
         offset = os.fstat(descriptor).st_size
         _write_all(descriptor, data)
@@ -126,12 +124,10 @@ class RealFile:
         self._close_if_idle()
 
     async def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
         os.ftruncate(self._open_descriptor(), size)
         self._length.truncated(size)
 
     def size(self) -> int:
-        """The visible size in bytes."""
         return os.fstat(self._open_descriptor()).st_size
 
     def close(self) -> None:
@@ -162,7 +158,7 @@ class RealDisk:
         return self._root.joinpath(*parts)
 
     def _make_folders(self, path: Path) -> list[Path]:
-        """Create the folders of `path`; returns those that must be synced to keep a new name."""
+        """Create the folders of `path`; returns the folders to sync for a new name to last."""
         created = [path.parent]
         folder = path.parent
         while not folder.exists():
@@ -172,7 +168,6 @@ class RealDisk:
         return created
 
     async def open(self, path: str) -> RealFile:
-        """Open for appending, creating the file where it is missing."""
         real = self._resolve(path)
         new = not real.exists()
         unsynced = self._make_folders(real) if new else []
@@ -184,7 +179,7 @@ class RealDisk:
         """Before and after `real` gets another content or goes, both durably.
 
         Before, since a durable file with the word of another would lose what it must not; after,
-        since somebody may have opened the old one meanwhile.
+        since another task may have opened the old one meanwhile.
         """
         length = self._lengths.pop(real, None)
         if length is not None:
@@ -192,7 +187,6 @@ class RealDisk:
         beside(real).unlink(missing_ok=True)
 
     async def read(self, path: str) -> bytes:
-        """The whole file. Raises `FileNotFoundError`."""
         return self._resolve(path).read_bytes()
 
     async def replace(self, path: str, data: bytes) -> None:
@@ -217,7 +211,6 @@ class RealDisk:
         await self._worker.whole(work)
 
     async def list(self, prefix: str = "") -> list[str]:
-        """Paths that start with `prefix`, sorted."""
         paths = (
             (Path(folder) / file).relative_to(self._root).as_posix()
             for folder, _, files in os.walk(self._root)
@@ -227,7 +220,6 @@ class RealDisk:
         return sorted(path for path in paths if path.startswith(prefix))
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably; a missing one is no error."""
         real = self._resolve(path)
         if not real.exists():
             return

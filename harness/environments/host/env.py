@@ -2,7 +2,7 @@
 
 The same class serves a node (in its own process or container) and, with endpoints, the driver's
 clients. Processes are killed and paused from outside and links are broken between them. A node is
-given a clock and a disk that go wrong when they are told to (`harness.environments.faulty`), as a
+given a clock and a disk that fail on command (`harness.environments.faulty`), as a
 machine's own do, so a target cannot tell whether it is under test. The driver's are never wrong.
 """
 
@@ -35,15 +35,12 @@ class RealClock:
     """The machine's clocks."""
 
     def monotonic_ns(self) -> int:
-        """Ns of the clock that `asyncio` loops run on."""
         return time.monotonic_ns()
 
     def wall_ns(self) -> int:
-        """Ns since the epoch."""
         return time.time_ns()
 
     def max_error_ns(self) -> int:
-        """`MAX_ERROR_NS`."""
         return MAX_ERROR_NS
 
 
@@ -51,7 +48,7 @@ class RealEnv:
     """One incarnation of a node.
 
     `on_event` receives what the node traces; `on_panic` receives the name of a task and the error
-    that nobody in it handled, and must end the node.
+    that the task did not handle, and must end the node.
     """
 
     def __init__(
@@ -103,11 +100,9 @@ class RealEnv:
             self._on_panic(task.get_name(), error)
 
     def event(self, kind: str, **data: Any) -> None:
-        """Trace `kind`."""
         self._on_event(kind, data)
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
-        """Serve HTTP on the declared `port`."""
         if str(Address(self.name, port)) not in self._pages:
             raise ValueError(f"{self.name} may not serve pages on {port}: see NodeSpec.pages")
         host, real_port = self.net.bound(port)
@@ -118,11 +113,9 @@ class RealEnv:
         self._close_pages = server.close
 
     def endpoint(self, address: Address) -> tuple[str, int]:
-        """Host and TCP port under which this node reaches `address`; raises `UsageError`."""
         return self.net.endpoint(address)
 
     def page_url(self, address: Address) -> str:
-        """Its address on this machine; where that is not known, the node's name."""
         host, port = self._pages.get(str(address), address)
         return f"http://{host}:{port}"
 

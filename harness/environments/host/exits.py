@@ -1,4 +1,4 @@
-"""Who ended a process, as far as its exit code and the kernel's OOM killer show.
+"""The cause of a process's end, as far as its exit code and the kernel's OOM killer show it.
 
 Only an end that nothing else explains is the program's own doing. A program cannot prove that it
 was asked to end, so every code that a request or a signal from outside leaves behind counts as
@@ -46,7 +46,7 @@ _BYTE: Final = 256
 
 
 class Ending(NamedTuple):
-    """Who ended a process (`by` of `harness.cluster.ClusterEvent`), and a line that says why."""
+    """The cause of an end (`by` of `harness.cluster.ClusterEvent`), and a line with the reason."""
 
     by: str
     note: str | None = None

@@ -1,4 +1,4 @@
-"""What libfaketime is told: the environment of a node, the file it reads, and the library itself.
+"""The interface to libfaketime: a node's environment, the file it reads, and the library itself.
 
 https://github.com/wolfcw/libfaketime is loaded into a program before the C library and answers in
 its place when the program asks for the wall clock. It reads how wrong to be from a file, here at
@@ -8,14 +8,14 @@ which Debian 12 has, needs help with that:
 * `FAKETIME_DONT_FAKE_MONOTONIC` spares the monotonic clocks, but not waits: it stretches them by
   the rate, and confuses the two clocks in `clock_nanosleep` until a given moment, which Python's
   `time.sleep` uses. So the harness loads a copy in which these functions are not to be found, and
-  the program gets the C library's own. What waits for a moment of the wall clock stays faked.
+  the program gets the C library's own. Waits for a moment of the wall clock stay faked.
 * A rate counts from when the program began, which it keeps in a shared page; we make that page and
   leave it zero, so that the rate counts from the epoch and means the same in every process.
 * One that is killed leaves its page and its semaphore behind; ours have names that we know.
 
-Waits on a condition variable of the monotonic clock (`pthread_cond_timedwait`; Java's) can be told
-from those of the wall clock by nobody but libfaketime, which gets them wrong: while the clock is
-off they end early or late by as much.
+Only libfaketime can tell waits on a condition variable of the monotonic clock
+(`pthread_cond_timedwait`; Java's) from waits by the wall clock, and it gets them wrong: while the
+clock is off they end early or late by as much.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _UNDEFINED: Final = struct.pack("<HQ", 0, 0)  # st_shndx and st_value
 
 
 class Names(NamedTuple):
-    """What a node's libfaketime is given in the folder of shared memory, by `node`'s own name."""
+    """The names of a node's files for libfaketime in the folder of shared memory."""
 
     setting: str
     semaphore: str
@@ -69,7 +69,7 @@ def find_library() -> Path | None:
 
 
 def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """What to add to the environment of a node, which has `given` already.
+    """The additions to the environment of a node, which has `given` already.
 
     `folder` is where its system has shared memory.
     """
@@ -100,17 +100,17 @@ def setting(error: ClockError) -> str:
 
 
 def shift_ns(error: ClockError, now_ns: int) -> int:
-    """How far the wall clock is to be off at `now_ns` of a right one."""
+    """The wanted shift of the wall clock at `now_ns` of a right one."""
     return error.offset_ns + (now_ns - error.since_ns) * error.drift_ppm // _MILLION
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of the library whose waits nobody finds: they are undefined symbols in it.
+    """A copy of the library without its waits: they are undefined symbols in it.
 
-    Raises `InfrastructureError` for what is no such library.
+    Raises `InfrastructureError` for another file than such a library.
     """
-    found = dict(_symbols(library))
-    missing = [name.decode() for name in sorted(_WAITS - found.keys())]
+    symbols = dict(_symbols(library))
+    missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
     if missing:
         raise InfrastructureError(
             f"this libfaketime does not have {', '.join(missing)}, as Debian's has; install "
@@ -118,13 +118,13 @@ def without_waits(library: bytes) -> bytes:
         )
     copy = bytearray(library)
     for name in _WAITS:
-        at = found[name] + 6  # behind st_name, st_info and st_other
+        at = symbols[name] + 6  # behind st_name, st_info and st_other
         copy[at : at + len(_UNDEFINED)] = _UNDEFINED
     return bytes(copy)
 
 
 def _symbols(library: bytes) -> list[tuple[bytes, int]]:
-    """The dynamic symbols of a shared object and where they stand; see elf(5)."""
+    """The dynamic symbols of a shared object and their places; see elf(5)."""
     if not library.startswith(_ELF_64_LITTLE):
         raise InfrastructureError("this libfaketime is no 64-bit library of this kind of machine")
     try:
@@ -133,11 +133,11 @@ def _symbols(library: bytes) -> list[tuple[bytes, int]]:
         sections = [_SECTION.unpack_from(library, headers + i * size) for i in range(count)]
         table = next(section for section in sections if section[1] == _SHT_DYNSYM)
         strings = sections[table[6]][4]
-        found = []
+        symbols = []
         for at in range(table[4], table[4] + table[5], table[9]):
             (name,) = struct.unpack_from("<I", library, at)
             begin = strings + name
-            found.append((library[begin : library.index(b"\0", begin)], at))
+            symbols.append((library[begin : library.index(b"\0", begin)], at))
     except (struct.error, StopIteration, IndexError, ValueError) as error:
         raise InfrastructureError(f"this libfaketime cannot be read: {error!r}") from error
-    return found
+    return symbols

@@ -1,19 +1,19 @@
-"""The clock of a foreign program: libfaketime is told, and what it does to the program is measured.
+"""The clock of a foreign program: libfaketime shifts it, and the effect is measured.
 
-Not every program asks libfaketime. Go's runtime asks the kernel itself, past the C library; what is
-linked statically or runs with privileges loads nothing; some never look at the wall clock. A fault
-there would be none, so before the run begins each node that may be hit is looked into:
+Not every program asks libfaketime. Go's runtime asks the kernel itself, past the C library; a
+statically linked or privileged program loads no library; some never look at the wall clock. A fault
+there would have no effect, so each node that may be hit is checked before the run:
 
 1. Every process of the node must have libfaketime in its memory, and none may be a Go program (its
-   executable holds Go's build information). That is how most of those that are out of reach are
-   found, with the reason. Running the executable by itself to see what it makes of a wrong clock
-   would say nothing: what a program prints is its own affair, and a node is more than one call.
-2. Where the node declares a `clock_probe`, a command that has the node say what time it is, its
-   clock is moved and the shift measured by it.
-3. Else the file with the setting must be read, by which a program gives itself away that asks for
-   the time: the kernel notes when a file was read first after it was written (`relatime`). This
-   says that somebody asked and what he was told, not what he did with it. Many ask only when they
-   are asked something themselves: so the node's readiness is asked for once more meanwhile.
+   executable holds Go's build information). This finds most programs that are out of reach, with
+   the reason. To run the executable alone under a wrong clock would prove nothing: its output is
+   its own affair, and a node is more than one call.
+2. Where the node declares a `clock_probe`, a command that prints the node's time, its clock is
+   moved and the command measures the shift.
+3. Else the node must read the file with the setting, as every program does that asks for the time:
+   the kernel notes the first read of a file after it was written (`relatime`). This proves the
+   question and the answer, not their use. Many programs ask only while they serve a request, so the
+   node's readiness is probed meanwhile.
 
 In the run each change is measured in the same way, and counts as far as it was felt.
 """
@@ -33,7 +33,7 @@ from harness.ops import NS_PER_S
 
 _TRIAL_NS: Final = 2_000_000_000
 _TOLERANCE_NS: Final = 500_000_000
-"""Between the shift of the trial and what is measured: a busy host is late, not two seconds."""
+"""Between the shift of the trial and the measured one: a busy host is late, not two seconds."""
 _TRIALS: Final = 3
 _BEGINS: Final = 4
 _BEGINS_S: Final = 0.1
@@ -63,34 +63,34 @@ look "$1"
 
 
 class Reach(Protocol):
-    """How the driver reaches a node's libfaketime. Raises `InfrastructureError`."""
+    """The driver's access to a node's libfaketime. Raises `InfrastructureError`."""
 
     async def write(self, line: str) -> None:
         """Make this the setting, at once and as a whole."""
         ...
 
     async def was_read(self) -> bool:
-        """Whether somebody has read it since it was written."""
+        """Whether the node has read it since it was written."""
         ...
 
     async def processes(self) -> str:
-        """What `PROCESSES` prints of the node's own processes."""
+        """The output of `PROCESSES` for the node's own processes."""
         ...
 
     async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command beside the node, without libfaketime; its exit code and output."""
+        """Run a command next to the node, without libfaketime; its exit code and output."""
         ...
 
 
 class _Seen(NamedTuple):
-    """How far off the node's clock was found, and how far that may be from the truth."""
+    """The measured shift of the node's clock, and the bound on its error."""
 
     shift_ns: int
     error_ns: int
 
 
 def why_deaf(printed: str) -> str | None:
-    """Why a node does not hear libfaketime, by what `PROCESSES` printed; `None` if it does."""
+    """The reason why libfaketime has no effect, in the output of `PROCESSES`; `None` if it has."""
     rows = [line.split(maxsplit=4) for line in printed.splitlines() if line.startswith("process ")]
     # A process that is just ending has no executable any more.
     alive = [row for row in rows if len(row) == 5]
@@ -104,7 +104,7 @@ def why_deaf(printed: str) -> str | None:
             )
         if loaded == "no":
             return (
-                f"{executable} has not loaded libfaketime: it is linked statically, runs with "
+                f"{executable} did not load libfaketime: it is linked statically, runs with "
                 "privileges of its own, or with another C library than glibc"
             )
     return None
@@ -118,7 +118,7 @@ class ForeignClock:
         self._reach = reach
         self._error = ClockError()
         self._turn = asyncio.Lock()
-        self._unfelt_ns = 0  # a change that nobody had read when it was made
+        self._unfelt_ns = 0  # a change that was not read when it was made
         self._last: _Seen | None = None  # what the probe found after the last change
 
     async def prove(self, wait_ready: Callable[[str], Awaitable[object]]) -> None:
@@ -130,7 +130,7 @@ class ForeignClock:
         for _ in range(_BEGINS):
             if reason is None:
                 break
-            await asyncio.sleep(_BEGINS_S)  # one that has just begun has not loaded anything yet
+            await asyncio.sleep(_BEGINS_S)  # a new process may still be loading
             reason = why_deaf(await self._reach.processes())
         if reason is None:
             by_probe = bool(self._spec.clock_probe)
@@ -142,7 +142,7 @@ class ForeignClock:
             )
 
     async def _why_unmoved(self) -> str | None:
-        said = "it said nothing"
+        problem = "it printed nothing"
         for _ in range(_TRIALS):
             await self._reach.write(setting(ClockError(offset_ns=_TRIAL_NS)))
             try:
@@ -150,13 +150,13 @@ class ForeignClock:
             finally:
                 await self._reach.write(setting(self._error))
             if isinstance(seen, str):
-                said = seen
+                problem = seen
                 continue
             if abs(seen.shift_ns - _TRIAL_NS) <= _TOLERANCE_NS + seen.error_ns:
                 return None
-            said = f"it was found to be {seen.shift_ns / NS_PER_S:+.3f} s off"
+            problem = f"it was measured as {seen.shift_ns / NS_PER_S:+.3f} s off"
         trial_s = _TRIAL_NS / NS_PER_S
-        return f"its clock was moved by {trial_s:+.1f} s, and by its `clock_probe` {said}"
+        return f"its clock was moved by {trial_s:+.1f} s, and by its `clock_probe` {problem}"
 
     async def _why_unasked(self, wait_ready: Callable[[str], Awaitable[object]]) -> str | None:
         await self._reach.write(setting(self._error))
@@ -164,12 +164,12 @@ class ForeignClock:
         if await self._read_within(_ASKS_WITHIN_S):
             return None
         return (
-            f"it has not asked for the time within {_ASKS_WITHIN_S:.0f} s, so nobody can tell "
+            f"it did not ask for the time within {_ASKS_WITHIN_S:.0f} s, so it is unknown "
             "whether it would notice; where it asks on request only, declare a `clock_probe`"
         )
 
     async def skew(self, state: NodeState, *, offset_ns: int, drift_ppm: int) -> int:
-        """See `harness.cluster.Cluster.skew`; by how many ms the node felt its clock jump.
+        """See `harness.cluster.Controls.skew`; by how many ms the node felt its clock jump.
 
         That includes a change before that was felt only later: by a node that was paused, say.
         """
@@ -197,7 +197,7 @@ class ForeignClock:
         return felt_ns // _NS_PER_MS
 
     async def _before(self) -> _Seen | None:
-        """How far off the clock is before a change; not asked again where it keeps its distance.
+        """The shift of the clock before a change; not measured again where it stays the same.
 
         A strobe has no time for two probes a flash.
         """
@@ -227,7 +227,7 @@ class ForeignClock:
             return "the command took too long"
 
     async def _look(self) -> _Seen | str:
-        """What the node's `clock_probe` says of its clock now; or why it says nothing."""
+        """The measurement by the node's `clock_probe` now, or the reason why there is none."""
         asked_ns = time.time_ns()
         code, output = await self._reach.ask(self._spec.clock_probe)
         answered_ns = time.time_ns()
@@ -237,6 +237,6 @@ class ForeignClock:
         try:
             said_ns = round(float(output) * NS_PER_S)
         except (ValueError, OverflowError):
-            return f"no time was told, but {output.strip()[-300:]!r}"
+            return f"the output is not a time: {output.strip()[-300:]!r}"
         between_ns = (asked_ns + answered_ns) // 2
         return _Seen(said_ns - between_ns, (answered_ns - asked_ns) // 2)

@@ -1,4 +1,4 @@
-"""The kernel's limits on this process and its children, checked before anything starts.
+"""The rules of real deployments, checked before anything starts: names, and the kernel's limits.
 
 A run out of descriptors does not fail: connections are accepted and never served, and it hangs. So
 what a run may need is reckoned beforehand, soft limits are raised where that is allowed, and the
@@ -8,15 +8,20 @@ rest is refused with the fix. Nodes inherit the limits. See getrlimit(2).
 from __future__ import annotations
 
 import os
+import re
 import resource
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from harness.cluster import CLIENT, NodeSpec
+from harness.environments.host.placeholders import check_packages
 from harness.errors import UsageError
+from harness.nodes.deployment import check_nodes
 from harness.plugins import DeploymentPlan
 
 _OWN: Final = 64
-"""Descriptors of the harness or of a node besides connections: files, pipes, listeners."""
+"""Descriptors of the harness or of a node other than connections: files, pipes, listeners."""
 _PER_LINK: Final = 5
 """A listener, and two connections with two ends each, as a node reconnects before the old one is
 gone."""
@@ -31,8 +36,24 @@ CLIENT_ENDS_MAX: Final = 64
 nodes', and in Docker an address."""
 
 
+_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def check_declarations(nodes: Sequence[NodeSpec]) -> None:
+    """Raise `UsageError` for nodes that neither processes nor containers can run."""
+    names = [spec.name for spec in nodes]
+    for name in names:
+        if not _NODE_NAME.fullmatch(name) or name == CLIENT or names.count(name) > 1:
+            raise UsageError(
+                f"the node name {name!r} must match {_NODE_NAME.pattern}, be unique in the run, "
+                f"and not be {CLIENT!r}"
+            )
+    check_nodes(nodes)
+    check_packages(nodes)
+
+
 def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
-    """What the busiest process may hold open: the link proxy, through which everything goes."""
+    """The descriptors of the busiest process: the link proxy, through which everything goes."""
     return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients + nodes * ends
 
 
@@ -73,11 +94,11 @@ def _require(kind: int, needed: int, *, what: str, flag: str) -> None:
 
 def _own_tasks() -> int:
     """Processes and threads of this user, which is what the kernel counts."""
-    own = os.getuid()
+    uid = os.getuid()
     tasks = 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if folder.stat().st_uid == own:
+            if folder.stat().st_uid == uid:
                 tasks += sum(1 for _ in (folder / "task").iterdir())
         except OSError:
             continue  # it ended meanwhile

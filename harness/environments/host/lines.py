@@ -11,7 +11,7 @@
 | data  | the event's data; for log lines `logger`, `message` and maybe `traceback`   |
 
 A line that is no such object (an interpreter's last words) is kept as text. Only what nodes with
-an `entry` write is read: a foreign program's own log is text, whatever it looks like.
+an `entry` write is read: a foreign program's own log is text in any case.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NodeLine(msgspec.Struct, frozen=True):
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for is traced as its `repr`, rather than killing the node."""
+    """The `repr` of a value without JSON, rather than an error that kills the node."""
     return repr(value)
 
 

@@ -1,4 +1,4 @@
-"""What nodes print: kept in a file, its end at hand, its events delivered to subscribers."""
+"""The output of nodes: kept in a file, its end in memory, its events sent to subscribers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class EventBus:
     `EARLY_EVENTS_MAX` events) for the first subscriber. What a subscriber raises goes to
     `on_failure`: an event that was not taken is missing in the history.
 
-    Traps are set here as well. A node on `Env` stands still at an event until its springs have run:
+    Traps are set here as well. A node on `Env` stops at an event until its springs have run:
     what it would do next, it does not do before the driver tells it to go on (`host.control`), so
     nothing that it sends or writes comes between the event and the fault. It waits for a second at
     most: a driver that is busy, or a spring that waits for the very node (to stop it in order,
-    say), holds up nobody for longer. What a thread of its disk had begun goes on, as in a device.
+    say), holds it up no longer. A request that a thread of its disk has begun goes on.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -59,7 +59,7 @@ class EventBus:
             self._deliver(callback, event)
 
     def stop_with_traps(self, stop_at: Callable[[tuple[str, ...]], None]) -> None:
-        """Have a node told at which kinds of events to stand still, whenever that changes."""
+        """Tell a node at which kinds of events to stop, whenever that changes."""
         self._stop_at.append(stop_at)
 
     def _count_trap(self, kind: str, number: int) -> None:
@@ -69,7 +69,7 @@ class EventBus:
             stop_at(kinds)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Run `spring` beside everything else when an event of this kind has arrived.
+        """Run `spring` concurrently when an event of this kind has arrived.
 
         See `harness.cluster.Cluster.trap`; nodes know of it a moment later.
         """
@@ -125,7 +125,7 @@ class EventBus:
             if len(self._early) < EARLY_EVENTS_MAX:
                 self._early.append(event)
             elif len(self._early) == EARLY_EVENTS_MAX:
-                _log.warning("more than %d events and nobody subscribed", EARLY_EVENTS_MAX)
+                _log.warning("more than %d events before the first subscriber", EARLY_EVENTS_MAX)
                 self._early.append(event)
         for callback in tuple(self._callbacks):
             self._deliver(callback, event)
@@ -136,9 +136,9 @@ class NodeLog:
 
     Everything but checkpoints and answers to the driver goes to `path` (if given) up to
     `LOG_BYTES_MAX`, after which the file says that it was cut; the last `TAIL_LINES_MAX` lines stay
-    in memory for `Cluster.logs` and exit reports. What a `foreign` program prints is text, whatever
-    it looks like, and gets the wall clock at its arrival in the file (`@seconds `), since only the
-    program knows the format of its own times.
+    in memory for `Cluster.logs` and exit reports. The output of a `foreign` program is always text,
+    and gets the wall clock at its arrival in the file (`@seconds `), since only the program knows
+    the format of its own times.
     """
 
     def __init__(

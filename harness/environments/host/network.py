@@ -3,7 +3,7 @@
 A frame is four bytes of length, big-endian, and that many bytes. A connection opens with a
 greeting: the connector sends `harness/1 <its name>`, the listener answers `harness/1 <its name>`.
 The greeting carries the peer's name, turns strangers away, and makes `connect` honest when a link
-proxy stands between: a proxy accepts before it has dialled, so only the answer proves that the
+proxy is between: a proxy accepts before it has dialled, so only the answer proves that the
 node is there. A connection that ends before the answer was refused; no answer at all is what a cut
 or a paused node looks like, and lasts until the caller's own timeout.
 
@@ -48,7 +48,7 @@ class RealConn:
         self._on_close = on_close
         # A stream raises the error of its connection where it is read or written, and holds it in
         # a future as well, which complains of its own when the garbage collector happens to take
-        # it before the stream. So somebody always asks that future.
+        # it before the stream. So a task always awaits that future.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
         self.peer = _address(writer)  # its node name once it has greeted
         self._body_bytes: int | None = None
@@ -56,7 +56,6 @@ class RealConn:
         self._ended = False
 
     async def send(self, frame: bytes) -> None:
-        """Queue one frame; waits while the socket's buffer is above its high-water mark."""
         self._check_sendable(frame)
         self._writer.write(_HEADER.pack(len(frame)) + frame)
         try:
@@ -65,7 +64,6 @@ class RealConn:
             raise self._reset(error) from error
 
     def try_send(self, frame: bytes) -> bool:
-        """Queue one frame, unless the socket's buffer is above its high-water mark."""
         self._check_sendable(frame)
         transport = self._writer.transport
         if transport.get_write_buffer_size() > transport.get_write_buffer_limits()[1]:
@@ -82,7 +80,6 @@ class RealConn:
             raise ConnectionResetError(f"the connection to {self.peer} is closed")
 
     async def recv(self) -> bytes | None:
-        """The next frame; a cancelled call loses nothing, the next one continues."""
         return await self._recv(FRAME_BYTES_MAX)
 
     async def _recv(self, bytes_max: int) -> bytes | None:
@@ -118,7 +115,6 @@ class RealConn:
             )
 
     def close(self) -> None:
-        """End the connection in order: what was queued still goes out."""
         self._closed = True
         self._writer.close()
         self._on_close(self)
@@ -179,7 +175,7 @@ class RealNetwork:
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
         # Held until closed: a stream that its owner forgets would be closed by the garbage
-        # collector, at a moment that nobody chose.
+        # collector, at an arbitrary moment.
         self._conns: set[RealConn] = set()
         self._servers: list[asyncio.Server] = []
 
@@ -196,18 +192,16 @@ class RealNetwork:
         return conn
 
     def resolve(self, address: Address) -> Address:
-        """Where a name leads now."""
         return Address(self.aliases.get(address.node, address.node), address.port)
 
     def endpoint(self, address: Address) -> tuple[str, int]:
-        """Host and TCP port of `address` as seen from here; raises `UsageError` if unknown."""
         connect = self.by_caller.get(calling_end(), self._connect)
         try:
             return connect[str(address)]
         except KeyError:
-            known = ", ".join(sorted(connect)) or "none"
+            declared = ", ".join(sorted(connect)) or "none"
             raise UsageError(
-                f"{self._name} knows no address {str(address)!r}; declared are: {known}"
+                f"{self._name} knows no address {str(address)!r}; declared are: {declared}"
             ) from None
 
     def bound(self, port: int) -> tuple[str, int]:
@@ -220,7 +214,6 @@ class RealNetwork:
         return self._listen[port]
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
-        """Accept on the declared `port`; raises `ValueError` for an undeclared one."""
         host, real_port = self.bound(port)
 
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -249,10 +242,9 @@ class RealNetwork:
             conn.close()  # a lost connection ends its handler, not the node
 
     async def connect(self, address: Address) -> Conn:
-        """Connect and greet; waits as long as the caller lets it."""
         try:
             host, port = self.endpoint(address)
-        except UsageError as error:  # nodes may be told any address, and nobody is there
+        except UsageError as error:  # an address may lead nowhere
             raise ConnectionRefusedError(str(error)) from error
         try:
             reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)

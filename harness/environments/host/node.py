@@ -1,13 +1,13 @@
 """The runner of one node: `python -m harness.environments.host.node`.
 
 It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`,
-or from `HARNESS_NODE` itself where nobody counts its boots (`docker/compose.yaml`), and runs the
-entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, whatever fails on the way, and for
-nothing else (`host.exits` relies on it); SIGINT is ignored. What the host refuses before the entry
-runs ends it with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task that
-fails, is a panic: its traceback goes out as the last line and the process ends at once with exit
-code 1, since a half-dead node that keeps answering would be worse than a dead one. What is wrong
-with its clock and its disk the driver says on standard input (`host.control`).
+or from `HARNESS_NODE` itself where boots are not counted (`docker/compose.yaml`), and runs the
+entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, even if tasks fail then, and for
+nothing else (`host.exits` relies on it); SIGINT is ignored. A refusal by the host before the entry
+runs ends the node with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task
+that fails, is a panic: its traceback goes out as the last line and the process ends at once with
+exit code 1, since a half-dead node that keeps answering would be worse than a dead one. Faults of
+its clock and its disk arrive on standard input (`host.control`).
 
 Imports are kept light: six of these start together on two cores when a cluster comes up.
 """
@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import selectors
 import signal
 import sys
 import time
@@ -36,7 +37,6 @@ from harness.environments.host.control import Condition
 from harness.environments.host.env import RealClock, RealEnv
 from harness.environments.host.exits import EXIT_HOST
 from harness.environments.host.lines import EVENT_LEVEL, NodeLine, encode_line
-from harness.environments.host.loop import DriftingLoop
 from harness.environments.host.obedience import Obedience
 from harness.environments.host.power import PowerCut, cut_power
 from harness.errors import UsageError
@@ -47,11 +47,39 @@ EXIT_PANIC: Final = 1
 _CLOSE_TIMEOUT_S: Final = 5.0
 
 
-class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a node is told.
+class _Selector(selectors.DefaultSelector):
+    """Waits by a clock that may be wrong: shorter for a fast clock, longer for a slow one.
 
-    `listen` is keyed by declared port, `connect` by `node:port`, and so is `pages`: where a browser
-    finds those of nodes.
+    A change of rate comes through the loop itself, which then looks at its timers again.
+    """
+
+    def __init__(self, clock: FaultyClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        # The kernel rounds up to its own ms.
+        if timeout is not None and timeout > 0:
+            timeout /= self._clock.rate
+        return super().select(timeout)
+
+
+class DriftingLoop(asyncio.SelectorEventLoop):
+    """A loop on which `timeout_s` are seconds of the node's own clock."""
+
+    def __init__(self, clock: FaultyClock) -> None:
+        super().__init__(_Selector(clock))
+        self._clock = clock
+
+    def time(self) -> float:
+        return self._clock.monotonic_ns() / 1e9
+
+
+class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
+    """All parameters of a node.
+
+    `listen` is keyed by declared port, `connect` and `pages` (the addresses of nodes' pages) by
+    `node:port`.
     """
 
     name: str
@@ -73,8 +101,8 @@ class _Output:
     def __init__(self, node: str) -> None:
         self._node = node
         self._open = True
-        self.before_the_end: Callable[[], None] | None = None  # what is to be told first
-        self.asked_to_end = False  # by SIGTERM: whatever fails from then on may fail for that
+        self.before_the_end: Callable[[], None] | None = None  # sends the last reports
+        self.asked_to_end = False  # by SIGTERM, which may cause later failures
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -163,7 +191,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
 
 
 def _unhandled(output: _Output, context: dict[str, Any]) -> None:
-    """What asyncio itself could not deliver (a callback's error, say); logged, not fatal."""
+    """Log an error that asyncio itself could not deliver (of a callback, say); it is not fatal."""
     error = context.get("exception")
     data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
     if isinstance(error, BaseException):
@@ -172,7 +200,7 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """That of the file; without one, of the variable, with a boot that no other start has.
+    """The parameters in the file; without one, in the variable, with a unique boot.
 
     What a node draws depends on its boot, and must not be drawn again when it starts again.
     """

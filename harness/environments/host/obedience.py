@@ -1,7 +1,7 @@
 """A node's end of the control channel (`host.control`): its standard input.
 
-Only a pipe or a socket is one: a node that somebody starts by hand at a terminal, or on nothing,
-is steered by nobody. Its end is no error: the driver has gone, and the node serves on until its
+Only a pipe or a socket is one: a node that is started by hand at a terminal, or without input,
+has no driver. Its end is no error: the driver has gone, and the node serves on until its
 warden ends it.
 """
 
@@ -48,7 +48,7 @@ class Obedience:
         self._touched = 0
         self._pending = b""
         self._number = 0  # of the last command
-        self._descriptor: int | None = None  # while somebody may speak
+        self._descriptor: int | None = None  # while the driver may send
         self._stops_at: tuple[str, ...] = ()
         self._stops = 0
         self._goes_on = 0
@@ -62,7 +62,7 @@ class Obedience:
         self.aliases.update(condition.aliases)
 
     def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        """Obey what has been said already, and from now on whatever is said."""
+        """Obey the commands that have arrived, and all later ones."""
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return
@@ -87,7 +87,7 @@ class Obedience:
         self.take(data)
 
     def take(self, data: bytes) -> None:
-        """Take what was said, in pieces of any size."""
+        """Take input in pieces of any size."""
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > _LINE_BYTES_MAX:
             lines.append(self._pending)
@@ -96,7 +96,7 @@ class Obedience:
             try:
                 command = msgspec.json.decode(line, type=Command)
             except msgspec.DecodeError as error:
-                _log.warning("the harness said %r: %s", line[:200], error)
+                _log.warning("not a command: %r: %s", line[:200], error)
                 continue
             if command.boot != self._boot:
                 continue
@@ -107,10 +107,10 @@ class Obedience:
             self._answer(command.number)
 
     def stand_still(self, loop: asyncio.AbstractEventLoop, kind: str) -> None:
-        """An event of this kind was told: do nothing else until the driver lets us go on.
+        """Stop after an event of this kind until the driver lets the node go on.
 
-        Here the loop is to wait: nothing of the node may take another step. What it is told
-        meanwhile it does.
+        The whole loop waits: no task of the node may take another step. Commands that arrive
+        meanwhile are obeyed.
         """
         if kind not in self._stops_at or self._descriptor is None:
             return
@@ -126,7 +126,7 @@ class Obedience:
                 self._read(loop, self._descriptor)
 
     def report(self) -> None:
-        """Tell what was felt, without being asked: it listens, or it is about to end."""
+        """Report touched requests without a command: at the beginning, and before the end."""
         self._touched += self._trouble.touched()
         self._answer(0)
 

@@ -46,7 +46,7 @@ def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
         headers = request.headers
         foreign = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
         if foreign and headers.get("sec-fetch-mode") != "navigate":
-            return refusal(403, "pages from elsewhere cannot use those of a node")
+            return refusal(403, "pages from elsewhere cannot use a node's pages")
         page = await door.answer(request.target, accept=headers.get("accept", ""))
         return Response(page.status, page.body, page.content_type, _HEADERS)
 

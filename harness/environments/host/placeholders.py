@@ -1,6 +1,6 @@
 """The placeholders of commands, files and environments; see `harness.cluster.NodeSpec`.
 
-What stands for each is every environment's own; where a package lies is asked only when one is
+Each environment has its own values; the folder of a package is looked up only when one is
 named (`{package:P}`), and found without running any of its code.
 """
 
@@ -29,7 +29,7 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
 def placeholders(words: Iterable[str]) -> Iterator[re.Match[str]]:
-    """All of them: the kind, and what stands behind the first colon."""
+    """All of them: the kind, and the text after the first colon."""
     return (match for word in words for match in _PLACEHOLDER.finditer(word))
 
 
@@ -38,36 +38,36 @@ def fill_in(
 ) -> str:
     """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
 
-    `values` has what stands for `port:7051` and the like, and `folder_of` where a package lies.
+    `values` has the texts for `port:7051` and the like, and `folder_of` finds a package.
     """
 
     def value(match: re.Match[str]) -> str:
         if match[1] == "package" and match[2]:
             return folder_of(match[2])
-        found = {"name": spec.name, **values}.get(match[0][1:-1])
-        if found is not None:
-            return found
-        own, peers = (
+        value = {"name": spec.name, **values}.get(match[0][1:-1])
+        if value is not None:
+            return value
+        declared, peers = (
             sorted(name.removeprefix(kind) for name in values if name.startswith(kind))
             for kind in ("port:", "peer:")
         )
         raise UsageError(
             f"node {spec.name!r}: the placeholder {match[0]!r} cannot be filled in; known are "
-            f"{_KNOWN}, ports of its own are {own}, peers are {peers}"
+            f"{_KNOWN}, ports of its own are {declared}, peers are {peers}"
         )
 
     return _PLACEHOLDER.sub(value, word)
 
 
 def check_packages(specs: Iterable[NodeSpec]) -> None:
-    """Raise `UsageError` for a `{package:P}` that cannot be filled in, or has not what is named."""
+    """Raise `UsageError` for a `{package:P}` that cannot be filled in, or lacks the named file."""
     for spec in specs:
         for path in packages_named(words_of(spec)):
             brought_by(path)
 
 
 class PackagePath(NamedTuple):
-    """`{package:P}`, and the name of a file or folder there that stands behind it, if any does."""
+    """`{package:P}`, and the name of a file or folder after it, if there is one."""
 
     package: str
     name: str = ""
@@ -75,12 +75,12 @@ class PackagePath(NamedTuple):
 
 def packages_named(words: Iterable[str]) -> list[PackagePath]:
     """Every `{package:P}` in these words, once, sorted."""
-    found = {
+    names = {
         PackagePath(match[1], match[2] or "")
         for word in words
         for match in _PACKAGE_PATH.finditer(word)
     }
-    return sorted(found)
+    return sorted(names)
 
 
 def find_module(name: str) -> ModuleSpec | None:
@@ -125,24 +125,24 @@ def package_folder(package: str) -> Path:
 def brought_by(path: PackagePath) -> dict[str, Path]:
     """The files that come along with a `{package:P}`, by their paths in the folder of its top.
 
-    Those are the whole top-level package; of a module, what lies beside it; and what is named
-    behind it. Raises `UsageError` for what is not there, and for too many files.
+    These are the whole top-level package; for a module, its neighbours; and the file or folder
+    named after it. Raises `UsageError` for a missing file, and for too many files.
     """
     folder = package_folder(path.package)
     top, *inner = path.package.split(".")
     places = located(top)
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for place in places:
         beside = [place] if place.is_dir() else _beside(place)
-        found |= files_of(place.parent, beside)
+        files |= files_of(place.parent, beside)
     if path.name and not (folder / path.name).exists():
         raise UsageError(
             f"{{package:{path.package}}}/{path.name} is not there: {folder} has no {path.name!r}; "
             "declare it as package data of its distribution, or correct the name"
         )
     if path.name and not inner:
-        found |= files_of(folder, [folder / path.name])
-    return found
+        files |= files_of(folder, [folder / path.name])
+    return files
 
 
 def is_shared(folder: Path) -> bool:
@@ -163,8 +163,8 @@ def _beside(module: Path) -> list[Path]:
     for distribution in importlib.metadata.distributions(path=[str(folder)]):
         files = [Path(str(file)) for file in distribution.files or ()]
         if Path(module.name) in files:
-            own = [file for file in files if not file.parts[0].endswith((".dist-info", ".."))]
-            return [folder / file for file in own]
+            brought = [file for file in files if not file.parts[0].endswith((".dist-info", ".."))]
+            return [folder / file for file in brought]
     return [module]
 
 
@@ -174,7 +174,7 @@ def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
     Hidden ones, virtual environments and what builds leave are passed over. Raises `UsageError` for
     more than `FILES_MAX`.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     left = list(paths)
     while left:
         path = left.pop()
@@ -182,13 +182,13 @@ def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
             if not (_leads_up(path) or (path / "pyvenv.cfg").exists()):
                 left += [each for each in path.iterdir() if not _is_passed_over(each.name)]
         elif path.is_file():
-            found[path.relative_to(folder).as_posix()] = path
-        if len(found) > FILES_MAX:
+            files[path.relative_to(folder).as_posix()] = path
+        if len(files) > FILES_MAX:
             raise UsageError(
                 f"more than {FILES_MAX} files lie in {folder}, and all of them would come along "
                 "with a `{package:P}`; put what a node needs into a package of its own"
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def _leads_up(folder: Path) -> bool:

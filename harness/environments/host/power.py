@@ -1,14 +1,14 @@
-"""Power cuts of real disks: what a node never synced is gone when it starts again.
+"""Power cuts of real disks: data that a node never synced is gone when it starts again.
 
-A killed process leaves all it wrote in the kernel's page cache, where a power cut would leave only
-what was synced. So a node's disk keeps, beside each file that it appends to, a small one that says
+A killed process leaves all its writes in the kernel's page cache; a power cut would leave only
+synced data. So a node's disk keeps, next to each file that it appends to, a small one that says
 how much of it is durable, written after the fsync and before the caller hears of it. After a power
 cut the next incarnation first cuts every file to that length, or, as a disk may, a bit beyond it.
 The model is LazyFS (Ramos et al., VLDB 2024), without a file system of its own: it holds for what
 goes through `RealDisk`, and takes only data that was appended: names that were replaced or removed
 are durable, as `harness.env.Disk` says, and a truncation is never undone.
 
-A wrong length could only be too large (a truncation beside a sync), which takes less than it might.
+A wrong length could only be too large (a truncation during a sync), which takes less than it might.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PowerCut(msgspec.Struct, frozen=True):
 def power_cut(
     spec: NodeSpec, *, lose_unsynced: bool, torn: bool, faulty_disk: bool = False
 ) -> PowerCut | None:
-    """What a kill asks for; raises `UsageError` for a program whose disk is not ours.
+    """The power cut of a kill, if any; raises `UsageError` for a program whose disk is not ours.
 
     `faulty_disk`: it has one of ours all the same (`harness.environments.fuse`).
     """
@@ -72,21 +72,21 @@ def power_cut(
 
 
 class SyncedLength:
-    """How much of one file is durable. Used by the threads that sync, and by the loop."""
+    """The durable length of one file. Used by the threads that sync, and by the loop."""
 
     def __init__(self, path: Path, *, new: bool) -> None:
-        """What is there without a word beside it is durable: it was replaced, or is old."""
+        """A file without a recorded length is durable: it was replaced, or is old."""
         self._beside = beside(path)
         self._lock = threading.Lock()
         self._over = False
-        known = _NEVER if new else _read(self._beside)
-        if known is None:
-            known = path.stat().st_size
-        self._length = known
-        _write(self._beside, known)
+        length = _NEVER if new else _read(self._beside)
+        if length is None:
+            length = path.stat().st_size
+        self._length = length
+        _write(self._beside, length)
 
     def synced(self, length: int) -> None:
-        """So much was there before an fsync that has succeeded."""
+        """Record the length before an fsync that has succeeded."""
         self._say(max, length)
 
     def truncated(self, length: int) -> None:
@@ -95,22 +95,22 @@ class SyncedLength:
 
     def _say(self, which: Callable[[int, int], int], length: int) -> None:
         with self._lock:
-            known = which(length, self._length)
-            if known != self._length and not self._over:
-                self._length = known
-                _write(self._beside, known)
+            new_length = which(length, self._length)
+            if new_length != self._length and not self._over:
+                self._length = new_length
+                _write(self._beside, new_length)
 
     def end(self) -> None:
-        """Another file takes the name, or none: whoever still has this one open says no more."""
+        """Stop recording: the name goes to another file, or to none."""
         with self._lock:
             self._over = True
 
 
 def cut_power(root: Path, rng: random.Random, *, torn: bool) -> int:
-    """Take from all files what was never synced; returns how many bytes are gone.
+    """Take the data that was never synced from all files; returns the number of lost bytes.
 
     With `torn` an arbitrary beginning of it survives, cut anywhere; without, none does. A file that
-    was never synced may be gone altogether. What is left is durable.
+    was never synced may be gone altogether. The rest is durable.
     """
     lost = 0
     for word in sorted(root.rglob(f"*{SUFFIX}")):

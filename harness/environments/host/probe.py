@@ -1,6 +1,6 @@
 """Ask once whether a port accepts connections, and with a path whether a GET is answered with 200.
 
-Called in the driver for processes. Docker runs this very source beside the node, in its network
+Called in the driver for processes. Docker runs this very source in the node's network
 namespace (`python3 -c`), so it needs the standard library alone.
 """
 
@@ -11,7 +11,7 @@ TIMEOUT_S = 5.0
 
 
 def missing(host: str, port: int, path: str = "") -> str | None:
-    """Why it is not ready; `None` if it is."""
+    """The reason why it is not ready; `None` if it is."""
     try:
         with socket.create_connection((host, port), TIMEOUT_S) as link:
             if not path:
@@ -25,6 +25,6 @@ def missing(host: str, port: int, path: str = "") -> str | None:
 
 
 if __name__ == "__main__":
-    found = missing(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
-    sys.stdout.write(found or "")
-    sys.exit(found is not None)
+    reason = missing(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    sys.stdout.write(reason or "")
+    sys.exit(reason is not None)

@@ -27,16 +27,16 @@ LOG_LINES: Final = 20
 AskPort = Callable[[int, str], Awaitable[str | None]]
 """As `harness.environments.host.probe.missing`, of a declared port."""
 RunCommand = Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]
-"""The exit code of a command beside the node, `None` if it took too long; its output."""
+"""The exit code of a command next to the node, `None` if it took too long; its output."""
 
 
 def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, output: str) -> NoReturn:
     """Raise the `TargetError` for a command that did not exit with 0 (`None`: it took too long)."""
     how = f"took longer than {SETUP_S:.0f} s" if code is None else f"exited with {code}"
-    said = output.strip()[-_SETUP_CHARACTERS_MAX:]
-    shown = "".join(f"\n  {line}" for line in said.splitlines()) or " nothing"
+    end = output.strip()[-_SETUP_CHARACTERS_MAX:]
+    quoted = "".join(f"\n  {line}" for line in end.splitlines()) or " nothing"
     raise TargetError(
-        f"the set-up of node {spec.name!r} failed: {' '.join(command)!r} {how}; it said:{shown}"
+        f"the set-up of node {spec.name!r} failed: {' '.join(command)!r} {how}; its output:{quoted}"
     )
 
 
@@ -73,7 +73,7 @@ async def wait_ready(
     while True:
         missing = await _missing(spec, watch, ask_port, run_command)
         wanted = f"it is ready once {describe(ready)}" + (f" ({missing})" if missing else "")
-        if not runs():  # whatever was answered may have been by nobody of it
+        if not runs():  # another process may have answered
             return f"node {spec.name!r} ended before it was ready; {wanted}"
         if missing is None:
             return None
@@ -85,7 +85,7 @@ async def wait_ready(
 async def _missing(
     spec: NodeSpec, watch: LineWatch, ask_port: AskPort, run_command: RunCommand
 ) -> str | None:
-    """Ask once: `None` if it is ready, else why not, where more than the probe can be said."""
+    """Ask once: `None` if it is ready, else the reason, where one is known beyond the probe."""
     match spec.ready:
         case ReadyPort(port):
             return await ask_port(port, "")
@@ -93,9 +93,9 @@ async def _missing(
             return await ask_port(port, path)
         case ReadyCommand(command):
             code, output = await run_command(command)
-            said = output.strip()[-_OUTPUT_CHARACTERS_MAX:]
+            end = output.strip()[-_OUTPUT_CHARACTERS_MAX:]
             how = "it took too long" if code is None else f"it exited with {code}"
-            return None if code == 0 else f"{how}{said and f': {said}'}"
+            return None if code == 0 else f"{how}{end and f': {end}'}"
     return None if watch.seen else ""
 
 
@@ -104,6 +104,6 @@ def not_ready(reason: str, log: Sequence[str], *, by_host: bool) -> NoReturn:
 
     `TargetError`, or `InfrastructureError` where the host ended the node.
     """
-    shown = "".join(f"\n  {line}" for line in log[-LOG_LINES:]) or " it is empty"
+    quoted = "".join(f"\n  {line}" for line in log[-LOG_LINES:]) or " it is empty"
     kind = InfrastructureError if by_host else TargetError
-    raise kind(f"{reason}; the end of its log:{shown}")
+    raise kind(f"{reason}; the end of its log:{quoted}")

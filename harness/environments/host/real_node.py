@@ -109,11 +109,11 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _ask_port(self, port: int, path: str) -> str | None:
-        """As `probe.missing`, of a declared port."""
+        """The result of `probe.missing` for a declared port."""
 
     @abstractmethod
     async def _run_beside(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """The exit code (`None`: it took too long) and the output of a command beside the node."""
+        """The exit code (`None`: it took too long) and the output of a command next to the node."""
 
     # --- verbs -------------------------------------------------------------------------------
 

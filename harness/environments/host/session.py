@@ -1,7 +1,7 @@
-"""How a real environment runs `main`: its loop, its signals, its teardown.
+"""The frame in which a real environment runs `main`: its loop, its signals, its teardown.
 
 The first Ctrl-C (or SIGTERM) only sets `interrupted`: the run stops its workload, heals, and checks
-what there is. The second cancels `main`. Whatever `main` returned is kept even if the teardown
+the history so far. The second cancels `main`. The result of `main` is kept even if the teardown
 then fails, since a verdict must not die with a container that would not stop.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.cluster import CLIENT, Cluster
+from harness.cluster import CLIENT, Controls
 from harness.environments.host.env import RealClientEnv
 from harness.environments.host.logs import EventBus, NodeLog
 from harness.environments.host.starvation import watch_processors
@@ -29,7 +29,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _log = logging.getLogger(__name__)
 
 
-class _DeployedCluster(Cluster, Protocol):
+class _DeployedCluster(Controls, Protocol):
     """A cluster whose disks can be looked at (`host.cluster.RealCluster`)."""
 
     def stopped_disks(self) -> Mapping[str, Interference]: ...
@@ -39,13 +39,13 @@ class _DeployedCluster(Cluster, Protocol):
 class RealSession(Session):
     """A deployment while it lasts (`harness.plugins.Session`)."""
 
-    cluster: Cluster
+    cluster: Controls
     env: RealClientEnv
     interrupted: asyncio.Event
 
 
 class RealRun:
-    """One execution of a plan; what it stands on may fail, and then that is how `main` ends."""
+    """One execution of a plan; a failure of its infrastructure ends `main` as well."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         """Nothing is there before a subclass deploys it."""
@@ -89,8 +89,8 @@ class RealRun:
         """
 
         async def look_at_all() -> Mapping[str, Interference | None]:
-            found = {node: each for node, each in (await look()).items() if each is not None}
-            return {**cluster.stopped_disks(), **found}
+            looks = {node: each for node, each in (await look()).items() if each is not None}
+            return {**cluster.stopped_disks(), **looks}
 
         env = self._env = RealClientEnv(
             seed=self._plan.seed,
@@ -128,7 +128,7 @@ class RealRun:
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:
-    """Run `main`, then `teardown` whatever happened; a failing teardown is only a warning."""
+    """Run `main`, then `teardown` in any case; a failing teardown is only a warning."""
     try:
         return await main
     finally:

@@ -1,4 +1,4 @@
-"""Who had to wait for a processor: an overloaded host slows its nodes, which is not their doing.
+"""Waits for a processor: an overloaded host slows its nodes, which is not their doing.
 
 The harness may run well where its nodes do not, since who needs little is served first. So the
 kernel is asked how long the threads of each node, of the link proxy and of the harness were ready
@@ -28,7 +28,7 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Look(NamedTuple):
-    """What one look saw: it ends at `at_s`, and the one before it was `took_s` earlier."""
+    """The result of one look: it ends at `at_s`, and the previous one was `took_s` earlier."""
 
     at_s: float
     took_s: float
@@ -36,13 +36,13 @@ class Look(NamedTuple):
 
     @property
     def starved(self) -> dict[str, float]:
-        """Those that waited for most of the time, or for longer than it took."""
+        """The names that waited for most of the time, or for longer than it took."""
         least_s = _WAITED_SHARE_MIN * self.took_s
         return {name: s for name, s in sorted(self.waited_s.items()) if s >= least_s > 0}
 
 
 class Waits:
-    """How long each of some process trees waited since they were looked at last."""
+    """The waits of some process trees since the last look."""
 
     def __init__(
         self,
@@ -58,16 +58,21 @@ class Waits:
         self._ready_since_s: dict[procfs.ThreadId, float] = {}
 
     def look(self, roots: Mapping[str, int]) -> Look:
-        """Look now; `roots` has the first process of each name. The first look sees nobody wait."""
+        """Look now; `roots` has the first process of each name. The first look sees no wait."""
         at_s, booted_s = self._clock(), self._boot_clock()
         took_s = at_s - (at_s if self._at_s is None else self._at_s)
-        known, ready, self._known, self._ready_since_s = self._known, self._ready_since_s, {}, {}
+        before_all, ready, self._known, self._ready_since_s = (
+            self._known,
+            self._ready_since_s,
+            {},
+            {},
+        )
         waited_s: dict[str, float] = {}
         for name, root in roots.items():
             threads = procfs.threads(root, descendants=root != os.getpid())
             self._known |= threads
             for thread, now in threads.items():
-                before = known.get(thread)
+                before = before_all.get(thread)
                 if before == now and now.state == "R" and now.ran_ns:
                     # It waits since then, or longer: the kernel counts a wait once it is over.
                     # (One that never ran is of a kernel that does not count.)

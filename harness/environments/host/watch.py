@@ -1,4 +1,4 @@
-"""What somebody else does to the processes of a run: stops them, or ends a pause of ours.
+"""Interference with the processes of a run: another program stops them, or ends a pause of ours.
 
 A stopped process is as silent as a hanging one, and a pause that did not last proves nothing. Who
 does such a thing (a user, a debugger, a supervisor, another program that cleans up) is not the
@@ -18,7 +18,7 @@ from harness.errors import InfrastructureError
 
 
 class Interference(NamedTuple):
-    """What is not as we made it, as a clause; `undid` names the kind of fault that it ended.
+    """A change that the harness did not make, as a clause; `undid`: the kind of fault it ended.
 
     `impostor`: another program may have answered in the node's place.
     """
@@ -29,7 +29,7 @@ class Interference(NamedTuple):
 
 
 def family_stopped(pid: int, *, wanted: NodeState) -> bool:
-    """What `interference` asks of a node's first process and its descendants.
+    """The input of `interference`, for a node's first process and its descendants.
 
     One of them that is stopped is enough to hold up a node that should run, and one that is not to
     keep alive a node that we paused: the first process may be a wrapper.
@@ -39,7 +39,7 @@ def family_stopped(pid: int, *, wanted: NodeState) -> bool:
 
 
 def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference | None:
-    """What somebody did to a process that we want in this state; `None` if nothing."""
+    """The interference with a process that we want in this state; `None` if there is none."""
     if wanted is NodeState.RUNNING and stopped:
         return Interference(f"{name} was stopped, and not by the harness")
     if wanted is NodeState.PAUSED and not stopped:
@@ -53,11 +53,11 @@ async def watch(
     *,
     interval_s: float,
 ) -> None:
-    """Look until cancelled, and publish what begins and what is over as `infrastructure`.
+    """Look until cancelled, and publish beginnings and ends of interference as `infrastructure`.
 
-    `look` answers by node, "" standing for what they all need. Where it cannot, that is told, too.
+    `look` answers by node, with "" for the parts that all need. A failed look is published, too.
     """
-    known: Mapping[str, Interference] = {}
+    active: Mapping[str, Interference] = {}
     while True:
         await asyncio.sleep(interval_s)
         try:
@@ -65,12 +65,12 @@ async def watch(
         except InfrastructureError as error:
             bus.publish("", "infrastructure", {"what": str(error)})
             continue
-        found = {node: each for node, each in looks.items() if each is not None}
-        for node in known.keys() - found.keys():
+        interferences = {node: each for node, each in looks.items() if each is not None}
+        for node in active.keys() - interferences.keys():
             bus.publish(node, "infrastructure", {"what": "that is over", "over": True})
-        for node in sorted(found.keys() - known.keys()):
-            what, undid, impostor = found[node]
+        for node in sorted(interferences.keys() - active.keys()):
+            what, undid, impostor = interferences[node]
             data = {"what": what, "lasts": True} | ({} if undid is None else {"undid": undid})
             data |= {"impostor": True} if impostor else {}
             bus.publish(node, "infrastructure", data)
-        known = found
+        active = interferences

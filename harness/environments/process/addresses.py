@@ -1,4 +1,4 @@
-"""Who listens where, and who reaches whom by which proxy.
+"""The listening ports of nodes, and the proxy between each pair of ends.
 
 Every declared port gets a real one on loopback, below the range from which the kernel picks ports
 for outgoing connections: such a port cannot be taken while its node is down, and a dial to it
@@ -11,7 +11,7 @@ Each ordered pair of ends has a proxy of its own for each port, so that one dire
 nodes can be broken and nothing else. A node reaches itself without a proxy. All clients are one
 end, unless a nemesis of the run tells them apart.
 
-A port that somebody needs one address of, the same for all, has that besides: the declared port on
+A port that needs one address, the same for all, also has that: the declared port on
 a loopback address that is the node's alone in this run (all of 127.0.0.0/8 is this machine, without
 any set-up). The link proxy listens there too, tells callers apart by their sockets, and takes each
 to the proxy that is its own. So the proxies of pairs stay for all: faults know nothing else.
@@ -27,9 +27,11 @@ from typing import Final, NamedTuple
 
 from harness.cluster import CLIENT, NodeSpec
 from harness.environments.callers import CallerBook
+from harness.environments.host.placeholders import fill_in, package_folder, placeholders
 from harness.environments.toxiproxy.client import ProxyInfo, ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.proxy import split_address
 from harness.errors import InfrastructureError, UsageError
+from harness.nodes.deployment import words_of
 
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
@@ -71,7 +73,7 @@ class Ports:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold again what was let go; the real ports that something else has in any way."""
+        """Hold the released ports again; returns the real ports that another program has."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
@@ -117,6 +119,48 @@ def _hold_port() -> socket.socket:
     raise InfrastructureError(
         f"no free port between {_LOWEST_PORT} and {ephemeral_start} in {_ATTEMPTS_MAX} attempts"
     )
+
+
+def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
+    """The ports, by node, that any node needs one address of, the same for all.
+
+    Raises `UsageError` for one that is not declared.
+    """
+    declared = {f"{spec.name}:{port}": (spec.name, port) for spec in specs for port in spec.ports}
+    hosts = {spec.name: [(spec.name, port) for port in spec.ports] for spec in specs}
+    shared: set[tuple[str, int]] = set()
+    for spec in specs:
+        for match in placeholders(words_of(spec)):
+            kind, rest = match[1], match[2]
+            if kind == "address" and rest in declared:
+                shared.add(declared[rest])
+            elif kind == "host" and rest in hosts:
+                shared.update(hosts[rest])
+            elif kind == "address" or (kind == "host" and rest is not None):
+                raise UsageError(
+                    f"node {spec.name!r}: the placeholder {match[0]!r} names no declared port or "
+                    f"node; there are {', '.join(declared)}"
+                )
+    return shared
+
+
+def fill(
+    word: str,
+    spec: NodeSpec,
+    *,
+    data: Path,
+    files: Path,
+    listen: Mapping[str, tuple[str, int]],
+    connect: Mapping[str, tuple[str, int]],
+    addresses: Mapping[str, tuple[str, int]],
+) -> str:
+    """Replace the placeholders of one word; raises `UsageError` for one that cannot be."""
+    values = {"host": LOOPBACK, "data": str(data), "files": str(files)}
+    values |= {f"port:{port}": str(real) for port, (_, real) in listen.items()}
+    values |= {f"peer:{place}": f"{host}:{port}" for place, (host, port) in connect.items()}
+    for place, (host, port) in addresses.items():
+        values |= {f"address:{place}": f"{host}:{port}", f"host:{place.rpartition(':')[0]}": host}
+    return fill_in(word, spec, values, lambda package: str(package_folder(package)))
 
 
 class Passage(NamedTuple):
@@ -214,7 +258,7 @@ class Topology:
         return {passage.address: passage.destination for passage in self.passages} | shared
 
     def connect_map(self, source: str) -> dict[str, tuple[str, int]]:
-        """Where `source` reaches each declared port, keyed by `node:port`."""
+        """The address at which `source` reaches each declared port, by `node:port`."""
         addresses = {
             f"{passage.destination}:{passage.port}": passage.address
             for passage in self.passages
@@ -223,13 +267,13 @@ class Topology:
         for spec in self._specs:
             if spec.name == source:
                 for port in spec.ports:
-                    own = (LOOPBACK, self._ports.real(spec.name, port))
-                    addresses[f"{source}:{port}"] = own
+                    direct = (LOOPBACK, self._ports.real(spec.name, port))
+                    addresses[f"{source}:{port}"] = direct
         return addresses | (self.pages if source in self._clients else {})
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """Where people, and so clients, find the pages of nodes, by `node:port`: no proxy there."""
+        """The addresses of nodes' pages for people and clients, by `node:port`: without a proxy."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs
@@ -237,7 +281,7 @@ class Topology:
         }
 
     def listen_map(self, node: NodeSpec) -> dict[str, tuple[str, int]]:
-        """What the node binds for each declared port."""
+        """The address that the node binds for each declared port."""
         return {
             str(port): (LOOPBACK, self._ports.real(node.name, port)) for port in node.bound_ports
         }

@@ -60,14 +60,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CallingAddress:
-    """Where one node calls from."""
+    """The source address of one node's calls."""
 
     def __init__(self, host: str) -> None:
         """It calls from there wherever it calls the same network of 256 addresses."""
         self._host = socket.inet_aton(host)
 
     def started(self, start: Callable[[], T]) -> T:
-        """What `start` returns; the process that it starts calls from here."""
+        """Run `start`; the process that it starts calls from this address."""
         # A filter is for good: for its thread, and for the processes that this one starts.
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
@@ -111,15 +111,15 @@ class CallingAddress:
         ):
             fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", ident))  # the pid is still its own
             memory.seek(place)
-            own = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
-            if own is None:
+            source = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
+            if source is None:
                 return
             end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
         try:
             # Not by a `socket` of Python's, which may change how the node's own one behaves.
             on = ctypes.byref(ctypes.c_int(1))
             _libc.setsockopt(end, socket.SOL_IP, _BIND_ADDRESS_NO_PORT, on, 4)
-            _checked(_libc.bind(end, own, len(own)))
+            _checked(_libc.bind(end, source, len(source)))
         finally:
             os.close(end)
 
@@ -154,7 +154,7 @@ def _checked(result: int) -> int:
 
 
 def _listen_to_connects() -> int | None:
-    """Where the connects of this thread, and of what it starts, are announced from now on.
+    """The descriptor that announces all later connects of this thread and of its processes.
 
     `None` where the kernel does not do that.
     """
@@ -169,7 +169,9 @@ def _listen_to_connects() -> int | None:
         (_RETURN, 0, 0, _NOTIFY),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in instructions))
+    code = ctypes.create_string_buffer(
+        b"".join(struct.pack("=HBBI", *each) for each in instructions)
+    )
     program = struct.pack("HP", len(instructions), ctypes.addressof(code))
     install = functools.partial(_libc.syscall, seccomp, _SET_MODE_FILTER)
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):

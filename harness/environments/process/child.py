@@ -11,20 +11,19 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import pwd
 import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from harness.environments import procfs
-from harness.environments.process.accounts import Account
 from harness.environments.process.calling import CallingAddress
-from harness.environments.procfs import ProcessId
-from harness.environments.sharedmemory import remove_shared_memory
+from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.warden import Kill, Warden
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, UsageError
 
 _READ_BYTES: Final = 65536
 _PIPE_BYTES: Final = 1024 * 1024
@@ -33,6 +32,44 @@ _STATE_TIMEOUT_S: Final = 5.0
 _POLL_S: Final = 0.002
 _KILL_TIMEOUT_S: Final = 10.0
 _FOR_ALL: Final = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
+
+
+class Account(NamedTuple):
+    """An account of this machine. Some programs refuse to run as root (PostgreSQL does)."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    environment: dict[str, str]
+
+    def own(self, folder: Path) -> None:
+        """Give the folder to the account."""
+        os.chown(folder, self.uid, self.gid)
+
+
+def account_of(user: str | None) -> Account | None:
+    """The account of a node that declares `user`; `None` means the harness's own.
+
+    Raises `UsageError` where this machine has no such account.
+    """
+    if user is None or os.geteuid() != 0:
+        return None
+    name, _, group = user.partition(":")
+    try:
+        entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+        if group and not group.isdigit():
+            raise UsageError(
+                f"the user {user!r} has a group by name; in processes write its number, or none"
+            )
+    except KeyError:
+        raise UsageError(
+            f"there is no user {name!r} on this machine, as whom a node is to run; create it "
+            f"(useradd --system {name}), or use --env docker"
+        ) from None
+    gid = int(group) if group else entry.pw_gid
+    groups = tuple(os.getgrouplist(entry.pw_name, gid))
+    variables = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name}
+    return Account(entry.pw_uid, gid, groups, variables)
 
 
 class Child:
@@ -85,7 +122,7 @@ class Child:
         os.set_blocking(self._output, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        # A child must not stand still because the driver is busy for a moment. More than the
+        # A child must not wait because the driver is busy for a moment. More than the
         # system grants to a user is refused, and the default then serves.
         with contextlib.suppress(PermissionError):
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
@@ -99,7 +136,7 @@ class Child:
         return self._popen.pid
 
     def _readable(self) -> bool:
-        """Take what there is; false once there is nothing more for now."""
+        """Take the output so far; false once there is no more for now."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -136,12 +173,12 @@ class Child:
     def say(self, line: bytes) -> None:
         """Write a line to its standard input, whole or not at all, without waiting.
 
-        Raises `InfrastructureError` when it has not read for so long that there is no room, or for
-        a line that may be torn, see pipe(7). What has ended meanwhile is told by its exit.
+        Raises `InfrastructureError` when it stopped reading and there is no room, or for
+        a line that may be torn, see pipe(7). Its exit reports an end meanwhile.
         """
         if len(line) > select.PIPE_BUF:
             raise InfrastructureError(
-                f"process {self.pid} cannot be told {len(line)} bytes at once; "
+                f"process {self.pid} cannot take {len(line)} bytes at once; "
                 f"the limit is {select.PIPE_BUF}"
             )
         assert self._popen.stdin is not None
@@ -151,7 +188,7 @@ class Child:
             os.write(self._popen.stdin.fileno(), line)
         except BlockingIOError as error:
             raise InfrastructureError(
-                f"process {self.pid} does not read what it is told: its standard input is full"
+                f"process {self.pid} does not read its standard input, which is full"
             ) from error
         except BrokenPipeError:
             return
@@ -161,7 +198,7 @@ class Child:
         if self.exited.is_set():
             return False
         # Some programs give their children groups of their own (PostgreSQL does). A request to end
-        # is for the program, which tells them; nobody tells them that it is gone or frozen.
+        # is for the program, which passes it on; a dead or frozen program cannot.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
         # It has not been waited for, so its pid cannot belong to anybody else.
         try:
@@ -224,7 +261,7 @@ async def run_once(
     on_output: Callable[[bytes], None] = lambda _: None,
     on_start: Callable[[ProcessId], None] = lambda _: None,
 ) -> tuple[int | None, str]:
-    """Run a command beside a node to its end: a step of its set-up, or a probe.
+    """Run a command next to a node to its end: a step of its set-up, or a probe.
 
     Its exit code, `None` when it took too long and was killed, and what it printed. `key` names it
     to the warden. It never survives the caller. Raises `InfrastructureError` where it cannot be

@@ -1,4 +1,4 @@
-"""`harness clean` for processes: what is left of runs whose driver is dead, and only of those.
+"""`harness clean` for processes: removes the remains of runs whose driver is dead, and no others.
 
 Usually nothing: the warden has undone it. This is for a driver and a warden that were both killed.
 """
@@ -15,9 +15,8 @@ from typing import Final
 from harness.environments import procfs
 from harness.environments.fuse.mounts import detach_below
 from harness.environments.process.clocks import remove_clocks
-from harness.environments.procfs import ProcessId
+from harness.environments.procfs import ProcessId, remove_shared_memory
 from harness.environments.scratch import Owner, left_folders, remove_signed
-from harness.environments.sharedmemory import remove_shared_memory
 from harness.environments.toxiproxy.client import ToxiproxyClient
 from harness.environments.warden import leftovers
 from harness.errors import CleaningError, InfrastructureError

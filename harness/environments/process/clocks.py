@@ -1,7 +1,7 @@
 """libfaketime for the foreign programs of a run in processes.
 
-What it reads is in the machine's shared memory, where its semaphore and its page must be and where
-the kernel notes reads whatever other file systems do. The names hold a digest of the run's scratch
+Its files are in the machine's shared memory, where its semaphore and its page must be and where the
+kernel notes reads, unlike on many other file systems. The names hold a digest of the run's scratch
 folder, by which `harness clean` finds them; the warden removes them with that folder.
 """
 
@@ -64,7 +64,7 @@ def remove_clocks(scratch: Path) -> list[str]:
 
 
 class ProcessClock:
-    """How the driver reaches the libfaketime of one node (`foreignclock.Reach`)."""
+    """The driver's access to the libfaketime of one node (`foreignclock.Reach`)."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ProcessClock:
         pid: Callable[[], int | None],
         run: RunCommand,
     ) -> None:
-        """Its files are made at once. `run` runs a command beside the node, with placeholders."""
+        """Its files are made at once. `run` runs a command next to the node, with placeholders."""
         self._spec = spec
         self._name = _name(scratch, spec.name)
         self._names = Names.of(self._name)
@@ -91,18 +91,17 @@ class ProcessClock:
 
     def _make(self) -> None:
         if not self._library.exists():
-            found = find_library()
-            assert found is not None, "looked for before"
-            self._library.write_bytes(without_waits(found.read_bytes()))
+            library = find_library()
+            assert library is not None, "looked for before"
+            self._library.write_bytes(without_waits(library.read_bytes()))
             self._library.chmod(0o644)
         for name, data in ((self._names.semaphore, SEMAPHORE), (self._names.page, PAGE)):
             path = _MEMORY / name
             path.write_bytes(data)
-            path.chmod(0o666)  # whoever the node runs as
+            path.chmod(0o666)  # for any user of the node
         self._write(setting(ClockError()))
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """What the node's environment, which has `given`, needs as well."""
         return preload(str(self._library), self._name, str(_MEMORY), given)
 
     def _write(self, line: str) -> None:
@@ -110,11 +109,10 @@ class ProcessClock:
         new = path.with_suffix(".new")
         new.write_text(f"{line}\n", encoding="ascii")
         new.chmod(0o644)
-        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # as if nobody had read it in ages
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # as if last read in a distant past
         new.replace(path)
 
     async def write(self, line: str) -> None:
-        """Make this the setting, at once and as a whole."""
         try:
             self._write(line)
         except OSError as error:
@@ -123,7 +121,6 @@ class ProcessClock:
             ) from error
 
     async def was_read(self) -> bool:
-        """Whether somebody has read it since it was written."""
         try:
             return (_MEMORY / self._names.setting).stat().st_atime_ns != 0
         except OSError as error:
@@ -132,7 +129,6 @@ class ProcessClock:
             ) from error
 
     async def processes(self) -> str:
-        """What `PROCESSES` prints of the node's process and its descendants."""
         pid = self._pid()
         if pid is None:
             return "it has ended"
@@ -148,5 +144,4 @@ class ProcessClock:
         return output
 
     async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command beside the node."""
         return await self._run(command)

@@ -1,10 +1,10 @@
-"""`Cluster` over local processes."""
+"""`Controls` over local processes."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -15,11 +15,9 @@ from harness.cluster import (
     Capability,
     Fidelity,
     Link,
-    LinkQuality,
-    StreamQuality,
+    LinkState,
     Usage,
     check_links,
-    known_ends,
     unsupported,
 )
 from harness.environments.host.capabilities import EVERYWHERE
@@ -65,18 +63,14 @@ class ProcessCluster(RealCluster[ProcessNode]):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """`CAPABILITIES`; some are only approximate by a real Toxiproxy."""
         return self._capabilities
 
     async def usage(self, node: str) -> Usage:
-        """What the node's process and its data folder hold now, and what the process has written.
-
-        What its children hold and write is not counted.
-        """
+        """Of the node's process and its data folder, but not of its children."""
         return await asyncio.to_thread(self._node(node).usage)
 
     def data_place(self, node: str) -> str:
-        """Where the data of a node are, for people."""
+        """The place of a node's data, for people."""
         return str(self._node(node).data_folder)
 
     async def save_data(self, node: str, folder: Path) -> None:
@@ -85,35 +79,16 @@ class ProcessCluster(RealCluster[ProcessNode]):
 
     # --- links -------------------------------------------------------------------------------
 
-    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
-        """Swallow everything on these links."""
-        check_links(links, self._nodes, self.clients)
-        return await self._links.cut(links, lease_s)
-
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
-    ) -> str:
-        """Delay, throttle or stall these links; slice or reset the streams on them."""
-        for capability in (Capability.DROP, Capability.DUPLICATE, Capability.REORDER):
-            if getattr(quality, capability.value, 0) > 0:
-                raise unsupported(ENVIRONMENT, capability, _HAVE_PACKETS)
-        check_links(links, self._nodes, self.clients)
-        return await self._links.shape(links, quality, lease_s)
+    async def set_links(
+        self, wanted: Mapping[Link, LinkState], *, lease_s: float
+    ) -> Mapping[str, Bite]:
+        check_links(wanted, self._nodes, self.clients)
+        for quality in (each for state in wanted.values() for each in state.values()):
+            for capability in (Capability.DROP, Capability.DUPLICATE, Capability.REORDER):
+                if getattr(quality, capability.value, 0) > 0:
+                    raise unsupported(ENVIRONMENT, capability, _HAVE_PACKETS)
+        return await self._links.set_links(wanted, lease_s)
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections on these links; returns how many."""
         check_links(links, self._nodes, self.clients)
         return await self._links.reset(links)
-
-    async def heal(self, fault: str) -> Bite:
-        """Undo one link fault and say what it did."""
-        return await self._links.heal(fault)
-
-    async def heal_among(self, nodes: Iterable[str]) -> None:
-        """Make every link among these nodes (and the clients) whole."""
-        await self._links.heal_within(known_ends(nodes, self._nodes, self.clients))
-
-    async def heal_all(self) -> None:
-        """Undo every fault of links, processors, clocks and disks and thaw every node."""
-        await self._links.heal_within(None)
-        await self.mend_nodes()

@@ -1,4 +1,4 @@
-"""`ProcessEnvironment`: one subprocess a node, every link through a user-space proxy, no root.
+"""`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
 
 Order of a deployment, each step undone in reverse by `_Run.teardown` and, if the driver dies, by
 the warden: scratch folder, warden, link proxy, proxies, nodes.
@@ -25,9 +25,8 @@ from harness.environments.callers import CallerBook, require_socket_owners
 from harness.environments.fuse.available import why_missing
 from harness.environments.host.capabilities import FOREIGN
 from harness.environments.host.control import prove_clocks
-from harness.environments.host.limits import require_limits
+from harness.environments.host.limits import check_declarations, require_limits
 from harness.environments.host.logs import NodeLog
-from harness.environments.host.placeholders import check_packages
 from harness.environments.host.session import (
     RealRun,
     guarded_main,
@@ -35,24 +34,22 @@ from harness.environments.host.session import (
 )
 from harness.environments.host.starvation import LINK_PROXY
 from harness.environments.host.watch import Interference
-from harness.environments.process.accounts import account_of
-from harness.environments.process.addresses import Ports, Topology
+from harness.environments.process.addresses import Ports, Topology, shared_ports
+from harness.environments.process.child import account_of
 from harness.environments.process.cleaning import clean_dead_runs
 from harness.environments.process.clocks import check_clocks, clock_files, remove_clocks
 from harness.environments.process.cluster import CAPABILITIES, ENVIRONMENT, ProcessCluster
 from harness.environments.process.linkproxy import LinkProxy
 from harness.environments.process.links import LinkFaults
 from harness.environments.process.node import ProcessNode
-from harness.environments.process.placeholders import shared_ports
 from harness.environments.scratch import SCRATCH_PREFIX, remove_signed, sign
 from harness.environments.warden import HttpRequest, RemoveFolder, Warden
 from harness.errors import InfrastructureError, UsageError, why_not_copied
-from harness.nodes.deployment import check_nodes, forms_of, start_in_order
+from harness.nodes.deployment import forms_of, start_in_order
 from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, override
 
 T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SCRATCH_KEY: Final = "scratch"
 _CALLERS: Final = "~callers"  # no node's name has a tilde
 _WATCH_INTERVAL_S: Final = 0.25
@@ -70,18 +67,16 @@ class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=Tru
 
     @override
     def unavailable(self) -> str | None:
-        """Linux only: pidfds and /proc."""
         if not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
             return f"needs Linux (pidfd_open, /proc), this is {sys.platform}; use --env sim"
         return None
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """Why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
         return why_missing()
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Deploy, run `main`, tear down; see `harness.plugins.Environment`."""
         _check(plan)
         require_limits(plan)
 
@@ -93,7 +88,6 @@ class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=Tru
 
     @override
     def clean(self) -> list[str]:
-        """Remove what runs with a dead controller left behind."""
         return clean_dead_runs()
 
 
@@ -101,14 +95,8 @@ def _check(plan: DeploymentPlan) -> None:
     """Refuse, before anything starts, what cannot be deployed as processes."""
     if not _RUN_ID.fullmatch(plan.run_id):
         raise UsageError(f"the run id {plan.run_id!r} must match {_RUN_ID.pattern}")
-    seen: set[str] = set()
+    check_declarations(plan.nodes)
     for spec in plan.nodes:
-        if not _NODE_NAME.fullmatch(spec.name) or spec.name == CLIENT or spec.name in seen:
-            raise UsageError(
-                f"the node name {spec.name!r} must match {_NODE_NAME.pattern}, be unique, and "
-                f"not be {CLIENT!r}"
-            )
-        seen.add(spec.name)
         if spec.entry is None and not spec.command:
             raise UsageError(
                 f"node {spec.name!r} has neither an entry nor a command, so it cannot run as a "
@@ -122,8 +110,6 @@ def _check(plan: DeploymentPlan) -> None:
                     "processes run in none; use --env docker"
                 )
         account_of(spec.user)  # refuses one that is not there
-    check_nodes(plan.nodes)
-    check_packages(plan.nodes)
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:
@@ -142,7 +128,7 @@ def _check(plan: DeploymentPlan) -> None:
 def _require_programs(spec: NodeSpec) -> None:
     """Raise `UsageError` for a foreign program that is not on this machine; see `NodeSpec`.
 
-    What stands in a folder that a placeholder names is found out when it is started.
+    A program in a folder that a placeholder names is checked when it is started.
     """
     asked = [(command, spec) for command in spec.setup]
     if isinstance(spec.ready, ReadyCommand):
@@ -240,21 +226,21 @@ class _Run(RealRun):
 
     async def _restore(self) -> None:
         """Have nodes begin on copies of the data that they are given."""
-        given = self._plan.data
-        if given is None:
+        data = self._plan.data
+        if data is None:
             return
         for name, node in self._nodes.items():
             to = node.data_folder
             try:
-                await asyncio.to_thread(shutil.copytree, given / name, to, dirs_exist_ok=True)
+                await asyncio.to_thread(shutil.copytree, data / name, to, dirs_exist_ok=True)
             except OSError as error:
                 raise InfrastructureError(
-                    f"{name} cannot begin on a copy of {given / name}: {why_not_copied(error)}; "
+                    f"{name} cannot begin on a copy of {data / name}: {why_not_copied(error)}; "
                     f"make room in {to.parent}, or see what is wrong there"
                 ) from error
 
     async def _mount_disks(self) -> None:
-        """Those of foreign programs that declare one, where it can be had."""
+        """Mount the disks of foreign programs that declare one, where possible."""
         for node in self._nodes.values():
             if node.spec.faulty_disk and why_missing() is None:
                 await node.mount(self._failed)
@@ -309,7 +295,7 @@ class _Run(RealRun):
     # --- teardown ------------------------------------------------------------------------------
 
     async def teardown(self) -> None:
-        """Take everything away; what resists is left to the warden, and is said."""
+        """Take everything away; failures are left to the warden, and reported."""
         self._ending = True
         failures: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The server behind the links: our own, started for the run, or a real Toxiproxy that is given."""
+"""The server behind the links: our own, started for the run, or a real Toxiproxy of the user."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LinkProxy:
         warden: Warden,
         on_death: Callable[[InfrastructureError], None],
     ) -> LinkProxy:
-        """Start our own server. `on_death` is told if it ends before `close`."""
+        """Start our own server. `on_death` is called if it ends before `close`."""
         output = _Output(on_death)
         token = secrets.token_urlsafe(32)  # the key to making and ending faults
         child = Child(
@@ -113,16 +113,16 @@ class LinkProxy:
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """What somebody else did to our own server; of another's nobody knows."""
+        """A stop of our own server by another program; of a user's server this is unknown."""
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """Whether our own server keeps connections at one of its addresses from their node."""
+        """Connections at this address that our own server keeps from their node, if any."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:
-        """End our own server, or take our proxies off the one that was given."""
+        """End our own server, or take our proxies off the user's."""
         if self._output is not None:
             self._output.closing = True
         child = self._child
@@ -139,7 +139,7 @@ class LinkProxy:
 
 
 class _Output:
-    """What our own server says: where its API is, then reports, one line each, and complaints."""
+    """The output of our own server: the URL of its API, then reports and complaints, by line."""
 
     def __init__(self, on_death: Callable[[InfrastructureError], None]) -> None:
         self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -167,15 +167,15 @@ class _Output:
 
     def ended(self, code: int) -> None:
         """The server has ended."""
-        said = "\n".join([*self._complaints, self._line.decode("utf-8", "replace")]).strip()
-        error = InfrastructureError(f"the link proxy ended with code {code}: {said}")
+        text = "\n".join([*self._complaints, self._line.decode("utf-8", "replace")]).strip()
+        error = InfrastructureError(f"the link proxy ended with code {code}: {text}")
         if not self.address.done():
             self.address.set_exception(error)
         elif not self.closing:
             self._on_death(error)
 
     def withheld(self, address: str) -> Interference | None:
-        """See `LinkProxy.withheld`. A drop is never over: who was dropped may not call again."""
+        """See `LinkProxy.withheld`. A drop never ends: a dropped caller may not call again."""
         report = self._withheld.get(address)
         if report is not None and report.dropped:
             return Interference(f"the link proxy dropped connections ({report.dropped} or more)")

@@ -1,7 +1,7 @@
-"""Link faults by toxics on the link proxy, each a lease, each measured.
+"""Link faults as toxics on the link proxy, each measured.
 
-What flows from a to b is the upstream direction of the connections that a opened to b and the
-downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a toxic on both.
+The flow from a to b is the upstream direction of the connections from a to b and the
+downstream direction of connections from b to a; a fault on `Link(a, b)` puts a toxic on both.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
@@ -14,12 +14,12 @@ downstream direction of those that b opened to a; a fault on `Link(a, b)` puts a
 | reset           | a reset that counts     | off and on again, connections counted in /proc   |
 | bytes swallowed | live counter            | received less sent, known once connections ended |
 
-A fault ends by `heal` or, when the harness is dead, by the warden a little after its lease.
-Removing a toxic that is gone is no error, so they do not get into each other's way.
+The ledger sets the states of links; when the harness is dead, the warden removes the toxics a
+little after their lease. Both may remove the same toxic: one that is gone is no error.
 
-The server may be one that others use, too. So the proxies and toxics are looked at along the run,
-and once more when a fault is healed: one that is not as it was made is a fact of the history, and a
-fault with such a toxic was `undone`.
+Other programs may use the server, too. So the proxies and toxics are checked along the run, and
+once more when a fault leaves a link: one that was changed is a fact of the history, and a fault
+with such a toxic was `undone`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from harness.cluster import Bite, Link, LinkQuality, StreamQuality
+from harness.cluster import Bite, Link, LinkQuality, LinkState, StreamQuality
+from harness.environments.host.cluster import label_of
 from harness.environments.host.watch import Interference
 from harness.environments.process.addresses import Passage, Topology
 from harness.environments.toxiproxy.client import (
@@ -43,9 +44,9 @@ from harness.environments.toxiproxy.client import (
 from harness.environments.toxiproxy.metrics import RECEIVED, SENT, SWALLOWED
 from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, HttpRequest, Warden
-from harness.errors import UsageError
 
 _STALL_MS: Final = 86_400_000
+_SWALLOWING: Final = {"blackhole", "timeout"}
 _SETTLE_S: Final = 0.5
 _SETTLE_POLL_S: Final = 0.05
 _TCP_ESTABLISHED: Final = "01"
@@ -69,7 +70,7 @@ class _Toxic(NamedTuple):
     attributes: dict[str, int]
 
     def is_among(self, proxies: Mapping[str, ProxyInfo]) -> bool:
-        """Whether it is there, as it was made."""
+        """Whether it exists, and is unchanged."""
         proxy = proxies.get(self.place.proxy)
         return proxy is not None and any(self._is(toxic) for toxic in proxy.toxics)
 
@@ -79,15 +80,21 @@ class _Toxic(NamedTuple):
         return same and self.attributes.items() <= toxic.attributes.items()
 
 
+_Kinds = Sequence[tuple[str, dict[str, int]]]
+
+
 @dataclass(slots=True)
 class _Fault:
-    id: str
+    """The links on which one fault lies now."""
+
     swallows: bool
-    toxics: list[_Toxic]
-    before: dict[_Place, int] | None
     warden_at_s: float  # from then on the warden may have ended it
-    bitten: int | None = 0
+    before: dict[_Place, int] | None
+    toxics: dict[Link, list[_Toxic]] = field(default_factory=dict)
     undone: bool = False
+
+    def all_toxics(self) -> list[_Toxic]:
+        return [toxic for toxics in self.toxics.values() for toxic in toxics]
 
 
 class LinkFaults:
@@ -113,22 +120,38 @@ class LinkFaults:
         self._faults: dict[str, _Fault] = {}
         self._turn = asyncio.Lock()
 
-    # --- making ------------------------------------------------------------------------------
+    # --- setting -----------------------------------------------------------------------------
 
-    async def cut(self, links: Sequence[Link], lease_s: float) -> str:
-        """Swallow everything on these links."""
-        kind: tuple[str, dict[str, int]] = ("timeout", {"timeout": 0})
-        return await self._add(
-            links, [("blackhole", {}) if self._ours else kind], lease_s, swallows=True
-        )
+    async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
+        """Bring these links into these states (`harness.cluster.Controls.set_links`)."""
+        kinds = {
+            fault: self._kinds(quality)
+            for state in wanted.values()
+            for fault, quality in state.items()
+        }
+        async with self._turn:
+            bites = {}
+            for fault_id, fault in list(self._faults.items()):
+                gone = [each for each in fault.toxics if each in wanted]
+                gone = [link for link in gone if fault_id not in wanted[link]]
+                if gone:
+                    bites[fault_id] = await self._take_off(fault, gone)
+                if not fault.toxics:
+                    del self._faults[fault_id]
+            for fault_id, of_fault in kinds.items():
+                links = [link for link, state in wanted.items() if fault_id in state]
+                if fault_id in self._faults:
+                    links = [link for link in links if link not in self._faults[fault_id].toxics]
+                if links:
+                    await self._lay(fault_id, links, of_fault, lease_s)
+            return bites
 
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, lease_s: float
-    ) -> str:
-        """Delay, throttle, stall, slice or reset these links."""
-        quality.check()
+    def _kinds(self, quality: LinkQuality | StreamQuality | None) -> _Kinds:
+        """The toxics of this quality; none is a cut."""
+        if quality is None:
+            return [("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})]
         if isinstance(quality, StreamQuality):
-            return await self._add(links, toxics_of(quality), lease_s, swallows=False)
+            return toxics_of(quality)
         kinds: list[tuple[str, dict[str, int]]] = []
         if quality.delay_ms > 0 or quality.jitter_ms > 0:
             latency = {
@@ -140,14 +163,10 @@ class LinkFaults:
             kinds.append(("bandwidth", {"rate": quality.rate_kb_s}))
         if quality.stall:
             kinds.append(("latency", {"latency": _STALL_MS, "jitter": 0}))
-        if not kinds:
-            raise UsageError(
-                f"{quality} leaves the links as they are; set delay_ms, rate_kb_s, ..."
-            )
-        return await self._add(links, kinds, lease_s, swallows=False)
+        return kinds
 
     def _places(self, link: Link) -> list[_Place]:
-        """Where bytes flow from the link's source to its destination."""
+        """The directions through proxies in which bytes flow along the link."""
         ends = (link.source, link.destination)
         return [
             _Place(
@@ -161,35 +180,32 @@ class LinkFaults:
         ends = {link.source, link.destination}
         return [p for p in self._topology.passages if {p.source, p.destination} == ends]
 
-    async def _add(
-        self,
-        links: Sequence[Link],
-        kinds: Sequence[tuple[str, dict[str, int]]],
-        lease_s: float,
-        *,
-        swallows: bool,
-    ) -> str:
-        async with self._turn:
-            ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
-            fault = _Fault(f"link-{len(self._faults) + 1}", swallows, [], None, ends_s)
-            places = [(link, place) for link in sorted(set(links)) for place in self._places(link)]
-            fault.before = await self._measure({place for _, place in places}, swallows=swallows)
-            self._faults[fault.id] = fault
-            try:
-                for link, place in places:
-                    for number, (kind, attributes) in enumerate(kinds):
-                        name = f"{fault.id}-{place.stream}-{number}"
-                        toxic = _Toxic(link, place, name, kind, attributes)
-                        self._guard(toxic, lease_s)
-                        fault.toxics.append(toxic)
+    async def _lay(
+        self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
+    ) -> None:
+        """Let a fault lie on links; if that fails, it is removed from them as any other."""
+        ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
+        swallows = kinds[0][0] in _SWALLOWING
+        places = {link: self._places(link) for link in links}
+        before = await self._measure(
+            {p for each in places.values() for p in each}, swallows=swallows
+        )
+        fault = self._faults.setdefault(fault_id, _Fault(swallows, ends_s, before))
+        for link in links:
+            toxics = fault.toxics[link] = []
+            for place in places[link]:
+                for number, (kind, attributes) in enumerate(kinds):
+                    name = f"{label_of(fault_id)}-{place.stream}-{number}"
+                    toxic = _Toxic(link, place, name, kind, attributes)
+                    self._guard(toxic, lease_s)
+                    toxics.append(toxic)
+                    try:
                         await self._client.add_toxic(
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
-            except BaseException:
-                fault.undone = True  # it was never complete, which needs no report
-                await self._remove(fault, fault.toxics)
-                raise
-            return fault.id
+                    except BaseException:
+                        fault.undone = True  # it was never complete, which needs no report
+                        raise
 
     def _guard_key(self, toxic: _Toxic) -> str:
         return f"toxic/{toxic.place.proxy}/{toxic.name}"
@@ -199,47 +215,24 @@ class LinkFaults:
         undo = HttpRequest("DELETE", url, token=self._client.token)
         self._warden.guard(self._guard_key(toxic), undo, deadline_s=lease_s + AFTER_LEASE_S)
 
-    # --- healing -----------------------------------------------------------------------------
-
-    async def heal(self, fault_id: str) -> Bite:
-        """Undo one fault; raises `UsageError` for an unknown one."""
-        if fault_id not in self._faults:
-            raise UsageError(f"there is no link fault {fault_id!r}; known: {sorted(self._faults)}")
-        async with self._turn:
-            fault = self._faults[fault_id]
-            await self._remove(fault, fault.toxics)
-            return Bite(fault.bitten, "bytes", undone=fault.undone)
-
-    async def heal_within(self, names: Collection[str] | None) -> None:
-        """Undo what lies on links with both ends among `names`; `None` is everywhere."""
-        async with self._turn:
-            for fault in list(self._faults.values()):
-                inside = [
-                    toxic
-                    for toxic in fault.toxics
-                    if names is None or {toxic.link.source, toxic.link.destination}.issubset(names)
-                ]
-                await self._remove(fault, inside)
-
-    async def _remove(self, fault: _Fault, toxics: Iterable[_Toxic]) -> None:
-        toxics = list(toxics)
-        if not toxics:
-            return
+    async def _take_off(self, fault: _Fault, links: Sequence[Link]) -> Bite:
+        """Remove a fault from these links; returns what it did there."""
+        toxics = [toxic for link in links for toxic in fault.toxics[link]]
         places = {toxic.place for toxic in toxics}
         self._find_undone(fault, toxics, await self._client.proxies())
         if self._ours:
             after = await self._measure(places, swallows=fault.swallows)
         for toxic in toxics:
             await self._client.remove_toxic(toxic.place.proxy, toxic.name)
-            fault.toxics.remove(toxic)
             self._warden.release(self._guard_key(toxic))
+        for link in links:
+            del fault.toxics[link]
         if not self._ours:
             after = await self._measure_settled(places, fault)
-        if fault.bitten is None or fault.before is None or after is None:
-            fault.bitten = None
-            return
-        before = fault.before
-        fault.bitten += sum(max(0, after[place] - before[place]) for place in places)
+        if fault.before is None or after is None:
+            return Bite(None, "bytes", undone=fault.undone)
+        bytes_ = sum(max(0, after[place] - fault.before[place]) for place in places)
+        return Bite(bytes_, "bytes", undone=fault.undone)
 
     # --- others --------------------------------------------------------------------------------
 
@@ -259,7 +252,7 @@ class LinkFaults:
             )
 
     async def interference(self) -> Interference | None:
-        """What is not as we made it: proxies, and toxics that are not ours. Finds undone faults."""
+        """Changed proxies, and toxics that are not ours. Finds undone faults."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         if begin_s < self._next_look_s:
@@ -268,7 +261,7 @@ class LinkFaults:
             async with asyncio.timeout(_LOOK_S), self._turn:
                 proxies = await self._client.proxies()
                 for fault in self._faults.values():
-                    self._find_undone(fault, fault.toxics, proxies)
+                    self._find_undone(fault, fault.all_toxics(), proxies)
                 self._seen = self._strange(proxies)
         except TimeoutError:
             return self._seen  # a busy server; one of ours that is stopped is seen elsewhere
@@ -281,7 +274,7 @@ class LinkFaults:
     def _strange(self, proxies: Mapping[str, ProxyInfo]) -> Interference | None:
         ours: dict[str, set[str]] = {}
         for fault in self._faults.values():
-            for toxic in fault.toxics:
+            for toxic in fault.all_toxics():
                 ours.setdefault(toxic.place.proxy, set()).add(toxic.name)
         for name, made in self._topology.proxies.items():
             now = proxies.get(name)
@@ -303,7 +296,7 @@ class LinkFaults:
     async def _measure(
         self, places: Collection[_Place], *, swallows: bool
     ) -> dict[_Place, int] | None:
-        """Bytes swallowed (or, of a shaping, received) so far; `None` where nobody counts."""
+        """Bytes swallowed (or, of a shaping, received) so far; `None` if not counted."""
         samples = await self._client.metrics()
         if samples is None or not (self._ours or swallows):
             return None
@@ -325,7 +318,11 @@ class LinkFaults:
         after = await self._measure(places, swallows=fault.swallows)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _SETTLE_S
-        while after is not None and after == fault.before and loop.time() < deadline_s:
+        while (
+            after is not None
+            and after.items() <= (fault.before or {}).items()
+            and loop.time() < deadline_s
+        ):
             await asyncio.sleep(_SETTLE_POLL_S)
             after = await self._measure(places, swallows=fault.swallows)
         return after
@@ -348,7 +345,7 @@ class LinkFaults:
 
 
 def _established(port: int) -> int:
-    """How many connections to a local port are open (proc(5), `/proc/net/tcp`)."""
+    """The number of open connections to a local port (proc(5), `/proc/net/tcp`)."""
     wanted = f":{port:04X}"
     lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
     rows: Iterable[list[str]] = (line.split() for line in lines)

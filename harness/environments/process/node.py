@@ -28,12 +28,10 @@ from harness.environments.host.node import NODE_FILE_VARIABLE, NodeFile
 from harness.environments.host.readiness import COMMAND_S, SETUP_S, failed_setup
 from harness.environments.host.real_node import RealNode
 from harness.environments.host.watch import Interference, family_stopped, interference
-from harness.environments.process.accounts import account_of
-from harness.environments.process.addresses import LOOPBACK, Ports, Topology
+from harness.environments.process.addresses import LOOPBACK, Ports, Topology, fill
 from harness.environments.process.calling import CallingAddress
-from harness.environments.process.child import Child, run_once
+from harness.environments.process.child import Child, account_of, run_once
 from harness.environments.process.clocks import ProcessClock
-from harness.environments.process.placeholders import fill
 from harness.environments.process.processor import PERIOD_S, SlowProcessor
 from harness.environments.process.squatters import PortWatch
 from harness.environments.warden import AFTER_LEASE_S, Continue, Kill, Warden, run_environment
@@ -49,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def _held_bytes(folder: Path) -> int | None:
-    """The sizes of all files; `None` where nobody can tell. What goes meanwhile is left out."""
+    """The sizes of all files, without files removed meanwhile; `None` where they are unreadable."""
     held = 0
     try:
         for path in folder.rglob("*"):
@@ -62,7 +60,7 @@ def _held_bytes(folder: Path) -> int | None:
 
 
 def python_path() -> str:
-    """What a child needs to import everything that the driver can."""
+    """The `PYTHONPATH` with which a child can import everything that the driver can."""
     return os.pathsep.join(dict.fromkeys(path for path in sys.path if path))
 
 
@@ -125,7 +123,7 @@ class ProcessNode(RealNode):
 
     @property
     def data_folder(self) -> Path:
-        """Where its data are."""
+        """The folder with its data."""
         return self._data
 
     def _make_data_folder(self) -> None:
@@ -147,7 +145,7 @@ class ProcessNode(RealNode):
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """What another program did to its processes or its ports.
+        """The interference of another program with its processes or its ports.
 
         Not looked at while a verb is under way, or while we have stopped it because it is slow.
         """
@@ -158,15 +156,15 @@ class ProcessNode(RealNode):
             self._ports.hold_again(self.spec.name)
         elif procfs.is_alive(child.identity):
             stopped = family_stopped(child.pid, wanted=self.state)
-            if found := interference(self.spec.name, wanted=self.state, stopped=stopped):
-                return found
+            if seen := interference(self.spec.name, wanted=self.state, stopped=stopped):
+                return seen
         squatter = self._port_watch.squatter(self.pid)
         if squatter is None:
             return None
         return Interference(f"{self.spec.name}: {squatter}", impostor=True)
 
     def usage(self) -> Usage:
-        """What its process and its data folder hold; safe in another thread.
+        """The usage of its process and its data folder; safe in another thread.
 
         A disk of ours is not looked at: to look would be a request that meets its faults.
         """
@@ -240,7 +238,7 @@ class ProcessNode(RealNode):
 
     @property
     def _form(self) -> NodeSpec:
-        """What it runs as."""
+        """Its declaration as the present variant."""
         return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:
@@ -255,9 +253,14 @@ class ProcessNode(RealNode):
         )
 
     def _environment(self) -> dict[str, str]:
-        own = {} if self._account is None else self._account.environment
-        said = {name: self._filled(value) for name, value in self._form.environment.items()}
-        return os.environ | own | said | run_environment(self._run_id, f"node:{self.spec.name}")
+        account = {} if self._account is None else self._account.environment
+        declared = {name: self._filled(value) for name, value in self._form.environment.items()}
+        return (
+            os.environ
+            | account
+            | declared
+            | run_environment(self._run_id, f"node:{self.spec.name}")
+        )
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         spec, environment = self._form, self._environment()
@@ -398,7 +401,7 @@ class ProcessNode(RealNode):
         try:
             self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
             return child.signal(signal.SIGSTOP)
-        except (InfrastructureError, PermissionError) as error:  # it may run as somebody else now
+        except (InfrastructureError, PermissionError) as error:  # it may run as another user now
             self.tell(f"{self.spec.name} is not slowed down any more: {error}")
             return False
 
@@ -420,11 +423,13 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """What the host does not give a node, so that nobody can tell why it failed."""
+    """The resource that the host lacks, where the cause of a node's failure is unclear."""
     try:
-        found = os.statvfs(folder)
+        status = os.statvfs(folder)
     except OSError as error:
         return f"the data folder {folder} cannot be looked at any more: {error}"
-    if found.f_bavail * found.f_frsize < _ROOM_BYTES_MIN or (found.f_files and not found.f_favail):
+    if status.f_bavail * status.f_frsize < _ROOM_BYTES_MIN or (
+        status.f_files and not status.f_favail
+    ):
         return f"the disk of the data folder {folder} is full"
     return None

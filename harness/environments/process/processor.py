@@ -1,10 +1,10 @@
-"""A slow processor for one node: what it has computed takes longer, for it is stopped meanwhile.
+"""A slow processor for one node: computing takes longer, since the node is stopped in between.
 
-A process that nobody may put into a control group can be slowed down by signals alone: cpulimit
-does the same. At each look the node is owed so much more time: what it computed since the last
+A process outside of any control group of ours can be slowed down by signals alone: cpulimit
+does the same. At each look the node owes more time: its computing time since the last
 one, times `factor - 1`. For that time it is stopped. So a node that computes runs for `PERIOD_S /
 factor` in each `PERIOD_S`, and one that only waits is left alone: its timers and its answers are no
-later than on a slow machine. What is counted is the time on a processor, not on the clock, so it
+later than on a slow machine. The time on a processor counts, not the time on the clock, so it
 matters neither how late we look nor what else the host is doing. Several threads that compute at
 once count as one: each of them is slowed down.
 """
@@ -34,8 +34,8 @@ class SlowProcessor:
         stop: Callable[[float], bool],
         go_on: Callable[[], None],
     ) -> None:
-        """`used_s`: what the node has had of processors so far. `stop` is told for how long, and
-        answers false where there is nobody to stop any more.
+        """`used_s`: the node's time on processors so far. `stop` gets the duration, and
+        returns false where there is no process to stop any more.
         """
         self._loop = loop
         self._measure = used_s

@@ -32,7 +32,7 @@ class PortWatch:
         self._own: dict[int, int] = {}  # the inode that was last seen to be the node's, by port
 
     def squatter(self, first: int | None) -> str | None:
-        """Who listens on a port of the node without being of it, as a clause.
+        """The other program that listens on a port of the node, as a clause.
 
         `first` is the node's first process, `None` while it is down.
         """
@@ -61,15 +61,18 @@ class PortWatch:
         return f"another program has bound its port {unseen[0]}" if unseen else None
 
     def _stranger(self, inode: int, first: int | None) -> str | None:
-        """Who has this socket; `None` for the node itself, and for who is just ending."""
+        """The other owner of this socket; `None` for the node itself, and for an ending process."""
         if first is not None and any(procfs.holds_socket(p, inode) for p in procfs.family(first)):
             return None
         for process in procfs.all_processes():
             if not procfs.holds_socket(process.pid, inode):
                 continue
             marks = procfs.environment_of(process.pid)
-            own = (marks.get(RUN_VARIABLE), marks.get(ROLE_VARIABLE)) == (self._run_id, self._role)
-            if own or procfs.memory_bytes(process) is None:
+            is_ours = (marks.get(RUN_VARIABLE), marks.get(ROLE_VARIABLE)) == (
+                self._run_id,
+                self._role,
+            )
+            if is_ours or procfs.memory_bytes(process) is None:
                 return None
             return f"another program (pid {process.pid})"
         # A node that changed its user may hide what it holds, as long as there is one.

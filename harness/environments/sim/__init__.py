@@ -1,6 +1,6 @@
 """The deterministic simulation: `SimEnvironment`, its knobs, and tools to compare two runs.
 
-| module        | what it is                                                          |
+| module        | content                                                             |
 |---------------|---------------------------------------------------------------------|
 | `environment` | the plug-in: builds a world from a plan, runs the driver in it      |
 | `scheduler`   | the part of the world that clocks, loops and disks use              |

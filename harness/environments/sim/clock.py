@@ -2,8 +2,8 @@
 
 Both clocks belong to the machine, so they go on across restarts of the node. Drift changes the
 rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves only
-the wall clock. A skewed clock does not know that it is wrong: `max_error_ns` stays what the NTP
-daemon said before.
+the wall clock. A skewed clock does not know that it is wrong: `max_error_ns` stays as the NTP
+daemon set it before.
 """
 
 from __future__ import annotations
@@ -38,20 +38,17 @@ class SimClock:
         self._drift_ppm = 0
 
     def monotonic_ns(self) -> int:
-        """Ns since the world began, at this machine's rate."""
         passed = self._world.now_ns - self._anchor_ns
         if self._drift_ppm:
             passed += passed * self._drift_ppm // _MILLION
         return self._local_ns + passed
 
     def wall_ns(self) -> int:
-        """Ns since the epoch as this machine believes."""
         now = self._world.now_ns
         drifted = (now - self._anchor_ns) * self._drift_ppm // _MILLION
         return self._wall_ns + now + drifted + self._skew_ns
 
     def max_error_ns(self) -> int:
-        """The bound on the error of `wall_ns` that holds while no fault touches the clock."""
         return self._max_error_ns
 
     def world_ns(self, local_ns: int) -> int:

@@ -1,11 +1,11 @@
-"""The nemesis's door to the simulated world: every verb acts at once, in virtual time.
+"""The controls of the simulated world: every verb acts at once, in virtual time.
 
-Nothing here outlives the harness, so `lease_s` is of no use: leases are the ledger's.
+Nothing here outlives the harness, so `lease_s` has no effect: the ledger ends leases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -21,6 +21,7 @@ from harness.cluster import (
     Fidelity,
     Link,
     LinkQuality,
+    LinkState,
     NodeSpec,
     NodeState,
     Spring,
@@ -28,7 +29,6 @@ from harness.cluster import (
     Usage,
     check_clock,
     check_links,
-    known_ends,
     known_node,
     unsupported,
 )
@@ -47,7 +47,7 @@ _SLOW_FACTOR_MAX: Final = 1e6
 
 
 class SimCluster:
-    """The deployed nodes (`harness.cluster.Cluster`)."""
+    """The deployed nodes (`harness.cluster.Controls`)."""
 
     def __init__(
         self, world: World, fabric: Fabric, machines: Mapping[str, Machine], *, stop_s: float
@@ -59,12 +59,10 @@ class SimCluster:
         self._machines = {name: m for name, m in machines.items() if name != CLIENT}
         self._stop_ns = int(stop_s * 1e9)
         self._subscribers: list[Callable[[ClusterEvent], None]] = []
-        self._faults = 0
         self._traps: dict[str, list[Spring]] = {}
 
     @property
     def environment(self) -> str:
-        """The name of the environment."""
         return "sim"
 
     @property
@@ -74,27 +72,23 @@ class SimCluster:
 
     @property
     def nodes(self) -> Mapping[str, NodeSpec]:
-        """All declared nodes, in declaration order."""
         return {name: m.spec for name, m in self._machines.items() if m.spec is not None}
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """Names of nodes that lead to another node now, and to which."""
         return self._fabric.aliases
 
     def state(self, node: str) -> NodeState:
-        """What the node is doing now."""
         return self._machine(node).state
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
         self._subscribers.append(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
         """Have `spring` run at every event of this kind, inside the node's own callback.
 
-        A node that it kills or cuts off reaches nothing from there on, and one that it freezes
-        waits before its next effect. What waits in `spring` goes on as a task of the driver.
+        A node that it kills or cuts off reaches nothing from there on, and a node that it freezes
+        waits before its next effect. If `spring` waits, it goes on as a task of the driver.
         """
         springs = self._traps.setdefault(kind, [])
         springs.append(spring)
@@ -127,13 +121,12 @@ class SimCluster:
         return ClusterEvent(time_ns, node, kind, data, by_driver=by_driver)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Have `callback` called in so long, by the world."""
+        """The world calls it."""
         self._world.schedule(self._world.now_ns + int(delay_s * 1e9), lambda _: callback())
 
     # --- nodes ------------------------------------------------------------------------------
 
     async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind."""
         machine = self._machine(node)
         if variant is not None and machine.spec is not None:
             as_variant(machine.spec, variant)  # refuses one that is not declared
@@ -149,7 +142,7 @@ class SimCluster:
         return None if runs else f"node {node!r} is down"
 
     async def stop(self, node: str) -> bool:
-        """Cancel the node's main; kill the node if that has not ended it within `stop_s`."""
+        """Cancel the node's main; kill the node if it still runs after `stop_s`."""
         machine = self._machine(node)
         incarnation = machine.incarnation
         driver = self._driver.incarnation
@@ -182,7 +175,6 @@ class SimCluster:
         return True
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node."""
         del lease_s
         incarnation = self._machine(node).incarnation
         if incarnation is None or incarnation.loop.paused:
@@ -192,7 +184,6 @@ class SimCluster:
         return True
 
     async def resume(self, node: str) -> bool:
-        """Thaw a paused node."""
         incarnation = self._machine(node).incarnation
         if incarnation is None or not incarnation.loop.paused:
             return False
@@ -201,7 +192,6 @@ class SimCluster:
         return True
 
     async def wipe(self, node: str) -> bool:
-        """Empty the disk of a node that is down."""
         machine = self._machine(node)
         if machine.incarnation is not None:
             raise UsageError(f"cannot wipe the disk of {node!r}: it runs; kill or stop it first")
@@ -210,66 +200,36 @@ class SimCluster:
 
     # --- links ------------------------------------------------------------------------------
 
-    async def cut(self, links: Sequence[Link], *, lease_s: float) -> str:
-        """Swallow everything on these links; returns the fault's id."""
+    async def set_links(
+        self, wanted: Mapping[Link, LinkState], *, lease_s: float
+    ) -> Mapping[str, Bite]:
+        """Links carry frames and no streams."""
         del lease_s
-        return self._lay("cut", links, None)
-
-    async def shape(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality, *, lease_s: float
-    ) -> str:
-        """Worsen these links, which carry frames and no streams; returns the fault's id."""
-        del lease_s
-        if isinstance(quality, StreamQuality):
-            what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
-            raise unsupported("sim", what, ("process", "docker"))
-        quality.check()
-        return self._lay("shape", links, quality)
-
-    def _lay(self, verb: str, links: Sequence[Link], quality: LinkQuality | None) -> str:
-        check_links(links, self._machines, self.clients)
-        self._faults += 1
-        fault_id = f"{verb}-{self._faults}"
-        self._note(verb, CLIENT, id=fault_id, links=_shown(links))
-        self._fabric.lay(fault_id, links, quality)
-        return fault_id
+        check_links(wanted, self._machines, self.clients)
+        frames: dict[Link, dict[str, LinkQuality | None]] = {}
+        for link, state in wanted.items():
+            of_link = frames[link] = {}
+            for fault, quality in state.items():
+                if isinstance(quality, StreamQuality):
+                    what = Capability.SLICE if quality.slice_bytes else Capability.RESET_AFTER
+                    raise unsupported("sim", what, ("process", "docker"))
+                of_link[fault] = quality
+        faults = {_shown(link): list(state) for link, state in wanted.items()}
+        self._note("set-links", CLIENT, faults=faults)
+        return self._fabric.set_links(frames)
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections on these links, in either direction; returns how many."""
         check_links(links, self._machines, self.clients)
-        self._note("reset", CLIENT, links=_shown(links))
+        self._note("reset", CLIENT, links=[_shown(link) for link in sorted({*links})])
         return self._fabric.reset(links)
 
-    async def heal(self, fault: str) -> Bite:
-        """Undo one link fault and say what it did; a second call returns the same."""
-        self._note("heal", CLIENT, id=fault)
-        return self._fabric.heal(fault)
-
-    async def heal_among(self, nodes: Iterable[str]) -> None:
-        """Make every link among these nodes (and the clients) whole; other cuts stay."""
-        names = known_ends(nodes, self._machines, self.clients)
-        self._note("heal-among", CLIENT, nodes=names)
-        self._fabric.heal_within(names)
-
-    async def heal_all(self) -> None:
-        """Undo every fault of links, clocks, processors and disks, thaw every node; start none."""
-        self._note("heal-all", CLIENT)
-        self._fabric.heal_within(None)
-        for machine in self._machines.values():
-            self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
-            machine.set_slow(1.0)
-            machine.trouble.set(DiskQuality())
-            await self.resume(machine.name)
-
     async def alias(self, name: str, node: str) -> None:
-        """From now on the name of one node leads to another."""
         self._fabric.aliases[self._machine(name).name] = self._machine(node).name
         self._note("alias", name, to=node)
 
     # --- clocks, processors, logs -----------------------------------------------------------
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> None:
-        """Set a node's wall clock off by `offset_ns` and its clocks drifting by `drift_ppm`."""
         machine = self._machine(node)
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         self._note("skew", node, offset_ns=offset_ns, drift_ppm=drift_ppm)
@@ -280,7 +240,6 @@ class SimCluster:
         self._world.rekey_timers(machine.clock)
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Make the node's processor slower by `factor` (1.0 = normal)."""
         machine = self._machine(node)
         if not 0 < factor <= _SLOW_FACTOR_MAX:
             raise UsageError(f"factor is {factor}; it must be above 0 and at most 1e6")
@@ -288,20 +247,26 @@ class SimCluster:
         machine.set_slow(factor)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Set how bad the node's disk is; returns how many requests were touched since before."""
         machine = self._machine(node)
         quality.check()
         self._note("worsen-disk", node, **msgspec.to_builtins(quality))
         return machine.trouble.set(quality)
 
     async def usage(self, node: str) -> Usage:
-        """Of its disk. Nobody tells of its memory: all nodes share one process."""
+        """Of its disk; its memory is not measured, since all nodes share one process."""
         disk = self._machine(node).disk
         return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
         return self._world.log_lines(self._machine(node).name, last_lines=last_lines)
+
+    async def mend(self) -> None:
+        self._note("mend", CLIENT)
+        for machine in self._machines.values():
+            self._adjust_clock(machine, skew_ns=0, drift_ppm=0)
+            machine.set_slow(1.0)
+            machine.trouble.set(DiskQuality())
+            await self.resume(machine.name)
 
     # --- checks -----------------------------------------------------------------------------
 
@@ -312,5 +277,5 @@ class SimCluster:
         self._world.note(node, f"cluster {verb}", msgspec.json.encode(data))
 
 
-def _shown(links: Sequence[Link]) -> list[str]:
-    return sorted(f"{link.source}>{link.destination}" for link in links)
+def _shown(link: Link) -> str:
+    return f"{link.source}>{link.destination}"

@@ -4,7 +4,7 @@ What holds, and why:
 
 * A frame takes one latency draw, made before any fault is looked at, so that editing the faults
   of a case disturbs the rest of the run as little as possible.
-* Cuts are tested when a frame is sent and again when it arrives: a cut swallows what is in flight.
+* Cuts are tested when a frame is sent and again when it arrives: a cut swallows frames in flight.
   TCP does not forget, though: swallowed frames stay in the sender's buffer, in order, and block
   what follows. After the heal either they arrive late (retransmission) or the connection is reset
   at both ends (a middlebox, or a proxy as in the process environment, gave up); the knob
@@ -29,7 +29,7 @@ from typing import Final, Protocol
 from zlib import crc32
 
 from harness.env import FRAME_BYTES_MAX
-from harness.environments.sim.links import LinkState
+from harness.environments.sim.links import Direction
 from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.world import World
 
@@ -40,7 +40,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 class EndState(enum.Enum):
-    """What one end of a connection is."""
+    """The state of one end of a connection."""
 
     OPEN = "open"
     CLOSED = "closed"  # by its own node, in order
@@ -51,7 +51,7 @@ _OPEN: Final = EndState.OPEN
 
 
 class _Mark(enum.Enum):
-    """What travels in order with the frames but is none."""
+    """A mark that travels in order with the frames."""
 
     ACCEPTED = "accepted"
     END = "end"
@@ -102,7 +102,7 @@ class Pipe:
         "waiters",
     )
 
-    def __init__(self, fabric: Medium, link: LinkState, number: int) -> None:
+    def __init__(self, fabric: Medium, link: Direction, number: int) -> None:
         self.fabric = fabric
         self.link = link
         self.number = number
@@ -168,7 +168,7 @@ class Pipe:
             self.sender.become_reset()
 
     def release(self) -> None:
-        """The link is whole again: what was held arrives now, in order."""
+        """Deliver held frames in order: the link is whole again."""
         if self.link.blocked:
             return
         held, self.held = self.held, deque()
@@ -308,7 +308,7 @@ class SimConn:
     # --- for the fabric ---------------------------------------------------------------------
 
     def take(self, item: Item) -> None:
-        """What the pipe brought."""
+        """Take a frame or a mark from the pipe."""
         if isinstance(item, bytes):
             self._inbox.append(item)
         elif item is _Mark.END:
@@ -320,7 +320,7 @@ class SimConn:
             waiter.set_result(None)
 
     def become_reset(self) -> None:
-        """The connection is gone for this end; what was not read is lost."""
+        """End the connection at this end; unread frames are lost."""
         if self.state is EndState.OPEN:
             self._become(EndState.RESET)
 
@@ -331,7 +331,7 @@ class SimConn:
             self.out.transmit_reset()
 
     def accept(self) -> None:
-        """Tell the other end that the connection stands."""
+        """Tell the other end that the connection is established."""
         self.out.transmit(_Mark.ACCEPTED)
 
     def _become(self, state: EndState) -> None:

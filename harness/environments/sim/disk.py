@@ -1,4 +1,4 @@
-"""A machine's disk: what is visible, what is durable, and what a crash leaves.
+"""A machine's disk: visible content, durable content, and the content after a crash.
 
 After the file model of turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has durable
 content and the operations since its last sync. A SIGKILL keeps everything visible, since the page
@@ -84,7 +84,7 @@ class DiskStore:
         self.world = world
         self.files: dict[str, _Inode] = {}
         self.written_bytes = 0
-        """What was ever appended, or written anew in place of a file, over all incarnations."""
+        """All bytes that were appended or replaced a file, over all incarnations."""
         self._random = random
         self._latency_ns = latency_ns
         self._append_ns_max = append_ns_max
@@ -94,13 +94,13 @@ class DiskStore:
         self._requests = 0
 
     def held_bytes(self) -> int:
-        """What is visible in all files together."""
+        """The visible bytes of all files together."""
         return sum(len(inode.visible) for inode in self.files.values())
 
     # --- timing -----------------------------------------------------------------------------
 
     def appended(self, size: int) -> None:
-        """An append of so many bytes was served by the page cache."""
+        """Note an append of `size` bytes, which the page cache served."""
         self.written_bytes += size
         self._appends_ns += int(self._random.random() * self._append_ns_max)
 
@@ -119,7 +119,7 @@ class DiskStore:
         return self._wait(loop, self._queued_until_ns(), effect)
 
     async def whole(self, loop: NodeLoop, effect: Callable[[], None]) -> None:
-        """A request of the device that nobody interrupts: who is cancelled waits for its end.
+        """A request of the device without interruption: a cancelled caller waits for its end.
 
         A crash in its midst draws whether it took effect.
         """
@@ -146,7 +146,7 @@ class DiskStore:
             raise cancelled
 
     def _queued_until_ns(self) -> int:
-        """When a request that is made now will be done."""
+        """The end of a request that begins now."""
         low, high = self._latency_ns
         took_ns = low + int(self._random.random() * (high - low)) + self._appends_ns
         self._appends_ns = 0
@@ -171,7 +171,7 @@ class DiskStore:
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """The node died: decide what is left."""
+        """Decide on the remaining content after the node's death."""
         for effect in self._in_flight.values():
             if self._random.random() < 0.5:
                 effect()
@@ -217,7 +217,6 @@ class SimDisk:
         self._loop = loop
 
     async def open(self, path: str) -> SimFile:
-        """Open for appending, creating the file where it is missing."""
         _check(self._loop, path)
         inode = self._store.files.get(path)
         if inode is None:
@@ -227,7 +226,6 @@ class SimDisk:
         return file
 
     async def read(self, path: str) -> bytes:
-        """The whole file. Raises `FileNotFoundError`."""
         _check(self._loop, path)
         await self._store.quick(self._loop)
         inode = self._store.files.get(path)
@@ -236,7 +234,6 @@ class SimDisk:
         return bytes(inode.visible)
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Replace the file atomically and durably."""
         await self._loop.thawed()
         _check(self._loop, path)
         store, content = self._store, bytes(data)
@@ -252,13 +249,11 @@ class SimDisk:
         await store.whole(self._loop, rename)
 
     async def list(self, prefix: str = "") -> list[str]:
-        """Paths that start with `prefix`, sorted."""
         _check(self._loop)
         await self._store.quick(self._loop)
         return sorted(path for path in self._store.files if path.startswith(prefix))
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably; a missing one is no error."""
         await self._loop.thawed()
         _check(self._loop, path)
         files = self._store.files
@@ -277,7 +272,6 @@ class SimFile:
         self._closed = False
 
     async def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
         self._check()
         if offset < 0 or size < 0:
             raise ValueError(f"offset {offset} and size {size} must not be negative")
@@ -285,7 +279,6 @@ class SimFile:
         return bytes(self._inode.visible[offset : offset + size])
 
     async def append(self, data: bytes) -> int:
-        """Append and return the offset `data` starts at: visible, but not durable until `sync`."""
         await self._loop.thawed()
         self._check()
         offset, content = len(self._inode.visible), bytes(data)
@@ -295,7 +288,6 @@ class SimFile:
         return offset
 
     async def sync(self) -> None:
-        """Make everything appended before this call durable."""
         self._check()
         inode = self._inode
         operations = inode.persisted + len(inode.unsynced)
@@ -307,7 +299,6 @@ class SimFile:
         await self._store.slow(self._loop, persist)
 
     async def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes: visible at once, durable with the next sync."""
         await self._loop.thawed()
         self._check()
         if not 0 <= size <= len(self._inode.visible):
@@ -318,11 +309,9 @@ class SimFile:
         await self._store.quick(self._loop, lambda: self._inode.do(size))
 
     def size(self) -> int:
-        """The visible size in bytes."""
         return len(self._inode.visible)
 
     def close(self) -> None:
-        """Close without syncing; safe to call twice."""
         self._closed = True
 
     def _check(self) -> None:

@@ -75,7 +75,6 @@ class SimEnvironment(Environment):
 
     @override
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """Names and ranges, as `Knobs` says."""
         parse_knobs(knobs)
 
     @override
@@ -172,7 +171,7 @@ class _Deployment:
     def tear_down(self) -> None:
         """Discard the world; write logs and the trace. Problems are warnings, never verdicts."""
         for unseen in self.world.discard():
-            _log.warning("a task failed and nobody looked: %s", unseen)
+            _log.warning("the failure of a task was never retrieved: %s", unseen)
         try:
             if self.world.trace is not None:
                 self.world.trace.close()

@@ -1,4 +1,4 @@
-"""What may be varied about the simulated world, checked once at the boundary.
+"""The parameters of the simulated world, checked once at the boundary.
 
 A swarm of seeds varies these (Groce et al., "Swarm Testing", ISSTA 2012): which latency law links
 follow, how slow processors and disks are, how a connection survives a cut.
@@ -34,7 +34,7 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     clock_error_ms: float = 1.0  # what `max_error_ns` says; wall clocks differ by at most that
     retransmit: float = 0.5  # chance that a connection survives a cut and delivers late
     rto_ms_max: float = 1000.0  # longest wait, after a heal, for late delivery or reset
-    tcp_timeout_s: float = 15.0  # a sender gives up when nothing gets through for so long
+    tcp_timeout_s: float = 15.0  # how long a sender retries before it gives up
     stop_s: float = 10.0  # a graceful stop becomes a kill after this
     virtual_s_max: float = 7 * 24 * 3600.0
     events_max: int = 200_000_000
@@ -89,10 +89,10 @@ def draw_knobs(rng: random.Random) -> dict[str, Any]:
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
     """Check the knobs of a case; raises `UsageError` that says which is wrong, and how."""
-    known = ", ".join(Knobs.__struct_fields__)
+    names = ", ".join(Knobs.__struct_fields__)
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:
-        raise UsageError(f"the simulation has no knob {unknown[0]!r}; it has {known}")
+        raise UsageError(f"the simulation has no knob {unknown[0]!r}; it has {names}")
     for name, hint in get_type_hints(Knobs).items():
         if get_origin(hint) is Literal and given.get(name, get_args(hint)[0]) not in get_args(hint):
             laws = ", ".join(get_args(hint))

@@ -1,13 +1,13 @@
-"""Links between nodes, the faults laid on them, and how long a frame takes.
+"""Links between nodes, the faults on them, and the latency of a frame.
 
 A link is one direction between two nodes. Any number of faults may lie on it; `whole` is false
-while there is one, so that the common path tests one flag. Each fault counts the frames it
-touched: that is its `Bite`.
+while there is one, so that the common path tests one flag. Each fault counts the frames that it
+touches on the link, for its `Bite`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final
 
@@ -47,41 +47,47 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
     return {"uniform": uniform, "lan": lan, "tail": tail}[knobs.latency]
 
 
-class LinkFault:
-    """One fault on some links: a cut (no quality), or a worse quality."""
+class FaultOnLink:
+    """One fault on one link: a cut (no quality), or a worse quality."""
 
-    __slots__ = ("links", "quality", "since_ns", "touched")
+    __slots__ = ("quality", "since_ns", "touched")
 
-    def __init__(self, links: list[LinkState], quality: LinkQuality | None, since_ns: int) -> None:
-        self.links = links  # those it still lies on
+    def __init__(self, quality: LinkQuality | None, since_ns: int) -> None:
         self.quality = quality
         self.since_ns = since_ns
         self.touched = 0  # frames
 
 
-class LinkState:
+class Direction:
     """One direction between two nodes and the faults on it."""
 
-    __slots__ = ("blocked", "cuts", "free_at_ns", "link", "quality", "shapes", "whole")
+    __slots__ = ("blocked", "cuts", "faults", "free_at_ns", "link", "quality", "shapes", "whole")
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.cuts: list[LinkFault] = []
-        self.shapes: list[LinkFault] = []
+        self.faults: dict[str, FaultOnLink] = {}
+        self.cuts: list[FaultOnLink] = []
+        self.shapes: list[FaultOnLink] = []
         self.whole = True  # no fault at all
         self.blocked = False  # nothing passes
         self.quality = LinkQuality()
-        self.free_at_ns = 0  # when a throttled link has sent what was queued
+        self.free_at_ns = 0  # when a throttled link has sent its queue
 
-    def add(self, fault: LinkFault) -> None:
-        """Lay a fault on the link."""
-        (self.cuts if fault.quality is None else self.shapes).append(fault)
-        self._recompute()
-
-    def remove(self, fault: LinkFault) -> None:
-        """Take a fault off the link."""
-        (self.cuts if fault.quality is None else self.shapes).remove(fault)
-        self._recompute()
+    def set(self, wanted: Mapping[str, LinkQuality | None], now_ns: int) -> dict[str, FaultOnLink]:
+        """Let exactly these faults lie on the link; returns the ones that leave it."""
+        old = self.faults
+        self.faults = {
+            fault: old.get(fault) or FaultOnLink(quality, now_ns)
+            for fault, quality in wanted.items()
+        }
+        self.cuts = [fault for fault in self.faults.values() if fault.quality is None]
+        self.shapes = [fault for fault in self.faults.values() if fault.quality is not None]
+        self.quality = LinkQuality.together(
+            [fault.quality for fault in self.shapes if fault.quality]
+        )
+        self.blocked = self.quality.stall or bool(self.cuts)
+        self.whole = not self.faults
+        return {fault: each for fault, each in old.items() if fault not in wanted}
 
     def touch_cuts(self) -> None:
         """A frame was swallowed."""
@@ -92,9 +98,3 @@ class LinkState:
         """A frame was held, delayed, dropped, doubled or reordered."""
         for fault in self.shapes:
             fault.touched += 1
-
-    def _recompute(self) -> None:
-        shapes = [fault.quality for fault in self.shapes if fault.quality is not None]
-        self.quality = LinkQuality.together(shapes)
-        self.blocked = self.quality.stall or bool(self.cuts)
-        self.whole = not self.cuts and not self.shapes

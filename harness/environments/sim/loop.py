@@ -48,12 +48,10 @@ class NodeHandle(asyncio.Handle):
         self._context = copy_context() if context is None else context
 
     def cancel(self) -> None:
-        """Never run it."""
         self._callback = None
         self._args = ()
 
     def cancelled(self) -> bool:
-        """Whether it will never run."""
         return self._callback is None
 
     def __repr__(self) -> str:
@@ -84,7 +82,6 @@ class NodeTimer(asyncio.TimerHandle):
         self._cancelled = False
 
     def when(self) -> float:
-        """The due time in the loop's seconds."""
         return self.local_ns / _NS
 
     def cancel(self) -> None:
@@ -122,7 +119,6 @@ class NodeLoop(asyncio.AbstractEventLoop):
     # --- what asyncio asks of a loop --------------------------------------------------------
 
     def time(self) -> float:
-        """Seconds on the node's monotonic clock."""
         return self.clock.monotonic_ns() / _NS
 
     def call_soon(
@@ -131,7 +127,6 @@ class NodeLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> NodeHandle:
-        """Run the callback after everything that is ready now."""
         handle = NodeHandle(callback, args, context)
         self.ready.append(handle)
         if not self.scheduled:
@@ -146,7 +141,6 @@ class NodeLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> NodeTimer:
-        """Run the callback `delay` seconds from now, by this node's clock."""
         local_ns = self.clock.monotonic_ns() + max(0, round(delay * _NS))
         return self._add_timer(local_ns, callback, args, context)
 
@@ -157,7 +151,6 @@ class NodeLoop(asyncio.AbstractEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> NodeTimer:
-        """Run the callback when `time()` has reached `when`."""
         return self._add_timer(math.ceil(when * _NS), callback, args, context)
 
     def _add_timer(
@@ -175,7 +168,6 @@ class NodeLoop(asyncio.AbstractEventLoop):
         return timer
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
         return _Future(loop=self)
 
     def create_task(
@@ -199,14 +191,14 @@ class NodeLoop(asyncio.AbstractEventLoop):
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) >= self._tasks_max:
-            # A failed task that nobody looked at stays: when the collector finalises it decides
-            # nothing then.
+            # A failed task whose error was not retrieved stays, so that the time of its
+            # finalisation decides nothing.
             self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
             self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """What asyncio can tell nobody else goes into the node's log."""
+        """Log an error that asyncio cannot deliver otherwise."""
         error = context.get("exception")
         if self.alive:
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
@@ -215,17 +207,15 @@ class NodeLoop(asyncio.AbstractEventLoop):
     """Never in debug mode. Every future asks: `bool()` answers False without a Python frame."""
 
     def is_running(self) -> bool:
-        """Whether the world is running a callback of this loop."""
         return self.world.current is self
 
     def is_closed(self) -> bool:
-        """Whether the incarnation is dead."""
         return not self.alive
 
     # --- what the world asks of a loop ------------------------------------------------------
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """All tasks that are not over, and failed ones nobody looked at, oldest first."""
+        """All unfinished tasks, and failed ones whose error was not retrieved, oldest first."""
         return [t for t in self._tasks if not t.done() or _is_unseen_failure(t)]
 
     def pause(self) -> None:

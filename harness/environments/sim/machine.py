@@ -40,7 +40,7 @@ _SHOWN_PATH_PARTS: Final = 3
 
 
 class Machine:
-    """What one node runs on. `entries`, by variant, is empty for the driver's own machine."""
+    """The machine of one node. `entries`, by variant, is empty for the driver's own machine."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Machine:
 
     @property
     def state(self) -> NodeState:
-        """What the node is doing now."""
+        """The state of the node now."""
         if self.incarnation is None:
             return NodeState.DOWN
         return NodeState.PAUSED if self.incarnation.loop.paused else NodeState.RUNNING
@@ -101,8 +101,8 @@ class Machine:
         incarnation.env = kind(incarnation, self._fabric, stream(self._seed, label))
         if self.spec is not None:
             form = as_variant(self.spec, self.variant)
-            said = {"variant": self.variant} if self.spec.variants else {}
-            self.emit(NODE_STARTED, {"boot": incarnation.boot, **said}, by_driver=True)
+            variant = {"variant": self.variant} if self.spec.variants else {}
+            self.emit(NODE_STARTED, {"boot": incarnation.boot, **variant}, by_driver=True)
             # A copy for each start: nodes of one process must not share mutable objects.
             config = msgspec.json.decode(msgspec.json.encode(form.config))
             incarnation.run_main(self._entries[self.variant](incarnation.env, config))
@@ -119,7 +119,7 @@ class Machine:
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
         """Trace something that happened here and tell the driver."""
-        # Encoded at once: what a node changes later must not change what it said.
+        # Encoded at once: a node that changes the object later must not change the event.
         encoded = msgspec.json.encode(data)
         self.world.note(self.name, kind, encoded)
         if kind != CHECKPOINT:  # too many to read
@@ -216,7 +216,7 @@ class Incarnation:
             if self.stopping:
                 self._exit(0, [])
             else:
-                self._exit(1, ["main was cancelled, but nobody asked the node to stop"])
+                self._exit(1, ["main was cancelled without a request to stop"])
             return
         error = task.exception()
         if error is not None:
@@ -257,7 +257,6 @@ class SimEnv:
         return self._owner.spawn(coro, name=name)
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
-        """Register the handler, which the driver calls directly."""
         owner = self._owner
         owner.check_alive()
         spec = owner.machine.spec
@@ -268,18 +267,15 @@ class SimEnv:
         owner.pages = PageDoor(handler, self.event)
 
     def endpoint(self, address: Address) -> tuple[str, int]:
-        """There are no sockets here: raises `UsageError`."""
         raise UsageError(
             f"{address} has no TCP endpoint in simulation; a client of a foreign protocol runs "
             "with --env process or --env docker"
         )
 
     def page_url(self, address: Address) -> str:
-        """The URL as it would be where node names are hosts."""
         return f"http://{address}"
 
     def event(self, kind: str, **data: Any) -> None:
-        """Trace `kind` with plain JSON `data`."""
         if self._owner.loop.alive:
             self._owner.machine.announce(kind, data)
 

@@ -1,4 +1,4 @@
-"""The simulated network: who listens where, who is connected to whom, and the faults between.
+"""The simulated network: listeners, connections, and the faults between them.
 
 Connecting follows TCP as an application sees it. A node that is down, or does not listen there,
 refuses after a round trip. A paused node's kernel still completes the handshake, and data waits
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -18,9 +18,8 @@ from harness.cluster import CLIENT, Bite, Link, LinkQuality
 from harness.env import Address, Conn
 from harness.environments.sim.connection import EndState, Owner, Pipe, SimConn
 from harness.environments.sim.knobs import Knobs
-from harness.environments.sim.links import LinkFault, LinkState, latency_law
+from harness.environments.sim.links import Direction, FaultOnLink, latency_law
 from harness.environments.sim.world import World
-from harness.errors import UsageError
 from harness.nodes.caller import calling_end
 
 BACKLOG_MAX: Final = 1024
@@ -70,19 +69,18 @@ class Fabric:
         self._machines = machines
         self._retransmit = knobs.retransmit
         self._rto_ns_max = int(knobs.rto_ms_max * _MS)
-        self._links: dict[Link, LinkState] = {}
+        self._links: dict[Link, Direction] = {}
         self._ends: dict[int, tuple[SimConn, SimConn]] = {}
         self._connections = 0
         self._attempts: dict[int, _Attempt] = {}
-        self._faults: dict[str, LinkFault] = {}
         self.aliases: dict[str, str] = {}
 
-    def link(self, source: str, destination: str) -> LinkState:
+    def link(self, source: str, destination: str) -> Direction:
         """The state of one direction."""
         key = Link(source, destination)
         state = self._links.get(key)
         if state is None:
-            state = self._links[key] = LinkState(key)
+            state = self._links[key] = Direction(key)
         return state
 
     def trace_frame(self, pipe: Pipe, frame: bytes, at_ns: int) -> None:
@@ -114,7 +112,7 @@ class Fabric:
             attempt.over = True
 
     def _end_of(self, owner: Host) -> str:
-        """At which end of links a node is, or whoever of the driver calls."""
+        """The end of links of a node, or of the client of the driver that calls."""
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
 
@@ -128,7 +126,7 @@ class Fabric:
         else:
             world.schedule(at_ns + int(link.quality.delay_ms * _MS), self._syn_arrives, attempt)
 
-    def _lose_syn(self, attempt: _Attempt, link: LinkState) -> None:
+    def _lose_syn(self, attempt: _Attempt, link: Direction) -> None:
         link.touch_cuts()
         if attempt.retries == _SYN_RETRIES_MAX:
             self.world.schedule(
@@ -195,7 +193,7 @@ class Fabric:
             attempt.future.set_result(end)
 
     def end_changed(self, end: SimConn) -> None:
-        """An end is not open any more; forget the connection once both are not."""
+        """An end has closed; forget the connection once both have."""
         number, opened_it = divmod(end.incoming.number, 2)
         end.owner.ends.pop(number if opened_it else -number, None)
         ends = self._ends.get(number)
@@ -207,44 +205,26 @@ class Fabric:
 
     # --- faults -----------------------------------------------------------------------------
 
-    def lay(self, fault_id: str, links: Sequence[Link], quality: LinkQuality | None) -> None:
-        """Lay a new fault on links: a cut, or a worse quality."""
-        states = [self.link(link.source, link.destination) for link in sorted({*links})]
-        fault = LinkFault(states, quality, self.world.now_ns)
-        self._faults[fault_id] = fault
-        for state in states:
-            state.add(fault)
+    def set_links(self, wanted: Mapping[Link, Mapping[str, LinkQuality | None]]) -> dict[str, Bite]:
+        """Bring these links into these states; returns what each fault that left them did there."""
+        gone: dict[str, dict[Direction, FaultOnLink]] = {}
+        for at in sorted(wanted):
+            direction = self.link(at.source, at.destination)
+            for fault_id, fault in direction.set(wanted[at], self.world.now_ns).items():
+                gone.setdefault(fault_id, {})[direction] = fault
+        for left in gone.values():
+            for ends in list(self._ends.values()):
+                for end in ends:
+                    link = end.out.link
+                    if link in left and not link.blocked:
+                        self._recover(end, left[link])
+        return {
+            fault_id: Bite(sum(fault.touched for fault in left.values()), "frames")
+            for fault_id, left in gone.items()
+        }
 
-    def heal(self, fault_id: str) -> Bite:
-        """Take a fault off all links; what it did is remembered."""
-        fault = self._faults.get(fault_id)
-        if fault is None:
-            raise UsageError(f"no fault has the id {fault_id!r}; `cut` and `shape` return ids")
-        self._take_off(fault, list(fault.links))
-        return Bite(fault.touched, "frames")
-
-    def heal_within(self, nodes: Iterable[str] | None) -> None:
-        """Take every fault off the links among these nodes, or off all links."""
-        names = None if nodes is None else set(nodes)
-        for fault in list(self._faults.values()):
-            links = [
-                state
-                for state in fault.links
-                if names is None or (state.link.source in names and state.link.destination in names)
-            ]
-            self._take_off(fault, links)
-
-    def _take_off(self, fault: LinkFault, states: list[LinkState]) -> None:
-        for state in states:
-            state.remove(fault)
-            fault.links.remove(state)
-        for ends in list(self._ends.values()) if states else ():
-            for end in ends:
-                if end.out.link in states and not end.out.link.blocked:
-                    self._recover(end, fault)
-
-    def _recover(self, end: SimConn, fault: LinkFault) -> None:
-        """A pipe's link passes frames again: what becomes of the connection."""
+    def _recover(self, end: SimConn, fault: FaultOnLink) -> None:
+        """Deliver, or reset, the frames that a pipe held while its link was bad."""
         end.incoming.open_window()  # window updates come this way
         if not end.out.held:
             return
@@ -288,7 +268,7 @@ class _Attempt:
         self.retries = 0
         self.over = False
 
-    def link(self, fabric: Fabric) -> LinkState:
+    def link(self, fabric: Fabric) -> Direction:
         """The way there."""
         return fabric.link(self.source, self.address.node)
 
@@ -307,7 +287,7 @@ class SimListener:
         self._owner = owner
         self._port = port
         self._on_connect = on_connect
-        self.backlog = 0  # connections that the kernel accepted and the node has not seen yet
+        self.backlog = 0  # connections accepted by the kernel, but not by the node yet
 
     def close(self) -> None:
         """Stop accepting; open connections stay."""
@@ -339,7 +319,7 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """Where a name leads now."""
+        """The address that a name leads to now."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:

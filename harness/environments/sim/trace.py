@@ -22,7 +22,7 @@ _END: Final = "(the trace ends here)"
 
 
 class TraceWriter:
-    """Writes one line a message or event; stops after a bound and says so."""
+    """Writes one line per message or event; stops after a bound and reports that."""
 
     def __init__(self, path: Path, *, lines_max: int = TRACE_LINES_MAX) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class TraceWriter:
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where two traces part: line number (from 1), both lines, and the last lines in common."""
+    """The first difference of two traces: its line (from 1), both texts, the last common lines."""
 
     line: int
     first: str
@@ -62,13 +62,13 @@ def first_divergence(first: Path, second: Path) -> Divergence | None:
     before: deque[str] = deque(maxlen=_CONTEXT_LINES)
     with first.open(encoding="utf-8") as left, second.open(encoding="utf-8") as right:
         pairs = itertools.zip_longest(left, right)
-        for number, (one, other) in enumerate(pairs, start=1):
-            if one != other:
+        for number, (mine, other) in enumerate(pairs, start=1):
+            if mine != other:
                 return Divergence(
                     number,
-                    _END if one is None else one.rstrip("\n"),
+                    _END if mine is None else mine.rstrip("\n"),
                     _END if other is None else other.rstrip("\n"),
                     tuple(before),
                 )
-            before.append(one.rstrip("\n"))
+            before.append(mine.rstrip("\n"))
     return None

@@ -40,7 +40,7 @@ class DeterminismError(BaseException):
 class Tripwires:
     """Raises in node code only: the world sets `armed` while a node's callback runs.
 
-    `on_violation` is told as well, so that a node which swallows the error does not hide it.
+    `on_violation` is called as well, so that a node which swallows the error does not hide it.
     """
 
     def __init__(self, on_violation: Callable[[str], None]) -> None:
@@ -49,7 +49,7 @@ class Tripwires:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Lay the wires for this thread, and take them up again whatever happens."""
+        """Lay the wires for this thread, and take them up again in any case."""
         outer = _running.tripwires
         _WIRES_LAID.lay()
         _running.tripwires = self

@@ -5,7 +5,7 @@ timer of a node; otherwise `action(argument)` is something that happens outside 
 frame arrives, a disk finishes. The sequence makes equal times first in, first out.
 
 A node runs one callback at a time, and each takes virtual time; it goes on by itself as long as
-nothing else in the world is due before (the fast path: no trip through the heap). Only what is
+nothing else in the world is due before (the fast path: no trip through the heap). Only events
 outside of the node can kill or pause it, so both are tested whenever it is its turn again.
 
 Guards: a limit of events and of virtual time a run; many events at one instant are a livelock; an
@@ -65,7 +65,7 @@ class World:
         self._lines_logged: dict[str, int] = {}
         self.schedule(virtual_ns_max, self._run_out_of_time, virtual_ns_max)
 
-    # --- for those who live in it -----------------------------------------------------------
+    # --- for its loops and machines ----------------------------------------------------------
 
     def new_loop(self, name: str, clock: SimClock, *, cost_ns: int) -> NodeLoop:
         """A loop for a new incarnation."""
@@ -114,14 +114,14 @@ class World:
         self._lines_logged[node] = self._lines_logged.get(node, 0) + 1
 
     def log_lines(self, node: str, *, last_lines: int = LOG_LINES_MAX) -> list[str]:
-        """The end of a node's log; the first line says what was dropped."""
+        """The end of a node's log; the first line counts dropped lines."""
         lines = self._logs.get(node, deque())
         start = max(0, len(lines) - last_lines)
-        shown = [f"{t / 1e9:.6f} {line}" for t, line in itertools.islice(lines, start, None)]
+        end = [f"{t / 1e9:.6f} {line}" for t, line in itertools.islice(lines, start, None)]
         dropped = self._lines_logged.get(node, 0) - len(lines)
         if start == 0 and dropped:
-            shown.insert(0, f"... {dropped} earlier lines were dropped")
-        return shown
+            end.insert(0, f"... {dropped} earlier lines were dropped")
+        return end
 
     def stop(self) -> None:
         """End `run` after the present callback."""
@@ -284,22 +284,22 @@ class World:
 
     def _pending(self) -> str:
         """The tasks that wait, each with the line it waits at."""
-        shown: list[str] = []
+        waiting: list[str] = []
         for loop in self.loops:
             if loop.alive:
                 state = " (paused)" if loop.paused else ""
-                shown += [f"{loop.name}{state}/{_where(t)}" for t in loop.tasks() if not t.done()]
-        more = len(shown) - _TASKS_SHOWN_MAX
+                waiting += [f"{loop.name}{state}/{_where(t)}" for t in loop.tasks() if not t.done()]
+        more = len(waiting) - _TASKS_SHOWN_MAX
         tail = [f"and {more} more"] if more > 0 else []
-        return ", ".join(shown[:_TASKS_SHOWN_MAX] + tail) or "no task"
+        return ", ".join(waiting[:_TASKS_SHOWN_MAX] + tail) or "no task"
 
     # --- the end ----------------------------------------------------------------------------
 
     def discard(self) -> list[str]:
-        """Take the world apart; returns failures of tasks that nobody had looked at.
+        """Take the world apart; returns failures of tasks that were never retrieved.
 
         Of nodes that run: what failed as its node ended, such as a second task on the same full
-        disk, had nobody left to look.
+        disk, could not be retrieved.
 
         Coroutines are closed in order of creation while every `Env` is inert, so that their
         `finally` blocks neither reach anything nor run later at the collector's whim.
@@ -335,7 +335,7 @@ class World:
                     continue  # it awaits in a `finally` block: close it there, too
                 except KeyboardInterrupt:
                     raise
-                except BaseException:  # noqa: BLE001 (the dead cannot fail: nobody is left to tell)
+                except BaseException:  # noqa: BLE001 (a dead node cannot fail any more)
                     break
         finally:
             _set_running_loop(outer)

@@ -2,16 +2,16 @@
 
 Start it with `python -m harness.environments.toxiproxy --listen HOST:PORT`. It follows
 https://github.com/Shopify/toxiproxy (v2.12.0; one suite checks the answers and the data path of
-both) and adds what a chaos harness needs and upstream has not:
+both) and adds the features that a chaos harness needs and upstream lacks:
 
 * repeatable randomness: `--seed` gives every connection and toxic a stream of its own, where
   upstream's flag builds a generator that nothing uses;
 * the toxic `blackhole`: a cut. It swallows bytes *and* the end of a connection until it is removed,
   and then resets only the connections that lost something. Upstream's nearest, `timeout`, lets
   the end of a connection through and closes every connection when it goes;
-* `POST /proxies/{proxy}/reset`: resets the open connections, and says how many there were;
-* `POST /addresses`: one listening address for many callers, each of which is told by its socket and
-  gets the proxy that is its own;
+* `POST /proxies/{proxy}/reset`: resets and counts the open connections;
+* `POST /addresses`: one listening address for many callers, each of which is identified by its
+  socket and gets its own proxy;
 * live counters in `/metrics`, with swallowed and shaped bytes: upstream counts at the end of a
   connection, which is too late to know whether a fault has bitten.
 """

@@ -1,13 +1,13 @@
 """An address that many callers share: each connection goes on through the proxy of its caller.
 
 So a destination has one address for all, and a link between two ends is still a proxy of its own,
-with toxics, counters and resets as ever. Who calls is said by the address it calls from, else by
+with toxics, counters and resets as ever. The source address identifies the caller, else
 the kernel (`harness.environments.callers`), which does not know the owner of a connection that is
 closed already. Such a connection may be of any caller, and there are two ways to be wrong. While no
 caller is cut off from here it goes on to the destination at once, by a proxy that no fault touches:
 nothing is lost that nothing broke. While one is, the connection is held, as packets across a cut
 are sent again until they get through, and goes on when the last cut is over: nothing passes that a
-cut must stop. The innocent then wait, too, which is reported, as is what is dropped after all.
+cut must stop. Other callers then wait, too, which is reported, as are dropped connections.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SharedAddress:
     ) -> None:
         """`proxies` are by caller; `hosts` has the caller that calls from each of some addresses.
 
-        Anyone else whom the kernel knows is taken for the caller `otherwise`. Where nobody knows,
+        Any other caller that the kernel knows counts as `otherwise`. For an unknown caller,
         the proxy of the caller `neutral` serves, on which no fault may lie.
         """
         for caller in (otherwise, neutral):

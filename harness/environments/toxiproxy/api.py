@@ -33,6 +33,7 @@ from harness.environments.toxiproxy.metrics import render_metrics
 from harness.environments.toxiproxy.proxy import DIRECTIONS, ApiError, Proxy, Withheld
 from harness.environments.toxiproxy.stub import ToxicEntry
 from harness.environments.toxiproxy.toxics import TOXICS
+from harness.support.exposition import CONTENT_TYPE
 from harness.support.http1 import TEXT, Request, Response
 
 VERSION: Final = "2.12.0-harness"
@@ -116,9 +117,9 @@ class Api:
 
     async def handle(self, request: Request) -> Response:
         """Serve one request."""
-        given = request.headers.get("authorization", "")
+        authorization = request.headers.get("authorization", "")
         if self._authorization and not hmac.compare_digest(
-            given.encode("latin-1"), self._authorization
+            authorization.encode("latin-1"), self._authorization
         ):
             return Response(401, b"this server belongs to a run, and asks for its token\n", TEXT)
         # As upstream: a name with a slash in it is of no route, however it is quoted.
@@ -169,18 +170,18 @@ class Api:
         return _json({name: _proxy_json(proxy) for name, proxy in sorted(self._proxies.items())})
 
     async def _proxy_create(self, body: bytes, _names: list[str]) -> Response:
-        given = read_body(body, ProxyInput)
-        _require_complete(given)
-        if given.name in self._proxies:
+        wanted = read_body(body, ProxyInput)
+        _require_complete(wanted)
+        if wanted.name in self._proxies:
             raise ApiError(409, "proxy already exists")
-        proxy = self._new_proxy(given)
+        proxy = self._new_proxy(wanted)
         # Taken before the first await, so that two requests cannot both create it.
-        self._proxies[given.name] = proxy
+        self._proxies[wanted.name] = proxy
         try:
-            if given.enabled:
+            if wanted.enabled:
                 await proxy.start()
         except ApiError:
-            del self._proxies[given.name]
+            del self._proxies[wanted.name]
             raise
         return _json(_proxy_json(proxy), 201)
 
@@ -188,27 +189,27 @@ class Api:
         made: list[Proxy] = []
         failure: dict[str, Any] = {}
         try:
-            given = read_list(body, ProxyInput)
-            for place, one in enumerate(given, start=1):
-                _require_complete(one, where=f" at proxy {place}")
-            for one in given:
-                made.append(await self._add_or_replace(one))  # noqa: PERF401 - some stay if one fails
+            wanted = read_list(body, ProxyInput)
+            for place, each in enumerate(wanted, start=1):
+                _require_complete(each, where=f" at proxy {place}")
+            for each in wanted:
+                made.append(await self._add_or_replace(each))  # noqa: PERF401 - some stay if one fails
         except ApiError as error:
             failure = {"error": error.message, "status": error.status}
-        # What was made stays, and the answer says so; none is null there.
-        shown = [_proxy_json(proxy) for proxy in made] or None
-        return _json(failure | {"proxies": shown}, failure.get("status", 201))
+        # Created proxies stay, and the answer lists them; an empty list is null there.
+        listed = [_proxy_json(proxy) for proxy in made] or None
+        return _json(failure | {"proxies": listed}, failure.get("status", 201))
 
-    async def _add_or_replace(self, given: ProxyInput) -> Proxy:
-        existing = self._proxies.get(given.name)
+    async def _add_or_replace(self, wanted: ProxyInput) -> Proxy:
+        existing = self._proxies.get(wanted.name)
         if existing is not None:
-            if not await existing.differs(given.listen, given.upstream):
+            if not await existing.differs(wanted.listen, wanted.upstream):
                 return existing
             await existing.stop()
-        proxy = self._new_proxy(given)
-        if given.enabled:
+        proxy = self._new_proxy(wanted)
+        if wanted.enabled:
             await proxy.start()
-        self._proxies[given.name] = proxy
+        self._proxies[wanted.name] = proxy
         return proxy
 
     async def _proxy_show(self, _body: bytes, names: list[str]) -> Response:
@@ -233,18 +234,18 @@ class Api:
         return _json({"connections": self._proxy(names[0]).reset_connections()})
 
     async def _address_create(self, body: bytes, _names: list[str]) -> Response:
-        given = read_body(body, AddressInput)
+        wanted = read_body(body, AddressInput)
         if len(self._addresses) >= PROXIES_MAX:
             raise ApiError(500, f"more than {PROXIES_MAX} addresses")
-        proxies = {caller: self._proxy(name) for caller, name in given.proxies.items()}
-        book = CallerBook(Path(given.callers))
+        proxies = {caller: self._proxy(name) for caller, name in wanted.proxies.items()}
+        book = CallerBook(Path(wanted.callers))
         address = SharedAddress(
-            given.listen,
+            wanted.listen,
             book,
             proxies,
-            hosts=given.hosts,
-            otherwise=given.otherwise,
-            neutral=given.neutral,
+            hosts=wanted.hosts,
+            otherwise=wanted.otherwise,
+            neutral=wanted.neutral,
             report=self._report,
         )
         await address.start()
@@ -258,19 +259,19 @@ class Api:
 
     async def _toxic_create(self, body: bytes, names: list[str]) -> Response:
         proxy = self._proxy(names[0])
-        given = read_body(body, ToxicInput)
-        if given.stream.lower() not in DIRECTIONS:
+        wanted = read_body(body, ToxicInput)
+        if wanted.stream.lower() not in DIRECTIONS:
             raise ApiError(400, "stream was invalid, can be either upstream or downstream")
-        if given.type not in TOXICS:
+        if wanted.type not in TOXICS:
             raise ApiError(400, "invalid toxic type")
-        name = given.name or f"{given.type}_{given.stream}"
+        name = wanted.name or f"{wanted.type}_{wanted.stream}"
         proxy.require_free(name)
         entry = ToxicEntry(
             name=name,
-            type=given.type,
-            stream=given.stream,
-            toxicity=given.toxicity,
-            toxic=attributes_of(TOXICS[given.type], given.attributes, before=None),
+            type=wanted.type,
+            stream=wanted.stream,
+            toxicity=wanted.toxicity,
+            toxic=attributes_of(TOXICS[wanted.type], wanted.attributes, before=None),
         )
         await proxy.add_toxic(entry)
         return _json(entry)
@@ -301,4 +302,4 @@ class Api:
 
     async def _metrics(self, _body: bytes, _names: list[str]) -> Response:
         text = render_metrics([proxy for _, proxy in sorted(self._proxies.items())])
-        return Response(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(200, text.encode(), CONTENT_TYPE)

@@ -1,7 +1,7 @@
 """Bodies of requests, read as Go's `encoding/json` reads them, since clients rely on that.
 
-The first JSON value counts, and what follows it is left aside. A key is matched whatever its case,
-and the last of several wins; one that nothing is known about is left aside, and so is a null.
+The first JSON value counts, and the rest is ignored. A key is matched in any case,
+and the last of several wins; an unknown one is ignored, and so is a null.
 Numbers are of the type of their field: 100.0 is no integer.
 """
 
@@ -23,7 +23,7 @@ Toxicity = Annotated[float, msgspec.Meta(ge=-_FLOAT32_MAX, le=_FLOAT32_MAX)]
 
 
 class ProxyInput(msgspec.Struct):
-    """A proxy to be made; `enabled` is true where nothing is said."""
+    """A proxy to create; `enabled` is true by default."""
 
     name: str = ""
     listen: str = ""
@@ -51,7 +51,7 @@ class ToxicInput(msgspec.Struct):
 
 
 class ToxicChange(msgspec.Struct):
-    """What is to be different about a toxic."""
+    """Changes to a toxic."""
 
     toxicity: Toxicity | None = None
     attributes: dict[str, Any] = {}
@@ -94,10 +94,10 @@ def _struct(value: Any, kind: type[S]) -> S:
     if not isinstance(value, Mapping | None):
         raise ApiError(400, f"bad request body: Expected `object`, got `{type(value).__name__}`")
     names = {name.casefold(): name for name in kind.__struct_fields__}
-    given = {key.casefold(): each for key, each in (value or {}).items() if each is not None}
-    known = {name: given[key] for key, name in names.items() if key in given}
+    values = {key.casefold(): each for key, each in (value or {}).items() if each is not None}
+    fields = {name: values[key] for key, name in names.items() if key in values}
     try:
-        return msgspec.convert(known, type=kind)
+        return msgspec.convert(fields, type=kind)
     except msgspec.ValidationError as error:
         raise ApiError(400, f"bad request body: {error}") from error
 

@@ -1,7 +1,7 @@
 """A typed client of the Toxiproxy API, for our server and for a real one.
 
 One keep-alive connection, a timeout on everything, and an error that carries URL, status and body
-whatever the content type (`toxiproxy-python` has none of these).
+for every content type (`toxiproxy-python` has none of these).
 A request is sent again only if it is idempotent and the kept connection had gone stale.
 """
 
@@ -86,7 +86,7 @@ class ToxiproxyClient:
     # --- proxies -----------------------------------------------------------------------------
 
     async def version(self) -> str:
-        """What the server calls itself: plain text or an object, by its age."""
+        """The server's version: plain text or an object, by its age."""
         return (await self._request("GET", "version")).decode("utf-8", "replace")
 
     async def proxies(self) -> dict[str, ProxyInfo]:
@@ -126,7 +126,7 @@ class ToxiproxyClient:
         otherwise: str,
         neutral: str,
     ) -> None:
-        """Have one address lead to the proxy of whoever calls (our server only)."""
+        """Have one address lead each caller to its own proxy (our server only)."""
         body = {
             "listen": listen,
             "callers": callers,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from harness.environments.toxiproxy.proxy import Proxy
+from harness.support.exposition import Family, Sample, exposed
 
 RECEIVED: Final = "toxiproxy_proxy_received_bytes_total"
 SENT: Final = "toxiproxy_proxy_sent_bytes_total"
@@ -21,43 +22,40 @@ _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\d+)
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
 def _unescape(value: str) -> str:
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], value)
 
 
-def _labels(proxy: Proxy, direction: str) -> str:
-    pairs = {
+def _labels(proxy: Proxy, direction: str) -> dict[str, str]:
+    return {
         "direction": direction,
         "listener": proxy.listen,
         "proxy": proxy.name,
         "upstream": proxy.upstream,
     }
-    return ",".join(f'{name}="{_escape(value)}"' for name, value in pairs.items())
 
 
 def render_metrics(proxies: Sequence[Proxy]) -> str:
     """The text for `/metrics`."""
-    lines: list[str] = []
-    for family, field in (
-        (RECEIVED, "received_bytes"),
-        (SENT, "sent_bytes"),
-        (SWALLOWED, "swallowed_bytes"),
-    ):
-        lines += [f"# HELP {family} ", f"# TYPE {family} counter"]
-        lines += [
-            f"{family}{{{_labels(proxy, direction)}}} {getattr(counters, field)}"
-            for proxy in proxies
-            for direction, counters in proxy.counters.items()
-        ]
-    lines += [f"# HELP {CONNECTIONS} ", f"# TYPE {CONNECTIONS} gauge"]
-    lines += [
-        f'{CONNECTIONS}{{proxy="{_escape(proxy.name)}"}} {proxy.connections}' for proxy in proxies
+    families = [
+        Family(
+            name,
+            "counter",
+            "",
+            [
+                (_labels(proxy, direction), getattr(counters, field))
+                for proxy in proxies
+                for direction, counters in proxy.counters.items()
+            ],
+        )
+        for name, field in (
+            (RECEIVED, "received_bytes"),
+            (SENT, "sent_bytes"),
+            (SWALLOWED, "swallowed_bytes"),
+        )
     ]
-    return "\n".join([*lines, ""])
+    connections: list[Sample] = [({"proxy": proxy.name}, proxy.connections) for proxy in proxies]
+    return exposed([*families, Family(CONNECTIONS, "gauge", "", connections)])
 
 
 def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, str], float]:

@@ -2,7 +2,7 @@
 
 As upstream has it, stopping a proxy closes all of its connections, and so does a toxic that ends
 one direction. Unlike upstream, a connection ends as it would without a proxy: the end of one
-direction leaves the other open, a reset comes after what was sent before it and stays a reset, and
+direction leaves the other open, a reset comes after earlier data and stays a reset, and
 so does a destination that is not there. A slow upstream does not hold up the next connection.
 """
 
@@ -31,7 +31,7 @@ DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01
 _FLUSH_POLLS_MAX: Final = 100
-"""A reset waits this often for what was sent before it: TCP promises even less."""
+"""A reset waits this often for earlier data: TCP promises even less."""
 _CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
@@ -63,13 +63,13 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 async def _resolved(address: str) -> tuple[str, int]:
-    """Where Go listens at this address: by IPv4 if it can. Raises `OSError`, `ValueError`."""
+    """The place where Go listens: by IPv4 if it can. Raises `OSError`, `ValueError`."""
     host, port = split_address(address or ":0")
     if not host:
         return host, port
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    first = min(found, key=lambda each: each[0] != socket.AF_INET)
+    resolved = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    first = min(resolved, key=lambda each: each[0] != socket.AF_INET)
     return str(first[4][0]), port
 
 
@@ -190,7 +190,7 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._connections)
 
     # --- life ----------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The two sockets of a connection through a proxy, as streams that keep what came before a reset.
 
-asyncio's own streams forget what was received but not read yet as soon as a connection breaks, be
-it by a reset that was read or by one that a write ran into. The kernel does not: it hands on what
-arrived first. So do these.
+asyncio's own streams forget received but unread data as soon as a connection breaks, be
+it by a reset that was read or by one that a write ran into. The kernel does not: it hands on data
+that arrived first. So do these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ class Reader(asyncio.StreamReader):
     was_reset = False
 
     def set_exception(self, exc: Exception) -> None:
-        """The connection broke."""
         del exc
         self.was_reset = True
         self.feed_eof()
@@ -90,7 +89,7 @@ async def connect(host: str, port: int) -> tuple[Reader, asyncio.StreamWriter]:
 
 
 def unsent_bytes(writer: asyncio.StreamWriter) -> int:
-    """How much of what was written the other end's kernel does not have yet."""
+    """The number of written bytes that the other end's kernel does not have yet."""
     if writer.is_closing():
         return 0
     queued = fcntl.ioctl(writer.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))

@@ -3,13 +3,13 @@
 A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. The coroutine
 may be cancelled at any await, since toxics come and go while bytes flow; nothing may be lost or
 doubled then. So a toxic never owns bytes: the stub holds the received chunk until the toxic sends
-or swallows it, and the next toxic first passes on what is still held.
+or swallows it, and the next toxic first passes on a held rest.
 
 Two rules make a cancellation harmless. A chunk is handed over in one step without an await
 (`take`), and only then does the sender wait for `room`; so it is never in two places or none. And
 the end of a stream is a state of its channel, not an item, so it cannot get lost.
 
-An end is handed on as what it was (`End`): after the end of one direction the other goes on.
+An end is handed on unchanged (`End`): after the end of one direction the other goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The exact reader of EDN: a recursive descent that knows where it stands.
+"""The exact reader of EDN: a recursive descent that knows its position.
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
-strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards. What
-is read stands as `harness.vocabularies.edn` says, but for what `settled` does.
+strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards.
+Results have the forms of `harness.vocabularies.edn`, before `settled`.
 
 The text may be the beginning of a longer one (`final=False`): then a form that touches its end is
 not read but reported as unfinished, since it may go on.
@@ -43,7 +43,7 @@ _DISCARD: Final = object()
 
 
 class StoppedError(Exception):
-    """Why the reader cannot go on at this position."""
+    """The reader cannot go on at this position."""
 
     def __init__(self, what: str, position: int) -> None:
         super().__init__(what)
@@ -137,15 +137,15 @@ class ExactReader:
         if len(items) % 2:
             raise MistakeError("a map with a key that has no value", start)
         keys = [_key(item) for item in items[::2]]
-        found = dict(zip(keys, items[1::2], strict=True))
-        if len(found) < len(keys):
+        entries = dict(zip(keys, items[1::2], strict=True))
+        if len(entries) < len(keys):
             seen: set[str] = set()
             for key in keys:
                 if key in seen:
                     name = _short(key.removeprefix(OTHER_KEY))
                     raise MistakeError(f"a map with the key {name!r} twice", start)
                 seen.add(key)
-        return found
+        return entries
 
     def _dispatch(self, depth: int) -> Any:
         start = self.position

@@ -2,8 +2,8 @@
 
 A file is read in blocks, and pieces are cut off behind a whole form. The quick reader takes a piece
 if it is plain; otherwise the exact one does, which alone reports mistakes, with line and column,
-and says where the n-th form of a piece stands. Pieces shrink where something is not plain and grow
-again after it, so that a few strange forms do not slow down the rest.
+and gives the position of the n-th form of a piece. Pieces shrink where something is not plain
+and grow again after it, so that a few strange forms do not slow down the rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """
@@ -61,11 +61,11 @@ class Piece:
         """Line and column of form `number`."""
         text = self.data.decode()
         reader = ExactReader(text, final=True)
-        found = reader.next_form(self.closer)
+        form = reader.next_form(self.closer)
         for _ in range(number):
-            found = reader.next_form(self.closer)
-        assert found is not None, "a piece has been read before"
-        return _moved(text, found[0], self.line, self.column)
+            form = reader.next_form(self.closer)
+        assert form is not None, "a piece has been read before"
+        return _moved(text, form[0], self.line, self.column)
 
 
 def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
@@ -77,7 +77,7 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 
 
 def _cut(buffer: bytes, span: int) -> int:
-    """How many of the first `span` bytes are whole forms, as far as one can see; 0 for none.
+    """The number of the first `span` bytes that are whole forms, as far as one can see; 0 for none.
 
     Forms look alike: where the first one begins with `{:index`, others may, too, and such a word
     behind a closed map and the same blanks begins one more likely than any other. Else it is the
@@ -96,9 +96,9 @@ def _cut(buffer: bytes, span: int) -> int:
 
 
 def _closed(buffer: bytes) -> int:
-    """Where the last form of brackets ends that is whole; 0 for none. Slower than `_cut`, but sure.
+    """The end of the last whole form of brackets; 0 for none. Slower than `_cut`, but sure.
 
-    What is wrong is left for the readers to find.
+    The readers find the mistakes.
     """
     depth = end = 0
     for match in _STRUCTURE.finditer(buffer):
@@ -205,9 +205,9 @@ class _Stream:
         return None
 
     def _whole(self) -> int:
-        """How much of the buffer is whole forms; reads on until one is.
+        """The length of the whole forms in the buffer; reads on until there is one.
 
-        What is no form of brackets (0) is the exact reader's.
+        Anything but forms of brackets (0) is for the exact reader.
         """
         while not (whole := _closed(self._buffer[: self._span]) or _closed(self._buffer)):
             if self._ended:
@@ -244,15 +244,15 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """As many forms as the span holds, or one; reads on where the buffer holds none."""
+        """The forms that the span holds, or one; reads on where the buffer holds none."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
         stopped: UnfinishedError | None = None
-        found: tuple[int, Any] | None = None
+        form: tuple[int, Any] | None = None
         try:
-            while (found := reader.next_form(self._closer)) is not None:
-                forms.append(found[1])
+            while (form := reader.next_form(self._closer)) is not None:
+                forms.append(form[1])
                 if reader.position >= self._span:
                     break
         except UnfinishedError as end:
@@ -262,7 +262,7 @@ class _Stream:
             return None
         data = text[: reader.position].encode()
         piece = Piece(forms, data, self._line, self._column, self._source, self._closer)
-        closed = stopped is None and found is None and reader.position < len(text)
+        closed = stopped is None and form is None and reader.position < len(text)
         self._drop(text, reader.position)
         if closed:
             self._buffer = self._buffer[1:]
@@ -272,18 +272,18 @@ class _Stream:
         return piece if forms else None
 
     def _finish(self) -> None:
-        """What follows the closing bracket may only be blanks and comments."""
+        """Require that only blanks and comments follow the closing bracket."""
         while True:
             text = self._text()
             reader = ExactReader(text, final=self._ended)
             try:
-                found = reader.next_form()
+                form = reader.next_form()
             except UnfinishedError as end:
                 self._grow(end)
                 continue
-            if found is not None:
+            if form is not None:
                 what = "something follows the bracket that closed the history"
-                raise MistakeError(what, found[0])
+                raise MistakeError(what, form[0])
             self._drop(text, len(text))
             if self._ended:
                 return
@@ -324,7 +324,7 @@ def parse_forms(text: str, source: str = "EDN") -> Iterator[Any]:
     """The forms of `text` as plain data; raises `HistoryError` with line and column."""
     reader = ExactReader(text, final=True)
     try:
-        while (found := reader.next_form()) is not None:
-            yield found[1]
+        while (form := reader.next_form()) is not None:
+            yield form[1]
     except StoppedError as stop:
         raise located(source, *_moved(text, stop.position, 1, 1), stop.what) from None

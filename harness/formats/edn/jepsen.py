@@ -35,7 +35,7 @@ _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind
 
 
 class EdnOps:
-    """The ops of a file, one at a time; every use of it reads the file anew.
+    """The ops of a file, one at a time; every use of it reads the file again.
 
     Raises `HistoryError` with line and column for text that is no EDN, forms that are no ops, and
     ops that no set of clients can have made.
@@ -88,7 +88,7 @@ def _settled(value: Any) -> Any:
 def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
     """The op that `form` describes, the one number `position` of its file (from 0).
 
-    Its fields are keywords. `value_of` makes the value of a client's op of what was read.
+    Its fields are keywords. `value_of` makes the value of a client's op.
     """
     if not isinstance(form, dict):
         raise HistoryError(f"op {position} is {shown(form)}, not a map of an op")
@@ -102,7 +102,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
         raise _incomplete(form, position) from None
     f = loose(f)
     if type(process) is not int and not isinstance(f, str):
-        f = _text(f) or "nil"  # of the nemesis, which nobody judges
+        f = _text(f) or "nil"  # of the nemesis, which is not judged
     elif f is None and isinstance(form.get(":value"), list):
         f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
@@ -144,7 +144,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
 
 
 def _text(value: Any) -> str | None:
-    """What is only shown, as a string."""
+    """A value that is only shown, as a string."""
     value = loose(value)
     if value is None or isinstance(value, str):
         return value
@@ -191,3 +191,31 @@ def write_edn(history: History, file: TextIO) -> None:
             attempts = [msgspec.structs.asdict(attempt) for attempt in op.attempts]
             fields.append(f":attempts {edn_of(attempts, plain=True)}")
         file.write(f"{{{', '.join(fields)}}}\n")
+
+
+# --- the formats ------------------------------------------------------------------------------
+
+_BEGINNING: Final = re.compile(rb"(?:\xef\xbb\xbf)?(?:[\s,]+|;[^\n]*)*+[\[({#]")
+_FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]{0,200}?:f\s+:(?:get|put|append)\b[^{}]{0,200}?:key\s")
+
+
+def is_edn(head: bytes) -> bool:
+    """Whether a file that begins like this can be EDN with a map or a collection of maps."""
+    return _BEGINNING.match(head) is not None
+
+
+def is_kv_log(head: bytes) -> bool:
+    """Whether a file that begins like this is one of Porcupine's kv logs."""
+    return _FIRST_MAP.match(head) is not None
+
+
+class JepsenEdn(EdnOps):
+    """One such file, read as a stream."""
+
+    format = "jepsen-edn"
+
+
+class KvLog(EdnOps):
+    """One such log."""
+
+    format = "porcupine-kv"

@@ -12,10 +12,10 @@ is tried first:
   round by round. A map without collections in it is a row of words, and every other one is a key.
 
 Where a guess was wrong, no JSON comes of it: in an object every key has its colon and every pair
-its comma, so whatever is JSON pairs keys and values as EDN does. A key that stands twice is noticed
+its comma, so all JSON pairs keys and values as EDN does. A key that occurs twice is noticed
 by writing the data again and counting keys.
 
-What is not plain enough (discards, characters, ratios, mistakes) is no JSON after this and is
+Text that is not plain enough (discards, characters, ratios, mistakes) is no JSON after this and is
 refused: the exact reader takes it. Nothing is accepted that EDN would not accept, or read in
 another way; the tests hold the two readers against each other.
 """
@@ -31,21 +31,21 @@ from harness.formats.edn.exact_reader import DEPTH_MAX
 from harness.vocabularies.edn import text_of
 
 # A string that is not closed is one up to the end, and refused later: left alone, each quote in it
-# that is escaped would look for its end anew.
+# that is escaped would look for its end again.
 _SPLIT: Final = re.compile(
     rb'((?:#(?<![^\s,(\[{]#)[A-Za-z][^\0-\x20,;"()\[\]{}]*+[\s,]*+)?+'
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)',
     re.DOTALL,
 )
-# Escapes that EDN and JSON share. One for an ASCII character could hide a quote or a colon.
+# Escapes that EDN and JSON share. An escape of an ASCII character could hide a quote or a colon.
 _ESCAPED: Final = re.compile(rb'"(?:[^"\\]++|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*+"')
 _BLANKS: Final = bytes.maketrans(b"\t\r\n\f\v", b"     ")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-# Patterns begin with what is rare, and look back from there whether it begins a word: at the very
-# beginning, or behind one of these.
+# Patterns begin with a rare character, and look back from there whether it begins a word: at the
+# very beginning, or behind one of these.
 _BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
 _LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
@@ -64,13 +64,13 @@ _SET_IN_JSON: Final = (b'{"\\u001e":', b"}")
 _OTHER_KEY_IN_JSON: Final = b'"\\u001f'
 _NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
 _KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
-# Vectors without maps in them, three deep; what is deeper takes another round.
+# Vectors without maps in them, three deep; deeper ones take another round.
 _FLAT: Final = rb"\[[^\[\]{}]*+\]"
 _DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
 _VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
 _MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
-# What stands for a collection that was taken out, by round: vectors, maps, and so on. They are no
-# blanks, and EDN has no control characters outside of strings.
+# The placeholder of a collection that was taken out, by round: vectors, maps, and so on. They are
+# no blanks, and EDN has no control characters outside of strings.
 _MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
@@ -112,7 +112,7 @@ class _Quoted(dict[bytes, bytes]):
 
 
 class QuickReader:
-    """Reads one piece of text after another, and remembers what they have in common."""
+    """Reads one piece of text after another, and remembers common strings."""
 
     def __init__(self) -> None:
         self._quoted = _Quoted()
@@ -124,7 +124,7 @@ class QuickReader:
         if b"\0" in data:
             raise QuickRefusedError
         if not data.isascii():
-            # What is left out of the JSON, comments and tags, must be text, too.
+            # Comments and tags, which the JSON leaves out, must be text, too.
             try:
                 data.decode()
             except UnicodeDecodeError as error:
@@ -139,9 +139,9 @@ class QuickReader:
         try:
             return self._ways[0](parts, rest)
         except QuickRefusedError:
-            found = self._ways[1](parts, rest)
+            value = self._ways[1](parts, rest)
         self._ways.reverse()
-        return found
+        return value
 
 
 def _uncommented(data: bytes) -> bytes:
@@ -154,7 +154,7 @@ def _uncommented(data: bytes) -> bytes:
 
 
 def _between(rest: bytes) -> bytes:
-    """What lies between keywords and strings, which are NUL here, in JSON's words.
+    """The text between keywords and strings, which are NUL here, in JSON's words.
 
     Lists and sets are vectors afterwards; single blanks or commas separate.
     """
@@ -179,7 +179,7 @@ def _between(rest: bytes) -> bytes:
         raise QuickRefusedError
     if b"(" in rest:
         rest = rest.translate(_PARENTHESES)
-    # Letters other than those of nil, true and false (without the e of 1e9) are of symbols.
+    # Letters that are not in nil, true and false (without the e of 1e9) are of symbols.
     letters = rest.count(b"nil") * 3 + rest.count(b"true") * 3 + rest.count(b"false") * 4
     if len(rest.translate(None, _NO_LETTERS)) == letters:
         rest = rest.replace(b"nil", b"null")
@@ -197,25 +197,25 @@ def _single_blanks(rest: bytes) -> bytes:
 
 
 def _tidied(rest: bytes) -> bytes:
-    """Without blanks beside brackets."""
+    """The text without blanks next to brackets."""
     for before, after in _TIDY:
         rest = rest.replace(before, after)
     return rest
 
 
 def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
-    """What the JSON text with `rest` around the quoted tokens holds."""
+    """The values of the JSON text with `rest` around the quoted tokens."""
     parts[::2] = rest.split(b"\0")
     text = b"[" + b"".join(parts).strip(b",") + b"]"
     if _SET_OPENS in text:
         text = text.replace(_SET_OPENS, _SET_IN_JSON[0]).replace(_SET_CLOSES, _SET_IN_JSON[1])
     try:
-        found: list[Any] = _decode(text)
+        values: list[Any] = _decode(text)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise QuickRefusedError from error
-    if _encode(found).count(b'":') != text.count(b'":'):
-        raise QuickRefusedError  # a key stands twice
-    return found
+    if _encode(values).count(b'":') != text.count(b'":'):
+        raise QuickRefusedError  # a key occurs twice
+    return values
 
 
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
@@ -231,10 +231,10 @@ class _Rows(dict[bytes, bytes]):
     """Short maps of words and marks in JSON, remembered up to a bound."""
 
     def __missing__(self, row: bytes) -> bytes:
-        found = _row(row)
+        value = _row(row)
         if len(row) <= _ROW_BYTES_MAX and len(self) < _REMEMBERED_MAX:
-            self[row] = found
-        return found
+            self[row] = value
+        return value
 
     def forms(self, parts: list[bytes], rest: bytes) -> list[Any]:
         """The forms, if commas mean nothing."""

@@ -12,7 +12,7 @@ import msgspec
 from harness.case import Case
 from harness.ops import CheckResult, History, OpType, PartialOrder, Verdict
 from harness.store import StoredRun
-from harness.verdict.counterexample import counterexample_of
+from harness.verdict.explain import counterexample_of
 from results.statistics.estimates import quantiles
 
 SENTENCES_MAX: Final = 60

@@ -43,7 +43,6 @@ class _Transaction(Call):
         return self._read([column.name for column in response.schema.columns if not column.is_key])
 
     def refused_value(self, response: m.MasterResponse) -> None:
-        """A refused transaction did not happen and read nothing."""
         del response
 
     def absence_value(self, response: m.MasterResponse) -> MicroOps | None:

@@ -62,7 +62,7 @@ class Call:
         return Call.refused_value(self, response)
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
-        """Why an answer without error does not settle a read, which then asks again."""
+        """The reason why an answer without error does not settle a read, which then asks again."""
         del response
         return None
 

@@ -1,4 +1,4 @@
-"""What one answer of a master proves about the operation, as pure functions.
+"""Pure functions that say what one answer of a master proves about the operation.
 
 The table is section 19 of Kudu's semantics as this project recorded them: codes 2, 5, 6 and 8 to
 12 did nothing; 3 and 4 are observations; NOT_THE_LEADER did nothing unless the master lost its
@@ -34,7 +34,7 @@ _ASK_ANOTHER = frozenset(
 
 
 class Effect(enum.Enum):
-    """What an attempt did to the catalog."""
+    """The change that an attempt made to the catalog."""
 
     DONE = "done"
     REFUSED = "refused"  # considered by a leader and rejected: nothing happened, and it is final

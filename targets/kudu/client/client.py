@@ -135,7 +135,6 @@ class KuduClient:
             await deadline.pause(self._policy.backoff_s(len(operation.attempts)))
 
     async def close(self) -> None:
-        """Drop all connections, and copies that were to be sent."""
         for task in self._late:
             task.cancel()
         self._rows.close()
@@ -234,7 +233,7 @@ class KuduClient:
             await self._rpc.call(address, call.request, timeout_s=LATE_LIMIT_S)
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
-        """Whether another attempt is allowed after one with `effect`."""
+        """Decide whether another attempt is allowed after one with `effect`."""
         if not operation.call.is_mutation:
             return None
         if effect is Effect.UNKNOWN:

@@ -20,12 +20,10 @@ class TwoSidedClient:
     """Sends one operation at a time, to the side that it is for (`harness.plugins.Client`)."""
 
     def __init__(self, kudu: KuduClient, hive: MetastoreClient) -> None:
-        """Own both."""
         self._kudu = kudu
         self._hive = hive
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation; raises `UsageError` for operations outside the vocabulary."""
         if not request.f.startswith("hive-"):
             return await self._kudu.invoke(request, timeout_s=timeout_s)
         call = v.call_of(request.f, request.value)
@@ -61,11 +59,10 @@ class TwoSidedClient:
                 return {"tables": [hms.full_name(*name) for name in names]}
 
     async def _get(self, operation: Operation, name: str) -> api.MetaTable:
-        found = await self._hive.call(operation, api.GetTable(*_split(name)))
-        return msgspec.convert(found, api.MetaTable)
+        answer = await self._hive.call(operation, api.GetTable(*_split(name)))
+        return msgspec.convert(answer, api.MetaTable)
 
     async def close(self) -> None:
-        """Drop all connections."""
         await self._kudu.close()
         await self._hive.close()
 

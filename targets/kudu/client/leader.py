@@ -21,11 +21,11 @@ from targets.kudu.messages import ConnectToMasterRequest
 from targets.kudu.rpc import RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
-_GRACE_STEP_S: Final = 0.2  # after a majority answered without a leader: wait so long for the rest
+_GRACE_STEP_S: Final = 0.2  # wait for the rest, after a majority answered without a leader
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """What one master said of itself and of all; `ready_leader` is the catalog manager's word."""
+    """One master's report of itself and of all; `ready_leader` is from the catalog manager."""
 
     address: str
     term: int
@@ -35,7 +35,7 @@ class MasterAnswer(msgspec.Struct, frozen=True):
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
     """The leader these answers prove to be the newest known, if they are a majority's of those
-    that it names as members; where it names none, of those that were `asked`.
+    that it names as members; where it names none, of the ones that were `asked`.
     """
     newest = max((answer.term for answer in answers), default=0)
     leaders = [a for a in answers if a.ready_leader and a.term == newest]
@@ -47,7 +47,7 @@ def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> Mast
 
 
 def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
-    """The first that claims to lead, in whatever term: switch LEADER-PICK."""
+    """The first that claims to lead, in any term: switch LEADER-PICK."""
     return next((answer for answer in answers if answer.ready_leader), None)
 
 
@@ -55,7 +55,6 @@ class LeaderFinder:
     """Finds the leader and remembers it until told to forget."""
 
     def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
-        """Look among `masters` ("node:port")."""
         self._env = env
         self._rpc = rpc
         self._first = self._masters = tuple(masters)
@@ -69,7 +68,6 @@ class LeaderFinder:
         self._cached = None
 
     def close(self) -> None:
-        """Ask no more in passing."""
         if self._relearning is not None:
             self._relearning.cancel()
 

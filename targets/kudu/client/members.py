@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """Membership as one client process changes it; `addresses` are those of masters by node."""
+    """Membership as one client process changes it; `addresses` are of masters, by node."""
 
     def __init__(
         self,
@@ -68,7 +68,6 @@ class MembersClient:
         self._addresses = addresses
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Do one operation; raises `UsageError` for values outside the vocabulary."""
         call = v.call_of(request.f, request.value)
         attempts: list[Attempt] = []
         while True:

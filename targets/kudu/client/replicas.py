@@ -55,7 +55,7 @@ class Target:
     tried: list[str] = dataclasses.field(default_factory=list)
     rounds: int = 0
     gone: bool = False
-    """A master said that the table is gone, or is another one by now."""
+    """The table is gone by a master's answer, or is another one by now."""
 
     node: str | None = None
     """The node asked last."""
@@ -71,7 +71,6 @@ class Answered(Generic[R]):
 
     @property
     def error(self) -> m.TabletError | None:
-        """The error in the answer."""
         return None if self.response is None else self.response.error
 
     @property

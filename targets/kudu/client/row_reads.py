@@ -40,12 +40,11 @@ class RowReader:
         self._time = time
 
     async def read(self, call: Read, table: Table, deadline: Deadline) -> Completion:
-        """One row of the leader."""
         attempts: list[Attempt] = []
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
         target = Target(call.table, table, tablet, deadline, attempts)
-        # The least key above this one has a zero behind it.
+        # The next key is this one followed by a zero.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
         part = await self._pages(target, asked)
         if isinstance(part, str):
@@ -61,7 +60,6 @@ class RowReader:
         return Completion(OpType.OK, value, None, part["node"], tuple(attempts))
 
     async def scan(self, call: Scan, table: Table, deadline: Deadline) -> Completion:
-        """Rows of all tablets."""
         attempts: list[Attempt] = []
         start = b"" if call.start is None else encode_key(table.key, (call.start,))
         end = b"" if call.end is None else encode_key(table.key, (call.end,))

@@ -105,7 +105,6 @@ class RowWriter:
         self._late: dict[asyncio.Task[None], None] = {}
 
     def close(self) -> None:
-        """Send no more copies."""
         for task in self._late:
             task.cancel()
 

@@ -39,11 +39,9 @@ class RowsClient:
         self._reader = RowReader(tables, replicas, policy, time)
 
     def close(self) -> None:
-        """Send no more copies."""
         self._writer.close()
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Do one operation; raises `UsageError` for values outside the vocabulary."""
         call = v.call_of(request.f, request.value)
         assert isinstance(call, v.Write | v.Read | v.Scan), "the others are for masters"
         try:

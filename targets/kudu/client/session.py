@@ -25,9 +25,7 @@ class Caller(Protocol):
         """The answer. Raises `RpcError`, whose `sent` is false when nothing was processed."""
         ...
 
-    def close(self) -> None:
-        """Drop all connections."""
-        ...
+    def close(self) -> None: ...
 
 
 class ClientTime:
@@ -37,7 +35,6 @@ class ClientTime:
         self.timestamp = 0
 
     def learn(self, *timestamps: int) -> None:
-        """Take over the timestamps of an answer."""
         self.timestamp = max(self.timestamp, *timestamps)
 
 

@@ -23,7 +23,6 @@ class StaleReads:
     """The reads of one client."""
 
     def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
-        """Speak to `masters` ("node:port")."""
         self._env = env
         self._rpc = rpc
         self._masters = tuple(masters)

@@ -1,10 +1,10 @@
-"""Where tables are: what masters said of them, kept for as long as it is of use.
+"""The places of tables as masters named them, kept for as long as they are of use.
 
 Locations are asked for once and kept for the time that the master gave with them
-(`table_locations_ttl_ms`). What is older is asked for again, but beside the operation, which goes
-on with what is known: rows are served by tablet servers, and a master that is down must not stop
-those who know where they are. Only where all known replicas turn an operation down, or nothing is
-known, does it wait for a master.
+(`table_locations_ttl_ms`). Older places are asked for again, apart from the operation, which goes
+on with the known ones: rows are served by tablet servers, and a master that is down must not stop
+clients that know the tablet servers. Only where all known replicas turn an
+operation down, or none is known, does it wait for a master.
 
 Which replica leads is a hint: the master's word, until a tablet server says otherwise.
 """
@@ -31,7 +31,7 @@ _REFRESH_LIMIT_S: Final = 5.0
 
 
 class Gone(Exception):  # noqa: N818 - an answer, not an error
-    """There is no such table: a leading master said so."""
+    """There is no such table, by the answer of a leading master."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -44,7 +44,7 @@ class Tablet:
     leader: str | None
 
     def not_leader(self, address: str) -> None:
-        """The replica there said that it does not lead."""
+        """The replica there answered that it does not lead."""
         if self.leader == address:
             self.leader = None
 
@@ -70,7 +70,6 @@ class Table:
 
     @functools.cached_property
     def key(self) -> tuple[m.Column, ...]:
-        """The key columns."""
         return key_columns(self.schema)
 
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
@@ -80,7 +79,7 @@ class Table:
 
 
 class TableCache:
-    """What one client knows of tables."""
+    """The tables as one client knows them."""
 
     def __init__(self, env: Env, rpc: Caller, leader: LeaderFinder, policy: RetryPolicy) -> None:
         self._env = env
@@ -91,7 +90,6 @@ class TableCache:
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
     def close(self) -> None:
-        """Ask no more."""
         for task in self._refreshing.values():
             task.cancel()
 
@@ -113,10 +111,10 @@ class TableCache:
             address = await self._leader.find(deadline)
             if address is None or deadline.left_s <= 0:
                 return None
-            found = await self._ask_once(address, name, deadline)
-            if found is not None:
-                self._keep(name, found)
-                return found
+            answer = await self._ask_once(address, name, deadline)
+            if answer is not None:
+                self._keep(name, answer)
+                return answer
             attempt += 1
             if deadline.left_s <= 0:
                 return None

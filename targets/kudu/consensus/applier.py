@@ -3,8 +3,8 @@
 A replica says along the run how far it is, for the harness to compare (`harness.run.divergence`).
 The event `checkpoint` names the group, the index applied last and the digest of everything applied
 up to there (`journal.py`); where the whole state is at hand anyway, before a snapshot is written
-and after one was restored, also a digest of that. Whoever was ever at an index of a group must have
-said the same of it, whatever has become of that node since.
+and after one was restored, also a digest of that. Every node that was ever at an index of a group
+must have reported the same of it, even if the node is gone by now.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class StateMachine(Protocol):
-    """What a group replicates. All three are deterministic."""
+    """The state that a group replicates. All three methods are deterministic."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Any:
         """Apply one committed write; the result goes to the proposer that waits for it."""
@@ -45,7 +45,7 @@ class StateMachine(Protocol):
 
 
 class SnapshotFiles(Protocol):
-    """Where a machine's snapshots are too large to be written whole each time: what its `snapshot`
+    """For a machine whose snapshots are too large to write whole each time: what its `snapshot`
     gives is turned into files, and a Raft snapshot holds a manifest of them. Peers are sent the
     whole, as `restore` needs it.
     """
@@ -61,7 +61,7 @@ class SnapshotFiles(Protocol):
         ...
 
     async def load(self, manifest: bytes) -> bytes:
-        """The whole state that a manifest stands for."""
+        """The whole state behind a manifest."""
         ...
 
     async def sweep(self) -> None:
@@ -70,7 +70,7 @@ class SnapshotFiles(Protocol):
 
 
 class Waiter:
-    """Somebody who waits. Errors travel as results, so that none is ever left unretrieved."""
+    """A task that waits. Errors travel as results, so that none is ever left unretrieved."""
 
     __slots__ = ("future", "term")
 
@@ -102,7 +102,7 @@ class Waiter:
 
 
 class Applier:
-    """Applies what is committed. `journal` says how far; `group` is the group's name in events.
+    """Applies committed entries. `journal` says how far; `group` is the group's name in events.
 
     The journal is announced at multiples of `checkpoint_every`, where all replicas pass. `digest`
     is of the whole state; without it a snapshot is the whole state, and is hashed.
@@ -127,7 +127,6 @@ class Applier:
 
     @property
     def waiting_count(self) -> int:
-        """How many proposers wait."""
         return len(self._proposals)
 
     def accept(self, effect: ev.ProposalAccepted) -> None:
@@ -150,11 +149,11 @@ class Applier:
                 waiter.finish((entry.index, entry.term, result))
             elif waiter is not None:
                 # One step of a deposed leader may take the new leader's entries and commit them,
-                # before its change of role is told: another entry stands at this index now.
+                # before its change of role is reported: another entry is at this index now.
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the proposers that wait: their entries may still commit, but nobody will know."""
+        """Fail the proposers that wait: their entries may still commit, but no client will know."""
         proposals, self._proposals = self._proposals, {}
         for index, waiter in proposals.items():
             waiter.finish(
@@ -168,7 +167,6 @@ class Applier:
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
 
     async def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot."""
         await self._machine.restore(snapshot.data, snapshot.last_included.index)
         self.journal = Journal(snapshot.last_included, snapshot.digest)
         self._announce(self._hash(None))

@@ -1,4 +1,4 @@
-"""What a replica keeps beside its log: vote state (Kudu's `consensus-metadata`) and snapshots; and
+"""Files next to a replica's log: vote state (Kudu's `consensus-metadata`) and snapshots; and
 the recovery, which puts all together and checks it.
 
 Both are whole files, replaced atomically and durably (`targets.checked_file`). The pending
@@ -64,12 +64,12 @@ async def load(disk: Disk, path: str, content_type: type[Content]) -> Content | 
 
 
 def vote_state_path(folder: str) -> str:
-    """Where the vote state is."""
+    """The path of the vote state."""
     return f"{folder}/cmeta"
 
 
 def snapshot_path(folder: str) -> str:
-    """Where the snapshot is."""
+    """The path of the snapshot."""
     return f"{folder}/snapshot"
 
 

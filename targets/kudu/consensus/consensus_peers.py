@@ -27,7 +27,7 @@ _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 
 
 def entry_limit(flags: Flags) -> int:
-    """How large the payload of an entry may be, in bytes: one that no follower would accept
+    """The limit of the payload of an entry, in bytes: one that no follower would accept
     (KUDU-3036) is refused before it is in the log.
     """
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
@@ -85,7 +85,6 @@ class Senders:
         return min(self._timeout_base_s + size / _BYTES_PER_S_MIN, self._timeout_max_s)
 
     def send_update(self, effect: ev.SendUpdate) -> None:
-        """Send entries or a heartbeat, without a task."""
         entries = effect.request.entries
         timeout_s = self._timeout_base_s
         if entries:
@@ -105,7 +104,6 @@ class Senders:
         self._step(ev.UpdateAnswered(effect.peer_uuid, effect.request_id, response))
 
     def send_snapshot(self, effect: ev.SendSnapshot) -> None:
-        """Send the snapshot on disk, in chunks, in a task."""
         before = self._transfers.get(effect.peer_uuid)
         if before is not None:
             before.cancel()
@@ -160,7 +158,6 @@ class Senders:
         return None
 
     def send_vote(self, effect: ev.SendVote) -> None:
-        """Ask one voter, once."""
         self._spawn(self._ask_vote(effect), "vote")
 
     async def _ask_vote(self, effect: ev.SendVote) -> None:
@@ -176,7 +173,6 @@ class Senders:
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 
     def send_start_copy(self, effect: ev.SendStartCopy) -> None:
-        """Ask a server for an empty replica of this group."""
         self._spawn(self._ask_for_replica(effect), "copy")
 
     async def _ask_for_replica(self, effect: ev.SendStartCopy) -> None:

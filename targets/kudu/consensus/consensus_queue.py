@@ -22,12 +22,10 @@ from targets.kudu.consensus.messages import (
     EntryKind,
     OpId,
     PeerChange,
-    PeerHealth,
     StepDownMode,
     UpdateConsensusRequest,
     UpdateConsensusResponse,
 )
-from targets.kudu.consensus.peers import PeerProgress
 from targets.kudu.consensus.quorum_util import (
     NON_VOTER,
     VOTER,
@@ -35,8 +33,8 @@ from targets.kudu.consensus.quorum_util import (
     changed_config,
     encode_config,
 )
-from targets.kudu.consensus.state import RaftState
-from targets.kudu.messages import PeerConfig
+from targets.kudu.consensus.state import PeerProgress, RaftState
+from targets.kudu.messages import PeerConfig, PeerHealth
 
 _MATCH_INDEX: Final = attrgetter("match_index")
 _CONTACT_NS: Final = attrgetter("contact_ns")
@@ -63,13 +61,13 @@ class _PendingRead:
 class _Transfer:
     """Leadership that is being handed over."""
 
-    successor_uuid: str | None  # None: whichever voter is caught up first
+    successor_uuid: str | None  # None: the first voter that is caught up
     deadline_ns: int
     asked: bool = False  # a successor was asked to run
 
 
 class Leader:
-    """What a leader knows of its peers and of reads, from `begin` to `end` of each leadership.
+    """The leader's state of its peers and of reads, from `begin` to `end` of each leadership.
 
     It may `end` by itself; the core then changes the role. Responses of newer terms go to the core.
     """
@@ -88,7 +86,6 @@ class Leader:
         self._transfer: _Transfer | None = None
 
     def begin(self) -> None:
-        """Lead, after an election was won."""
         assert not self.leads, "leads already"
         self.leads = True
         self._refresh_peers()
@@ -133,11 +130,11 @@ class Leader:
         return self.leads and self._log.commit_index >= self._term_start_index
 
     def _refresh_peers(self) -> None:
-        known, self.peers = self.peers, {}
+        before, self.peers = self.peers, {}
         for config in self._configs.active.peers:
             if config.uuid == self._state.uuid:
                 continue
-            peer = known.get(config.uuid)
+            peer = before.get(config.uuid)
             if peer is None or peer.address != config.address:
                 peer = PeerProgress(
                     config.uuid,
@@ -150,18 +147,18 @@ class Leader:
             self.peers[config.uuid] = peer
 
     def health(self) -> dict[str, PeerHealth]:
-        """What to make of each peer now, by uuid."""
+        """The health of each peer now, by uuid."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
 
     def _tell_health(self) -> None:
-        """Say so where a peer's health is another than was told last."""
+        """Announce changes of the peers' health."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         changed = False
         for peer in self.peers.values():
             health = peer.health(now_ns, failed_ns)
-            if health is not peer.health_told:
-                peer.health_told = health
+            if health is not peer.announced_health:
+                peer.announced_health = health
                 changed = True
         if changed:
             self._state.effects.append(ev.HealthChanged())
@@ -176,7 +173,6 @@ class Leader:
     # --- appending --------------------------------------------------------------------------
 
     def propose(self, event: ev.Propose) -> None:
-        """Append an entry, or say why not."""
         assert event.kind is not EntryKind.CONFIG, "configurations change by ChangeConfig"
         if self._transfer is not None:
             reason = "not the leader for long: leadership is being handed over"
@@ -190,7 +186,6 @@ class Leader:
         self._state.effects.append(ev.ProposalAccepted(token, opid))
 
     def change_config(self, event: ev.ChangeConfig) -> None:
-        """Append a changed configuration, or say why not."""
         code, reason = ConsensusErrorCode.ILLEGAL_STATE, self._unfit_to_change()
         expected, committed = event.cas_opid_index, self._configs.committed.opid_index
         if expected is not None and expected != committed:
@@ -211,7 +206,7 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(config))
 
     def _unfit_to_change(self) -> str | None:
-        """Why no configuration can be changed now."""
+        """The reason why no configuration can be changed now."""
         if self._transfer is not None:
             return "leadership is being handed over"
         if not self.committed_in_term:
@@ -252,7 +247,7 @@ class Leader:
             return
         now_ns = self._state.now_ns
         if self._transfer is not None and now_ns >= self._transfer.deadline_ns:
-            self._transfer = None  # nobody took over
+            self._transfer = None  # no successor took over
         oldest_ns = now_ns - self._state.options.step_down_ns
         if self._reached(now_ns, _CONTACT_NS) >= oldest_ns:
             self._tell_health()
@@ -274,7 +269,7 @@ class Leader:
             self.all_sent_ns = self._state.now_ns
 
     def _send_update(self, peer: PeerProgress) -> None:
-        """Send what the peer needs next: entries, a bare heartbeat, or a snapshot."""
+        """Send the peer's next entries, a bare heartbeat, or a snapshot."""
         assert peer.in_flight is None, "one outstanding request per peer"
         state, log = self._state, self._log
         self._request_count += 1
@@ -308,7 +303,6 @@ class Leader:
         return peer
 
     def update_answered(self, event: ev.UpdateAnswered) -> None:
-        """A peer answered its outstanding request, or did not."""
         response = event.response
         peer = self._answering_peer(event)
         if peer is None or response is None:
@@ -320,7 +314,7 @@ class Leader:
         if response.responder_term != self._state.term:
             return
         if error is not None and error.code is not _MISMATCH:
-            return  # refused for a reason that time may mend; the next heartbeat tries again
+            return  # refused for now; the next heartbeat tries again
         peer.note_contact(self._state.now_ns)
         if error is None:
             matched = response.last_received_current_leader.index
@@ -344,10 +338,10 @@ class Leader:
             self._send_update(peer)
 
     def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
-        """A server that has lost the tablet, or never had it, is asked for an empty replica.
+        """Ask a server that has lost the tablet, or never had it, for an empty replica.
 
-        A newcomer is once its addition has committed: else a replica could be left on a server
-        that was never a member. One that votes may be needed for just that commit.
+        A newcomer is asked only once its addition has committed: else a replica could be left on a
+        server that was never a member. A voter may be needed for that very commit.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -362,7 +356,7 @@ class Leader:
             )
 
     def copy_started(self, event: ev.CopyStarted) -> None:
-        """A peer has an empty replica now, or `error` says why not."""
+        """A peer has an empty replica now, or refused."""
         peer = self._answering_peer(event)
         if peer is None:
             return
@@ -380,9 +374,9 @@ class Leader:
         return bool(self._reads) and self._reads[-1].number > peer.read_acked
 
     def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
-        """Choose where to try next, after a peer's log did not match (Kudu `consensus_queue.cc`).
+        """Choose the next index after a peer's log did not match (Kudu `consensus_queue.cc`).
 
-        Its committed prefix always matches, so this ends; what it committed before our base needs
+        Its committed prefix always matches, so this ends; a prefix that ends before our base needs
         a snapshot.
         """
         # A peer that came back with less than it once acknowledged no longer counts for that.
@@ -394,14 +388,12 @@ class Leader:
         peer.next_index = max(1, min(following, self._log.last_index + 1))
 
     def snapshot_progress(self, event: ev.SnapshotProgress) -> None:
-        """A part of a snapshot arrived."""
         peer = self.peers.get(event.peer_uuid)
         if peer is not None and peer.in_flight == event.request_id:
             peer.contact_ns = self._state.now_ns
             peer.is_heard = True
 
     def snapshot_sent(self, event: ev.SnapshotSent) -> None:
-        """The sending of a snapshot ended."""
         response = event.response
         peer = self._answering_peer(event)
         if peer is None or response is None:
@@ -423,7 +415,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit what a majority of voters has durably, if it is of this term."""
+        """Commit the entries that a majority of voters has durably, if they are of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return

@@ -149,12 +149,10 @@ class ConsensusCalls:
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
-        """Fail the calls that wait."""
         while self._waiting:
             self._waiting.popleft().set(RpcHandlerError("the replica was stopped"))
 
     def vote(self, request: msg.RequestConsensusVoteRequest) -> Answer:
-        """A candidate asks for a vote."""
         reply = Answer()
         self._step(ev.VoteRequested(request, reply))
         return self._outcome(reply)
@@ -267,7 +265,6 @@ class ConsensusCalls:
         return self._change((request.change,), request.cas_config_opid_index)
 
     def bulk_change_config(self, request: msg.BulkChangeConfigRequest) -> Answer:
-        """Change several members in one step."""
         return self._change(request.changes, request.cas_config_opid_index)
 
     def _change(self, changes: tuple[msg.PeerChange, ...], cas: int | None) -> Answer:
@@ -313,7 +310,6 @@ class ConsensusCalls:
         return msg.GetLastOpIdResponse(msg.OpId(log.term_at(log.commit_index), log.commit_index))
 
     def state(self, request: msg.GetConsensusStateRequest) -> msg.GetConsensusStateResponse:
-        """This replica's view of its group."""
         del request
         core, configs = self._core, self._core.configs
         return msg.GetConsensusStateResponse(

@@ -1,4 +1,4 @@
-"""What a replica says no with, sorted by what the caller may conclude."""
+"""Refusals of a replica, sorted by the conclusions that a caller may draw."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What goes into the Raft core and what comes out of it.
+"""Events that go into the Raft core, and effects that come out of it.
 
 Inputs are events, outputs are effects, to be carried out **in order**. `SaveMeta` and
 `InstallSnapshot` are barriers: nothing after them in the list, and no later event, may be handled
 before they are durable. `AppendLog` is not: its durability comes back as the event `Synced`, and
-the core itself holds back whatever depends on it.
+the core itself holds back all effects that depend on it.
 
 A token (`reply`, `token`) is the shell's own handle; the core only hands it back.
 """
@@ -32,11 +32,11 @@ from targets.kudu.messages import RaftConfig
 
 
 class Event(msgspec.Struct, frozen=True):
-    """What goes in."""
+    """An input of the core."""
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What comes out."""
+    """An output of the core."""
 
 
 # --- events ----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class SnapshotProgress(Event, frozen=True):
 class SnapshotSent(Event, frozen=True):
     """`SendSnapshot` number `request_id` ended; `response` None means that it failed.
 
-    `last_included` is what was sent.
+    `last_included` names the sent one.
     """
 
     peer_uuid: str
@@ -145,7 +145,7 @@ class ChangeConfig(Event, frozen=True):
 
 
 class ForceConfig(Event, frozen=True):
-    """Leave all but these members out, by the word of an administrator and nobody's vote."""
+    """Leave all but these members out, by an administrator's order and without a vote."""
 
     members: tuple[str, ...]
     token: Any

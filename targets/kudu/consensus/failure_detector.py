@@ -24,7 +24,7 @@ _SLACK_NS: Final = 1000  # loops round; without slack a timer could fire many ti
 
 
 class ElectionTimeouts:
-    """How long a replica waits for a leader: uniform between `min_ns` and a maximum that grows by
+    """The wait of a replica for a leader: uniform between `min_ns` and a maximum that grows by
     half with every election it lost in a row, up to `leader_failure_exp_backoff_max_delta_ms`.
 
     A timeout holds until it has run out or an election fails. So heartbeats only ever move the
@@ -40,7 +40,7 @@ class ElectionTimeouts:
         self._limit_ns = flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
 
     def max_ns(self, failed_elections: int) -> int:
-        """The longest timeout after so many failures."""
+        """The longest timeout after this number of failures."""
         exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
         return max(self.min_ns, min(int(self.min_ns * 1.5**exponent), self._limit_ns))
 
@@ -55,7 +55,7 @@ class ElectionTimeouts:
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """The timeout that holds now, after so many failures."""
+        """The timeout that holds now, after this number of failures."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())
@@ -114,7 +114,6 @@ class ReplicaTimer:
         self._set_deadline(self._clock.monotonic_ns() + self._heartbeat_ns)
 
     def stop(self) -> None:
-        """Never fire again."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()

@@ -1,7 +1,7 @@
 """The follower: what it takes from a leader, and when it answers.
 
-After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip what is held already, check the
-preceding entry, drop a conflicting tail, append, commit what was matched, answer when durable.
+After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip entries that it has, check the
+preceding entry, drop a conflicting tail, append, commit matched entries, answer when durable.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # It leads those that were left out by force: what it sends is nothing to us.
+            # It leads the members that were left out by force: its calls are nothing to us.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:
@@ -114,7 +114,6 @@ class Follower:
         self._state.effects.append(ev.Reply(reply, response))
 
     def refuse(self, reply: Any, code: ConsensusErrorCode, message: str) -> None:
-        """Answer an update with an error."""
         response = UpdateConsensusResponse(
             responder_uuid=self._state.uuid,
             responder_term=self._state.term,
@@ -131,7 +130,7 @@ class Follower:
             self.refuse(reply, ConsensusErrorCode.INVALID_TERM, message)
 
     def send_durable_acks(self) -> None:
-        """Send the answers that waited for what is durable now."""
+        """Send the answers that waited for entries which are durable now."""
         while self._acks and self._acks[0][0] <= self._log.durable_index:
             matched, reply = self._acks.popleft()
             self._acknowledge(reply, matched)

@@ -31,11 +31,10 @@ class Journal:
         self.term = last.term
         self.digest = digest
         # One after the other, up to that of `index`. Two thousand objects would take 20 times the
-        # memory, of every replica, and a tablet takes an hour to have so many.
+        # memory, of every replica, and a tablet takes an hour to reach the limit.
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:
-        """Note that the next entry was applied."""
         assert entry.index == self.index + 1, f"applied {entry.index} after {self.index}"
         header = _ENTRY.pack(entry.index, entry.term, entry.kind)
         data = self.digest + header + entry.payload

@@ -9,7 +9,7 @@ was queued while the last one was being written, appended at once and made durab
 Truncation is by overwrite, as in Kudu's log: an entry whose index is not beyond the last one
 replaces the tail from there, so nothing on disk is changed in place.
 
-**Torn or rotten?** A power cut leaves a beginning of what was not yet synced, since a file grows on
+**Torn or rotten?** A power cut leaves a beginning of the unsynced bytes, since a file grows on
 the disk only with its data, and only the last segment can hold such bytes: it is cut there. Damage
 to bytes that *were* synced must never be cut silently, as that would forget acknowledged entries.
 So a record is torn where the file ends before it does, by a header that is too short, or is right
@@ -175,7 +175,7 @@ class Wal:
             self._wake.set_result(None)
 
     async def run(self) -> None:
-        """Write what is queued, for ever. An `OSError` ends it and must end the node."""
+        """Write queued entries, for ever. An `OSError` ends it and must end the node."""
         loop = asyncio.get_running_loop()
         while True:
             if not self._queue:
@@ -208,7 +208,7 @@ class Wal:
             segment.last_index = max(segment.last_index, append.entries[-1].index)
 
     async def _roll(self) -> File:
-        """Start the next segment. The one before becomes durable first, whatever the policy:
+        """Start the next segment. The one before becomes durable first, under every policy:
         recovery relies on it that only the last segment can be torn.
         """
         if self._file is not None:
@@ -235,7 +235,7 @@ class Wal:
                 del self._segments[0]
 
     async def reset(self) -> None:
-        """Remove everything, also what is queued: a durable snapshot has taken its place."""
+        """Remove everything, also queued entries: a durable snapshot has taken its place."""
         self._queue.clear()
         async with self._writing:
             self.close()
@@ -245,15 +245,10 @@ class Wal:
                 del self._segments[-1]
 
     def close(self) -> None:
-        """Close the file; what is queued is not written."""
+        """Close the file; queued entries are not written."""
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    @property
-    def segment_count(self) -> int:
-        """How many segments exist."""
-        return len(self._segments)
 
     def counters(self, base_index: int) -> dict[str, int]:
         """Size on disk; `garbage segments`, the oldest, hold nothing after `base_index` and may go.
@@ -296,7 +291,6 @@ class _Replay:
             preceding_term = entry.term
 
     def continuation(self) -> list[Entry]:
-        """The entries that continue the snapshot."""
         items = [item for item in self._items if item[1].index > self._base.index]
         if not items:
             return []

@@ -16,7 +16,7 @@ from targets.kudu.consensus.quorum_util import ConfigHistory
 from targets.kudu.messages import RaftConfig
 
 COMMITTED_LOST: Final = "a committed entry was lost"
-"""How assertions begin that fail where a leader lacks what was committed: only a disk that takes
+"""How assertions begin that fail where a leader lacks committed entries: only a disk that takes
 back what it had can lead there.
 """
 
@@ -26,12 +26,12 @@ _ENTRY_OVERHEAD_BYTES: Final = 16
 class MemoryLog:
     """Contiguous entries after `base`, and the configurations among them (`configs`).
 
-    What is committed is never cut. `durable_index` is of this replica's disk alone: an entry may be
-    committed before it is durable here.
+    Committed entries are never cut. `durable_index` is of this replica's disk alone: an entry may
+    be committed before it is durable here.
     """
 
     def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
-        """As recovered from disk: everything given is durable, `base` is committed."""
+        """Recover from disk: every entry is durable, `base` is committed."""
         self.base = base
         self.last = base  # the name of the last entry; `base` when there is none
         self.last_index = base.index
@@ -61,7 +61,6 @@ class MemoryLog:
         return self.term_at(opid.index) == opid.term
 
     def entry(self, index: int) -> Entry:
-        """The entry at `index`."""
         offset = index - self.base.index
         assert 0 < offset <= len(self._entries), f"no entry {index} in {self}"
         return self._entries[offset - 1]
@@ -82,7 +81,6 @@ class MemoryLog:
         return tuple(self._entries[offset:end])
 
     def between(self, first: int, last: int) -> list[Entry]:
-        """Entries `first` to `last`, both included."""
         start = first - self.base.index - 1
         assert start >= 0, f"entries from {first} of {self}"
         assert last <= self.last_index, f"entries up to {last} of {self}"

@@ -2,7 +2,7 @@
 
 Every request names the server it is meant for (`dest_uuid`) and the Raft group (`tablet_id`), so
 that one dispatcher per server serves all groups and a node that came back under another identity
-refuses what was meant for its predecessor. `InstallSnapshot` is ours: Kudu copies whole tablets
+refuses calls meant for its predecessor. `InstallSnapshot` is ours: Kudu copies whole tablets
 instead, which its system tablet cannot do (KUDU-2748). `StartTabletCopy` only makes the empty
 replica that a snapshot or the log then fills.
 """
@@ -16,42 +16,6 @@ import msgspec
 from targets.kudu.messages import Message, PeerConfig, PeerHealth, RaftConfig
 from targets.kudu.rpc import Call, R_co
 
-__all__ = [
-    "BulkChangeConfigRequest",
-    "ChangeConfigRequest",
-    "ChangeConfigResponse",
-    "ChangeType",
-    "ConsensusError",
-    "ConsensusErrorCode",
-    "Entry",
-    "EntryKind",
-    "GetConsensusStateRequest",
-    "GetConsensusStateResponse",
-    "GetLastOpIdRequest",
-    "GetLastOpIdResponse",
-    "InstallSnapshotRequest",
-    "InstallSnapshotResponse",
-    "LeaderStepDownRequest",
-    "LeaderStepDownResponse",
-    "OpId",
-    "OpIdType",
-    "PeerChange",
-    "PeerHealth",
-    "ReadIndexRequest",
-    "ReadIndexResponse",
-    "RequestConsensusVoteRequest",
-    "RequestConsensusVoteResponse",
-    "RunLeaderElectionRequest",
-    "RunLeaderElectionResponse",
-    "StartTabletCopyRequest",
-    "StartTabletCopyResponse",
-    "StepDownMode",
-    "UnsafeChangeConfigRequest",
-    "UnsafeChangeConfigResponse",
-    "UpdateConsensusRequest",
-    "UpdateConsensusResponse",
-]
-
 
 class ConsensusCall(Call[R_co], frozen=True):
     """A request to the server `dest_uuid`, for its replica of the group `tablet_id`."""
@@ -62,7 +26,7 @@ class ConsensusCall(Call[R_co], frozen=True):
 
 
 class EntryKind(enum.IntEnum):
-    """What a log entry holds."""
+    """The contents of a log entry."""
 
     NO_OP = 0
     """Opens a leader's term; its commit makes everything before it committed (Raft 5.4.2)."""
@@ -120,7 +84,7 @@ class ConsensusErrorCode(enum.IntEnum):
 
 
 class ConsensusError(Message, frozen=True):
-    """Why a consensus call was refused."""
+    """The reason why a consensus call was refused."""
 
     code: ConsensusErrorCode
     message: str
@@ -149,7 +113,7 @@ class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], f
 
 class UpdateConsensusResponse(Message, frozen=True):
     """`last_received_current_leader` is the last entry that is known to equal the caller's and is
-    durable here; `last_received` is the end of the log, whoever wrote it.
+    durable here; `last_received` is the end of the log, from any leader.
     """
 
     responder_uuid: str
@@ -195,7 +159,7 @@ class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True
 
 
 class GetConsensusStateResponse(Message, frozen=True):
-    """What the replica believes; `role` is its own. The active configuration is the pending one
+    """The replica's view; `role` is its own. The active configuration is the pending one
     where there is one. `peer_health` (by uuid) comes from a leader, itself included.
     """
 
@@ -212,7 +176,6 @@ class GetConsensusStateResponse(Message, frozen=True):
 
     @property
     def active_config(self) -> RaftConfig | None:
-        """The configuration it works by."""
         return self.pending_config or self.committed_config
 
 
@@ -221,7 +184,7 @@ class GetConsensusStateRequest(ConsensusCall[GetConsensusStateResponse], frozen=
 
 
 class OpIdType(enum.StrEnum):
-    """Which end of a log is asked for."""
+    """The end of a log that is asked for."""
 
     RECEIVED = "RECEIVED_OPID"
     COMMITTED = "COMMITTED_OPID"
@@ -251,16 +214,16 @@ class ReadIndexResponse(Message, frozen=True):
 
 
 class ReadIndexRequest(ConsensusCall[ReadIndexResponse], frozen=True):
-    """A follower asks the leader how far it must have applied to show what is acknowledged now."""
+    """A follower asks the leader how far it must have applied to show all acknowledged writes."""
 
 
 class StepDownMode(enum.StrEnum):
-    """How a leader gives up its role."""
+    """The way in which a leader gives up its role."""
 
     ABRUPT = "ABRUPT"
-    """At once; whoever's timer runs out first is next."""
+    """At once; the replica whose timer runs out first is next."""
     GRACEFUL = "GRACEFUL"
-    """It refuses writes until a successor has its whole log, and asks that one to run; if nobody
+    """It refuses writes until a successor has its whole log, and asks that one to run; if none
     takes over within an election timeout it goes on."""
 
 
@@ -299,7 +262,7 @@ class ChangeType(enum.StrEnum):
 
 class PeerChange(Message, frozen=True):
     """One change of one member. ADD_PEER needs all of `peer`, REMOVE_PEER its uuid; MODIFY_PEER
-    sets member type, `promote` and `replace` to those of `peer`, and the address unless it is "".
+    sets member type, `promote` and `replace` as in `peer`, and the address unless it is "".
     """
 
     type: ChangeType
@@ -325,7 +288,7 @@ class ChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
 
 
 class BulkChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
-    """As ChangeConfig, with several changes in one step; at most one of them may concern a vote."""
+    """A ChangeConfig with several changes in one step; at most one of them may concern a vote."""
 
     changes: tuple[PeerChange, ...]
     cas_config_opid_index: int | None = None
@@ -339,7 +302,7 @@ class UnsafeChangeConfigResponse(Message, frozen=True):
 
 class UnsafeChangeConfigRequest(ConsensusCall[UnsafeChangeConfigResponse], frozen=True):
     """Have a replica go on with these members alone, itself among them: all others are given up,
-    with whatever they alone have. For a group that has lost its majority for good.
+    with all that they alone have. For a group that has lost its majority for good.
     """
 
     member_uuids: tuple[str, ...]

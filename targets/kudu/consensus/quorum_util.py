@@ -65,8 +65,8 @@ def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: s
     After Kudu's `RaftConsensus::UnsafeChangeConfig`: it only leaves members out, never the replica
     itself, and never all votes.
     """
-    known = [peer.uuid for peer in config.peers]
-    strangers = [uuid for uuid in members if uuid not in known]
+    uuids = [peer.uuid for peer in config.peers]
+    strangers = [uuid for uuid in members if uuid not in uuids]
     if strangers:
         raise BadChangeError(f"{', '.join(strangers)} is not in the committed configuration here")
     after = RaftConfig(config.opid_index, tuple(p for p in config.peers if p.uuid in members))
@@ -79,17 +79,17 @@ def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: s
 
 def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid: str) -> None:
     peer, uuid = change.peer, change.peer.uuid
-    known = peers.get(uuid)
+    peer_before = peers.get(uuid)
     if peer.member_type not in {VOTER, NON_VOTER}:
         raise BadChangeError(f"the member type {peer.member_type!r} is not VOTER or NON_VOTER")
     if change.type is ChangeType.ADD_PEER:
-        if known is not None:
+        if peer_before is not None:
             raise BadChangeError(f"{uuid} is a member already")
         if not uuid or not peer.address:
             raise BadChangeError("a new member needs a uuid and an address")
         peers[uuid] = peer
         return
-    if known is None:
+    if peer_before is None:
         raise BadChangeError(f"{uuid} is not a member")
     if change.type is ChangeType.REMOVE_PEER:
         if uuid == leader_uuid:
@@ -98,7 +98,7 @@ def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid:
         return
     if uuid == leader_uuid and peer.member_type != VOTER:
         raise BadChangeError(f"{uuid} leads and cannot be demoted: let it step down first")
-    peers[uuid] = msgspec.structs.replace(peer, address=peer.address or known.address)
+    peers[uuid] = msgspec.structs.replace(peer, address=peer.address or peer_before.address)
 
 
 class ConfigHistory:
@@ -127,8 +127,8 @@ class ConfigHistory:
     def may_run(self, uuid: str) -> bool:
         """Whether `uuid` votes in the active or in the committed configuration.
 
-        One that a pending change demotes may hold the only copy of that change: until it commits,
-        nobody else might be able to win (dissertation 4.2.2).
+        A member that a pending change demotes may hold its only copy: until it commits,
+        no other might be able to win (dissertation 4.2.2).
         """
         return uuid in self.voters or uuid in voters_of(self.committed)
 

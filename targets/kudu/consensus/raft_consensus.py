@@ -41,7 +41,7 @@ from targets.kudu.consensus.log import Wal
 from targets.kudu.consensus.raft_core import CoreOptions, RaftCore, Role
 from targets.kudu.consensus.tablet_copy import Snapshots
 from targets.kudu.flags import Flags
-from targets.kudu.messages import RaftConfig
+from targets.kudu.messages import PeerHealth, RaftConfig
 
 __all__ = [
     "SYS_CATALOG_ID",
@@ -178,7 +178,6 @@ class Replica:
 
     @property
     def term(self) -> int:
-        """The current term; 0 before the start."""
         return 0 if self._core is None else self._core.term
 
     @property
@@ -205,8 +204,8 @@ class Replica:
             return None
         return self._core.config
 
-    def peer_health(self) -> dict[str, msg.PeerHealth]:
-        """What this leader makes of each member, itself included, by uuid; {} on all others."""
+    def peer_health(self) -> dict[str, PeerHealth]:
+        """This leader's view of each member, itself included, by uuid; {} on all others."""
         return {} if self._core is None else self._core.peer_health()
 
     @property
@@ -240,22 +239,24 @@ class Replica:
         self._timer.start(core)
         self._announce()
         if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self._local_uuid):
-            self.step(ev.ElectionTimeout())  # nobody else to wait for
+            self.step(ev.ElectionTimeout())  # no other to wait for
 
     async def _recover(self) -> RaftCore:
-        found = await cmeta.recover(self._env.disk, self._folder, self._wal, self._initial_config)
-        self._last_logged = found.vote_state.last_logged
-        if found.snapshot is not None:
-            await self._snapshots.resume(found.snapshot)
+        recovered = await cmeta.recover(
+            self._env.disk, self._folder, self._wal, self._initial_config
+        )
+        self._last_logged = recovered.vote_state.last_logged
+        if recovered.snapshot is not None:
+            await self._snapshots.resume(recovered.snapshot)
         return RaftCore(
             self._local_uuid,
             self.group_id,
             last_logged=self._last_logged,
-            term=found.vote_state.current_term,
-            voted_for=found.vote_state.voted_for,
-            config=found.config,
-            base=found.base,
-            entries=found.entries,
+            term=recovered.vote_state.current_term,
+            voted_for=recovered.vote_state.voted_for,
+            config=recovered.config,
+            base=recovered.base,
+            entries=recovered.entries,
             options=CoreOptions(
                 leader_alive_ns=self._election.min_ns,
                 step_down_ns=self._election.max_ns(0) if self._needs_majority else _NEVER_NS,
@@ -267,7 +268,7 @@ class Replica:
         )
 
     async def stop(self) -> None:
-        """Stop timers and tasks; those who wait get an error. Safe to call twice."""
+        """Stop timers and tasks; waiting tasks get an error. Safe to call twice."""
         if self.state_text == "STOPPED":
             return
         self.state_text = "STOPPED"
@@ -307,7 +308,7 @@ class Replica:
         """Remove everything below the folder, or leave a tombstone; only when stopped or never
         started. Before a tombstone, `keep_last_logged`.
 
-        Vote state goes last: without it, what is left of a log is refused at the next start.
+        Vote state goes last: without it, the rest of a log is refused at the next start.
         """
         assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
         paths = await self._env.disk.list(f"{self._folder}/")
@@ -334,7 +335,7 @@ class Replica:
         if self._busy:
             self._events.append(event)
             return
-        assert not self._events, "events wait, and nobody is at work on them"
+        assert not self._events, "events wait, and no task is at work on them"
         self._busy = True
         self._effects += self.core.step(event, self._env.clock.monotonic_ns())
         self._carry_on()
@@ -387,7 +388,7 @@ class Replica:
     # --- effects ----------------------------------------------------------------------------
 
     def _effect_handlers(self) -> dict[type, Callable[[Any], None]]:
-        """Who carries out which effect; what is not here is a barrier."""
+        """The handler of each kind of effect; a kind without one is a barrier."""
         senders = self._senders
         return {
             ev.AppendLog: self._append_log,
@@ -420,7 +421,7 @@ class Replica:
         effect.reply.set(effect.response)
 
     def _committed(self, effect: ev.Committed) -> None:
-        """Apply what is committed, and take a snapshot if one is due."""
+        """Apply committed entries, and take a snapshot if one is due."""
         log = self.core.log
         if self._trace_steps:
             self._trace("committed", index=effect.index)
@@ -609,7 +610,7 @@ class Replica:
 
 
 async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
-    """Wait until what was proposed is applied: index, term, result."""
+    """Wait until the proposal is applied: index, term, result."""
     try:
         outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
     except TimeoutError as error:

@@ -16,7 +16,7 @@ What it guarantees, and where:
   itself only up to its own durable index.
 * **Only entries of the own term are counted** towards commit (Raft 5.4.2); a leader opens its term
   with a NO_OP so that there is one.
-* **A follower commits only what it has matched** with this leader (KUDU-639).
+* **A follower commits only entries that it matched** with this leader (KUDU-639).
 * **Reads**: a leader answers after a majority has answered a request that left after the read
   arrived, and after an entry of its own term has committed (dissertation 6.4).
 * **An administrator may overrule votes** where a majority is lost for good (`ForceConfig`). Members
@@ -46,13 +46,12 @@ from targets.kudu.consensus.messages import (
     EntryKind,
     InstallSnapshotResponse,
     OpId,
-    PeerHealth,
     RequestConsensusVoteRequest,
     RequestConsensusVoteResponse,
 )
 from targets.kudu.consensus.quorum_util import BadChangeError, encode_config, forced_config
 from targets.kudu.consensus.state import CoreOptions, RaftState
-from targets.kudu.messages import RaftConfig
+from targets.kudu.messages import PeerHealth, RaftConfig
 
 __all__ = ["TWO_LEADERS", "CoreOptions", "RaftCore", "Role"]
 
@@ -147,17 +146,15 @@ class RaftCore:
 
     @property
     def term(self) -> int:
-        """The current term."""
         return self._state.term
 
     @property
     def voted_for(self) -> str | None:
-        """Whom this replica has voted for in the current term."""
+        """The candidate that this replica voted for in the current term."""
         return self._state.voted_for
 
     @property
     def config(self) -> RaftConfig:
-        """The active configuration."""
         return self.configs.active
 
     @property
@@ -181,14 +178,14 @@ class RaftCore:
         return self._leader.committed_in_term
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """What a leader makes of each member now, itself included, by uuid; others of nobody."""
+        """A leader's view of each member now, itself included, by uuid; {} on others."""
         if not self._leader.leads:
             return {}
         return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
 
     @property
     def all_sent_ns(self) -> int:
-        """When, as leader, it last sent to all peers at once."""
+        """The time at which, as leader, it last sent to all peers at once."""
         return self._leader.all_sent_ns
 
     # --- stepping ---------------------------------------------------------------------------
@@ -223,7 +220,7 @@ class RaftCore:
     # --- terms and roles --------------------------------------------------------------------
 
     def _passive_role(self) -> Role:
-        """What this replica is when it neither leads nor runs."""
+        """The role of this replica when it neither leads nor runs."""
         if self.uuid in self.configs.voters:
             return Role.FOLLOWER
         if any(peer.uuid == self.uuid for peer in self.config.peers):

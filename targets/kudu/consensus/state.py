@@ -1,4 +1,4 @@
-"""What all parts of the Raft core share: the persistent state, and the step that is under way."""
+"""The state that the parts of the Raft core share: persistent state, peers, the running step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import dataclasses
 from targets.kudu.consensus import events as ev
 from targets.kudu.consensus.log_cache import MemoryLog
 from targets.kudu.consensus.messages import Entry
+from targets.kudu.messages import PeerConfig, PeerHealth
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class CoreOptions:
-    """The limits the core works by. `leader_alive_ns` is the shortest election timeout; a peer that
-    was silent for `failed_ns` has failed; with `tablet_copy` servers without a replica get one.
+    """The limits of the core. `leader_alive_ns` is the shortest election timeout; a peer that was
+    silent for `failed_ns` has failed; with `tablet_copy` servers without a replica get one.
     """
 
     leader_alive_ns: int = 1_500_000_000
@@ -21,6 +22,44 @@ class CoreOptions:
     pre_election: bool = True
     failed_ns: int = 300_000_000_000
     tablet_copy: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class PeerProgress:
+    """A peer as the leader tracks it, and its health.
+
+    After Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`). A peer that
+    fell behind the log gets a snapshot, so only one that reports a failure, or has no data and
+    cannot be given any, is beyond recovery.
+    """
+
+    uuid: str
+    address: str
+    config: PeerConfig
+    next_index: int
+    contact_ns: int  # of its last answer; before the first, when the leader began with it
+    match_index: int = 0
+    in_flight: int | None = None  # the id of the one outstanding request
+    read_sent: int = 0  # reads that had arrived when the outstanding request left
+    read_acked: int = 0
+    is_heard: bool = False  # it has answered since this leader began with it
+    is_hopeless: bool = False  # see FAILED_UNRECOVERABLE
+    announced_health: PeerHealth = PeerHealth.UNKNOWN  # as of the last `HealthChanged`
+
+    def note_contact(self, now_ns: int) -> None:
+        """Note an answer of a working replica."""
+        self.contact_ns = now_ns
+        self.read_acked = max(self.read_acked, self.read_sent)
+        self.is_heard = True
+        self.is_hopeless = False
+
+    def health(self, now_ns: int, failed_ns: int) -> PeerHealth:
+        """Its health, where `failed_ns` of silence count as a failure."""
+        if self.is_hopeless:
+            return PeerHealth.FAILED_UNRECOVERABLE
+        if now_ns - self.contact_ns > failed_ns:
+            return PeerHealth.FAILED
+        return PeerHealth.HEALTHY if self.is_heard else PeerHealth.UNKNOWN
 
 
 class RaftState:
@@ -47,7 +86,7 @@ class RaftState:
         self.effects: list[ev.Effect] = []
 
     def is_stranger(self, uuid: str) -> bool:
-        """Whether somebody is no member by the active configuration, as far as it is known here."""
+        """Whether `uuid` is no member of the active configuration known here."""
         return all(peer.uuid != uuid for peer in self.log.configs.active.peers)
 
     def save_meta(self) -> None:

@@ -5,8 +5,8 @@ A machine that would have to write too much each time keeps its state in files o
 
 Taking one and installing a leader's exclude each other, so that the newer one stays on disk. A
 crash at any point leaves a start that works: the snapshot is replaced atomically, after the files
-it names are durable, and before those that only its predecessor names and the log behind it go.
-What is left of a log that does not continue it is left out by the recovery.
+it names are durable, and before files that only its predecessor names and the log behind it go.
+The rest of a log that does not continue it is left out by the recovery.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What is left of a replica whose data were given up, and how it votes (KUDU-871).
+"""The remains of a replica whose data were given up, and their votes (KUDU-871).
 
 A tombstone is the vote state alone: term, vote, committed configuration, and the last entry the log
-ever held. That entry is what makes it safe: the tombstone votes for nobody who has less, and a
-replica that is filled again in its place neither votes for less nor runs until its log has come as
-far. So whatever it once acknowledged still counts towards the majority that must agree.
+ever held. That entry is what makes it safe: the tombstone votes for no candidate that has less, and
+a replica that is filled again in its place neither votes for less nor runs until its log has come
+as far. So all that it once acknowledged still counts towards the majority that must agree.
 
-Without such votes a group of three could elect nobody once it has lost a member for good and a late
-order has tombstoned another one.
+Without such votes a group of three could elect no leader once it has lost a member for good and a
+late order has tombstoned another one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from targets.kudu.rpc import Answer
 
 
 class TombstonedVoter:
-    """Answers vote requests for a tombstone, from `start` to `stop`. One at a time: others are told
+    """Answers vote requests for a tombstone, from `start` to `stop`. One at a time: others hear
     CONSENSUS_BUSY while a vote is being made durable.
     """
 

@@ -68,7 +68,6 @@ class HaClient:
     """Calls to a metastore that serves."""
 
     def __init__(self, env: Env, settings: HmsSettings) -> None:
-        """Connect to nothing yet."""
         self._env = env
         self._settings = settings
         self._uris = [parse_address(address) for address in settings.addresses]
@@ -117,7 +116,6 @@ class HaClient:
         raise HmsError("", lost, maybe_done=True)
 
     def close(self) -> None:
-        """Hang up."""
         self._leave()
 
     # --- connections -------------------------------------------------------------------------

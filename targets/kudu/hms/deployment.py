@@ -63,7 +63,6 @@ class HmsLayout:
         )
 
     def nodes(self) -> Iterator[NodeSpec]:
-        """Metastores, with Kudu's plug-in, and their database."""
         for spec in HiveTarget().nodes(self._settings):
             plugin = {"kudu": True} if spec.role == "hms" else {}
             yield msgspec.structs.replace(spec, config={**spec.config, **plugin})
@@ -78,7 +77,6 @@ class Metastores:
         self._tool = HaClient(env, layout.masters)
 
     def client(self, process: int) -> MetastoreClient:
-        """A Hive client."""
         hive = self._layout.hive
         return MetastoreClient(
             self._env, hive.metastores, hive.client, process=process, bugs=hive.bugs

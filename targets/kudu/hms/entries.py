@@ -161,7 +161,6 @@ class HmsCatalog:
         return msgspec.convert(raw, _EVENTS)
 
     async def current_event(self) -> int:
-        """The id of the newest event."""
         return int(await self._client.call(api.GetCurrentEventId()))
 
     async def entries(self) -> list[api.MetaTable]:

@@ -111,7 +111,7 @@ class HmsDdl(Ddl):
             await self._catch_up(epoch)
             with contextlib.suppress(_TakenError):
                 return await super()._create(epoch, request)
-        raise _refused(f"it has a table {request.name} that is unknown to Kudu")
+        raise _refused(f"it has a table {request.name}, of which Kudu knows nothing")
 
     async def _catch_up(self, epoch: Epoch) -> None:
         try:

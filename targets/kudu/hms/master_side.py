@@ -51,7 +51,6 @@ class HmsSide:
         self._creating: dict[str, Creating] = {}
 
     def serve(self, epoch: Epoch) -> None:
-        """A leadership begins."""
         env = self._node.env
         self._epoch, self._creating = epoch, {}
         self._listener = Listener(
@@ -62,15 +61,12 @@ class HmsSide:
         epoch.adopt(env.spawn(self._repair.run(), name=f"hms-repair-{epoch.term}"))
 
     async def wait_caught_up(self, epoch: Epoch) -> None:
-        """See `Listener`."""
         await self._listener_of(epoch).wait_caught_up()
 
     async def wait_turn(self, epoch: Epoch, create: Creating) -> None:
-        """See `Listener`."""
         await self._listener_of(epoch).wait_turn(create)
 
     def applied(self, epoch: Epoch, table_id: str, marker: str) -> tuple[int, int] | None:
-        """See `Listener`."""
         return self._listener_of(epoch).applied(table_id, marker)
 
     def creating(self, epoch: Epoch) -> dict[str, Creating]:
@@ -96,5 +92,4 @@ class HmsSide:
         }
 
     def close(self) -> None:
-        """Hang up."""
         self._client.close()

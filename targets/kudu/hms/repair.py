@@ -49,7 +49,6 @@ class Repair:
         """The newest event, and the masters, at the last check that found all in order."""
 
     async def run(self) -> None:
-        """Compare for as long as the leadership lasts."""
         while self._epoch.is_current():
             with contextlib.suppress(HmsError, RefusedError):
                 await self._round()

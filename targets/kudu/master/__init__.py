@@ -1,6 +1,6 @@
 """The masters: a replicated catalog of tables and tablets.
 
-From the bottom up: `records` (what is stored), `system_tablet` (the replicated state machine),
+From the bottom up: `records` (the stored records), `system_tablet` (the replicated state machine),
 `catalog` (the leader's maps), `create`, `alter`, `delete`, `reports`, `placement` and `assignment`
 (pure planners: state and a request in; new records and follow-up calls, or an error, out), `reads`
 (pure answers), then the shell: `epoch` (one term of leadership), `leadership` (elections and

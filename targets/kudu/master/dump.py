@@ -1,7 +1,7 @@
-"""What a master holds, as plain JSON: for snapshots that checkers judge, and for people.
+"""The state of a master as plain JSON: for snapshots that checkers judge, and for people.
 
 Everything is from the applied rows, so that masters which applied the same operations show the
-same, whatever their role; only `name_map` is from a map in memory, and `unlike_rows` says where the
+same, in every role; only `name_map` is from a map in memory, and `unlike_rows` says where the
 maps (the read view, and a ready leader's own) differ from a scan of the rows.
 """
 
@@ -55,7 +55,7 @@ def master_status(
     now_ns: int,
     calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """What people want to know of one master; `calls` are those it has served."""
+    """The facts of one master that people want to know; `calls` are those it has served."""
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())

@@ -50,7 +50,7 @@ class FollowerReads:
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        self._asked_ns: int | None = None  # when what is applied now was asked for
+        self._asked_ns: int | None = None  # when the state applied now was asked for
         self._asking: asyncio.Task[None] | None = None
 
     async def read(

@@ -122,7 +122,7 @@ class Epoch:
     def is_current(self) -> bool:
         """Whether this leadership lasts, as far as this master knows."""
         replica = self._replica
-        if self._outlasts:  # no matter in which term, or what was reloaded
+        if self._outlasts:  # in any term, and after any reload
             return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
@@ -145,7 +145,6 @@ class Epoch:
         }
 
     def close(self) -> None:
-        """End this leadership: abort tasks; waiting requests fail when they go on."""
         if self._closed:
             return
         self._closed = True

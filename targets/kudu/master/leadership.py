@@ -61,12 +61,10 @@ class Leadership:
 
     @property
     def replica(self) -> SystemReplica | None:
-        """The replica of the system tablet; `None` while this master starts."""
         return self._replica
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id, once a first leader has written it."""
         return self._rows.cluster_id
 
     @property
@@ -81,7 +79,7 @@ class Leadership:
         return epoch if epoch is not None and self._is_ready and epoch.is_current() else None
 
     def ready(self) -> Epoch:
-        """As `epoch`; raises `RefusedError` with the right shade of NOT_THE_LEADER."""
+        """The `epoch`; raises `RefusedError` with the right shade of NOT_THE_LEADER."""
         epoch = self.epoch
         if epoch is not None:
             return epoch
@@ -104,7 +102,6 @@ class Leadership:
             )
 
     def close(self) -> None:
-        """End the current leadership on this side."""
         if self._epoch is not None:
             self._epoch.close()
 

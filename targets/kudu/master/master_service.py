@@ -75,7 +75,6 @@ class MasterService:
         self._calls: Mapping[str, int] = {}
 
     def register(self, server: RpcServer) -> None:
-        """Serve every `MasterService.*` method."""
         self._calls = server.calls
         changes: tuple[Callable[[Epoch, Any], Awaitable[Reply]], ...]
         changes = (self._ddl.create, self._ddl.alter, self._ddl.delete)
@@ -129,7 +128,6 @@ class MasterService:
         return answer(meta, table_id=reply.table_id, schema_version=reply.schema_version)
 
     async def replace_tablet(self, request: m.ReplaceTabletRequest) -> m.ReplaceTabletResponse:
-        """`MasterService.ReplaceTablet`."""
         epoch = self._leadership.ready()
         new_id = await self._admin.replace_tablet(epoch, request)
         return m.ReplaceTabletResponse(self._meta(epoch), replacement_tablet_id=new_id)
@@ -137,25 +135,21 @@ class MasterService:
     async def change_tserver_state(
         self, request: m.ChangeTServerStateRequest
     ) -> m.ChangeTServerStateResponse:
-        """`MasterService.ChangeTServerState`."""
         epoch = self._leadership.ready()
         await self._admin.change_tserver_state(epoch, request)
         return m.ChangeTServerStateResponse(self._meta(epoch))
 
     async def add_master(self, request: m.AddMasterRequest) -> m.AddMasterResponse:
-        """`MasterService.AddMaster`."""
         await self._membership.add(request)
         return m.AddMasterResponse(self._meta())
 
     async def remove_master(self, request: m.RemoveMasterRequest) -> m.RemoveMasterResponse:
-        """`MasterService.RemoveMaster`."""
         await self._membership.remove(request)
         return m.RemoveMasterResponse(self._meta())
 
     # --- reads -------------------------------------------------------------------------------
 
     async def list_tables(self, request: m.ListTablesRequest) -> m.ListTablesResponse:
-        """`MasterService.ListTables`."""
         if Bug.LIST_TORN in self._node.bugs and request.max_staleness_ms is None:
             return await self._list_torn(request)
         return await self._read(reads.list_tables, request)

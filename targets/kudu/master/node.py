@@ -6,11 +6,11 @@ masters, voters, in the order of their addresses. From then on the configuration
 and a master starts alone.
 
 Where one of the others has a configuration already, there is a cluster: the new master starts with
-that configuration, in which it is nobody, and becomes a member by AddMaster (`membership.py`).
+that configuration, in which it has no place, and becomes a member by AddMaster (`membership.py`).
 
 `config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
 of `Flags`), `profile`, `bugs`; `hms`, where tables are in a metastore, too (`targets.kudu.hms`);
-and `masters_kept`: whoever starts it again would have kept `masters` up to date, but can give it
+and `masters_kept`: a supervisor would have kept `masters` up to date, but can give it
 the list of the beginning only (a nemesis, that is).
 """
 

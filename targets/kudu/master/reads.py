@@ -35,7 +35,7 @@ from targets.kudu.messages import (
 def is_create_table_done(
     catalog: Catalog, request: IsCreateTableDoneRequest, meta: Meta
 ) -> IsCreateTableDoneResponse:
-    """Whether every live tablet runs."""
+    """Tell whether every live tablet runs."""
     table = _find_readable(catalog, request.table)
     tablets = catalog.live_tablets(table.id)
     done = table.is_running and all(t.state is TabletState.RUNNING for t in tablets)
@@ -45,7 +45,7 @@ def is_create_table_done(
 def is_alter_table_done(
     catalog: Catalog, request: IsAlterTableDoneRequest, meta: Meta
 ) -> IsAlterTableDoneResponse:
-    """Whether the newest schema is fully applied."""
+    """Tell whether the newest schema is fully applied."""
     table = _find_readable(catalog, request.table)
     done = table.state is not TableState.ALTERING
     return IsAlterTableDoneResponse(

@@ -5,13 +5,6 @@ from __future__ import annotations
 from targets.kudu.messages.base import TabletResponse, TabletServerAdminCall
 from targets.kudu.messages.schema import Partition, PartitionSchema, RaftConfig, Schema
 
-__all__ = [
-    "AlterSchemaRequest",
-    "CreateTabletRequest",
-    "DeleteTabletRequest",
-    "TabletServerResponse",
-]
-
 
 class TabletServerResponse(TabletResponse, frozen=True):
     """The answer to all administrative calls."""

@@ -8,22 +8,6 @@ import msgspec
 
 from targets.kudu.rpc import Call, R_co
 
-__all__ = [
-    "AppStatus",
-    "MasterCall",
-    "MasterError",
-    "MasterErrorCode",
-    "MasterResponse",
-    "Message",
-    "Meta",
-    "RequestId",
-    "TabletError",
-    "TabletErrorCode",
-    "TabletResponse",
-    "TabletServerAdminCall",
-    "TabletServerCall",
-]
-
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
     """The base of all messages: an immutable msgpack array."""
@@ -81,7 +65,7 @@ class TabletErrorCode(enum.IntEnum):
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
     THROTTLED = 19
-    REQUEST_STALE = 101  # Kudu answers these three below or beside this enumeration
+    REQUEST_STALE = 101  # Kudu answers these three outside this enumeration
     TIMED_OUT = 102
     CLOCK_TOO_FAR_AHEAD = 103
 
@@ -108,8 +92,8 @@ class TabletError(Message, frozen=True):
 
 
 class Meta(Message, frozen=True):
-    """What every master answer carries. `revision` is -1 where the answer reflects no state.
-    `bound_ns` comes with reads that allow for staleness: all that was acknowledged so long before
+    """The part of all answers of masters. `revision` is -1 where the answer reflects no state.
+    `bound_ns` comes with reads that allow for staleness: all that was acknowledged that long before
     the answer was made is in it.
     """
 

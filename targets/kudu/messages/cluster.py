@@ -10,27 +10,6 @@ import msgspec
 from targets.kudu.messages.base import MasterCall, MasterResponse, Message, TabletServerCall
 from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
-__all__ = [
-    "ChangeTServerStateRequest",
-    "ChangeTServerStateResponse",
-    "ConnectToMasterRequest",
-    "ConnectToMasterResponse",
-    "DumpEntitiesRequest",
-    "DumpResponse",
-    "DumpTabletsRequest",
-    "GetMasterRegistrationRequest",
-    "GetMasterRegistrationResponse",
-    "ListTabletServersRequest",
-    "ListTabletServersResponse",
-    "ReportedTablet",
-    "TSHeartbeatRequest",
-    "TSHeartbeatResponse",
-    "TSRegistration",
-    "TServerStateChange",
-    "TabletReport",
-    "TabletServerEntry",
-]
-
 
 class ConnectToMasterResponse(MasterResponse, frozen=True):
     """LEADER only when the catalog is loaded and ready in the current term."""
@@ -104,7 +83,7 @@ class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=T
 
 
 class TSRegistration(Message, frozen=True):
-    """How a tablet server is reached."""
+    """The address of a tablet server."""
 
     address: str
 
@@ -172,7 +151,7 @@ class DumpResponse(Message, frozen=True):
 
 
 class DumpEntitiesRequest(MasterCall[DumpResponse], frozen=True):
-    """Ask a master for everything it holds, from its own state, whatever its role."""
+    """Ask a master for everything it holds, from its own state, in any role."""
 
 
 class DumpTabletsRequest(TabletServerCall[DumpResponse], frozen=True):

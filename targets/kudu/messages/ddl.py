@@ -7,20 +7,6 @@ import enum
 from targets.kudu.messages.base import MasterCall, MasterResponse, Message, RequestId
 from targets.kudu.messages.schema import Column, PartitionSchema, Schema
 
-__all__ = [
-    "AlterStep",
-    "AlterTableRequest",
-    "AlterTableResponse",
-    "CreateTableRequest",
-    "CreateTableResponse",
-    "DeleteTableRequest",
-    "DeleteTableResponse",
-    "ReplaceTabletRequest",
-    "ReplaceTabletResponse",
-    "StepType",
-    "TableIdentifier",
-]
-
 
 class TableIdentifier(Message, frozen=True):
     """A table by id, by name, or both (which must then agree)."""

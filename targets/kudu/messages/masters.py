@@ -4,16 +4,6 @@ from __future__ import annotations
 
 from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
-__all__ = [
-    "AddMasterRequest",
-    "AddMasterResponse",
-    "ListMastersRequest",
-    "ListMastersResponse",
-    "MasterEntry",
-    "RemoveMasterRequest",
-    "RemoveMasterResponse",
-]
-
 
 class AddMasterResponse(MasterResponse, frozen=True):
     """Sent when the new master is a member without a vote; it gets its vote once it has caught up.
@@ -42,7 +32,7 @@ class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
 
 
 class MasterEntry(Message, frozen=True):
-    """A member of the committed configuration, and what it said when it was asked just now.
+    """A member of the committed configuration, and its answer when it was asked just now.
 
     `role` is "UNKNOWN_ROLE" where `error` says why it did not answer as it should have.
     """

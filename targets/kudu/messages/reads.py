@@ -6,22 +6,6 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 from targets.kudu.messages.ddl import TableIdentifier
 from targets.kudu.messages.schema import Partition, PartitionSchema, Schema
 
-__all__ = [
-    "GetTableLocationsRequest",
-    "GetTableLocationsResponse",
-    "GetTableSchemaRequest",
-    "GetTableSchemaResponse",
-    "IsAlterTableDoneRequest",
-    "IsAlterTableDoneResponse",
-    "IsCreateTableDoneRequest",
-    "IsCreateTableDoneResponse",
-    "ListTablesRequest",
-    "ListTablesResponse",
-    "ListedTable",
-    "ReplicaLocation",
-    "TabletLocations",
-]
-
 
 class IsCreateTableDoneResponse(MasterResponse, frozen=True):
     """The answer."""
@@ -125,8 +109,8 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 
 
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
-    """Ask where the tablets of a key range are: their voters, or with `any_replica` also those that
-    do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
+    """Ask where the tablets of a key range are: their voters, or with `any_replica` also replicas
+    that do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
     """
 
     table: TableIdentifier

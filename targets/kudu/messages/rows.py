@@ -4,7 +4,7 @@ After Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`).
 scanner on the server, a page here ends in a token that holds all of it: any replica of the tablet
 can go on, at the same timestamp.
 
-Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logical. 0 stands for
+Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logical. 0 means
 "none".
 """
 
@@ -23,28 +23,6 @@ if TYPE_CHECKING:
     """A cell, by the type of its column: msgpack keeps all of them apart."""
 else:
     Value = Any  # msgspec takes no union of text and bytes
-
-__all__ = [
-    "AdvanceSafeTimeRequest",
-    "AdvanceSafeTimeResponse",
-    "ChecksumRequest",
-    "ChecksumResponse",
-    "HostedTablet",
-    "ListTabletsRequest",
-    "ListTabletsResponse",
-    "ReadMode",
-    "ReplicaInfo",
-    "RowError",
-    "RowErrorCode",
-    "RowKind",
-    "RowOperation",
-    "RowRequestId",
-    "ScanRequest",
-    "ScanResponse",
-    "Value",
-    "WriteRequest",
-    "WriteResponse",
-]
 
 
 class RowKind(enum.IntEnum):
@@ -67,7 +45,7 @@ class RowOperation(Message, frozen=True):
 
 
 class RowErrorCode(enum.IntEnum):
-    """Why one row was not written, decided where the log is applied, so alike on all replicas."""
+    """The reason why a row was not written, found where the log is applied, so on all alike."""
 
     NOT_FOUND = 1  # UPDATE, DELETE: there is no such row
     INVALID_ARGUMENT = 4  # a column that was dropped meanwhile, or must not be null
@@ -98,7 +76,7 @@ class WriteResponse(TabletResponse, frozen=True):
     """Without `error` all rows but those in `row_errors` are committed, at `timestamp`.
 
     With `error.indeterminate` the write may have happened or may happen yet; the same request to
-    whoever leads next finds out. After any other error it has not happened and will not.
+    the next leader finds out. After any other error it did not happen and never will.
     """
 
     timestamp: int = 0
@@ -121,7 +99,7 @@ class ReadMode(enum.IntEnum):
     """`ReadMode` of `common/common.proto`."""
 
     READ_LATEST = 1
-    """What is newest here: of a leader with confirmed leadership (linearizable), or, where the
+    """The newest state here: of a leader with confirmed leadership (linearizable), or, where the
     request allows it, of any replica, however far behind."""
     READ_AT_SNAPSHOT = 2
     """The state at one timestamp, of any replica: the same answer everywhere and for ever."""
@@ -130,7 +108,7 @@ class ReadMode(enum.IntEnum):
 
 
 class ReplicaInfo(Message, frozen=True):
-    """Who answered: role and term as it sees them, and how much of the log its answer reflects."""
+    """The replica that answered: its role and term, and how much of the log its answer reflects."""
 
     ts_uuid: str = ""
     role: str = ""
@@ -156,7 +134,7 @@ class ScanResponse(TabletResponse, frozen=True):
 class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
     """Read rows in key order, a page at a time.
 
-    `projection` holds column ids, `None` stands for all. `key_start` and `key_end` are encoded keys
+    `projection` holds column ids, `None` means all. `key_start` and `key_end` are encoded keys
     (`partitions.encode_key`) `[start, end)`; empty means unbounded. A page has at most `batch_rows`
     rows, and less where they are large; `page_token` continues after the page that it came with, at
     the same timestamp, with the same mode, range and projection. `timeout_ms` is how long to wait

@@ -6,16 +6,6 @@ import enum
 
 from targets.kudu.messages.base import Message
 
-__all__ = [
-    "Column",
-    "Partition",
-    "PartitionSchema",
-    "PeerConfig",
-    "PeerHealth",
-    "RaftConfig",
-    "Schema",
-]
-
 
 class Column(Message, frozen=True):
     """A column. Ids are never used again in a table (KUDU-461)."""
@@ -34,8 +24,8 @@ class Schema(Message, frozen=True):
 
 
 class PartitionSchema(Message, frozen=True):
-    """How rows map to tablets: hash buckets over `hash_columns` (none: the whole key), and in each
-    bucket ranges of `range_columns`, which begin where `range_splits` say: encoded, rising
+    """The map from rows to tablets: hash buckets over `hash_columns` (none: the whole key), and in
+    each bucket ranges of `range_columns`, which begin where `range_splits` say: encoded, rising
     (`targets.kudu.partitions`).
     """
 

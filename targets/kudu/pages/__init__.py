@@ -25,8 +25,8 @@ PageOf = Callable[[str, int], str]
 
 def cut(name: str, entries: list[Any]) -> dict[str, Any]:
     """A list as part of a page's data, with how many there are and how many of them are here."""
-    shown = entries[:LIST_MAX]
-    return {"total": len(entries), "shown": len(shown), name: shown}
+    listed = entries[:LIST_MAX]
+    return {"total": len(entries), "shown": len(listed), name: listed}
 
 
 def iso(time_ns: int) -> str | None:

@@ -1,4 +1,4 @@
-"""HTML that is always escaped: whatever is not `Html` already is text."""
+"""HTML that is always escaped: all that is not `Html` already is text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _VOID: Final = frozenset({"meta", "link", "br"})
 
 
 class Html(str):
-    """Markup that may stand in a page as it is. Only `tag`, `join` and constants make it."""
+    """Markup that goes into a page as it is. Only `tag`, `join` and constants make it."""
 
     __slots__ = ()
 
 
 DASH: Final = Html("&ndash;")
-"""What stands where there is nothing to say."""
+"""The sign for an empty cell."""
 
 Child = Html | str | int | float | None
 
@@ -34,14 +34,14 @@ def join(*children: Child) -> Html:
 
 def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
     """One element. `class_` is `class`, other underscores are dashes; `None` leaves one out."""
-    said = "".join(
+    attributes_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if name in _VOID:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}>{join(*children)}</{name}>")
+        return Html(f"<{name}{attributes_text}>")
+    return Html(f"<{name}{attributes_text}>{join(*children)}</{name}>")
 
 
 def link(text: Child, target: str, **query: str) -> Html:

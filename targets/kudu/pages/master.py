@@ -1,44 +1,35 @@
-"""The pages of a master, on every master alike: followers show what they have applied."""
+"""The pages of a master, on every master alike: followers show their applied state."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Final
 
-from harness.env import Address
+from harness.support.exposition import Family
 from targets.kudu.context import NodeContext
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.master.master_service import MasterService
-from targets.kudu.messages import (
-    GetMasterRegistrationRequest,
-    PeerConfig,
-)
+from targets.kudu.messages import GetMasterRegistrationRequest, PeerConfig
 from targets.kudu.pages import MASTER_PAGES_PORT, Dump, master_data, master_views
 from targets.kudu.pages.master_data import MasterAnswer
-from targets.kudu.pages.metrics import master_metrics, metrics_page
-from targets.kudu.pages.shared import flags_page, health_page
-from targets.kudu.pages.site import Identity, Page, Plain, Route, Site, missing
+from targets.kudu.pages.metrics import master_metrics
+from targets.kudu.pages.shared import NodePages
+from targets.kudu.pages.site import Page, Plain, Query, Route, missing
 from targets.kudu.rpc import RpcError
 
 _ASK_TIMEOUT_S: Final = 1.5
-Query = Mapping[str, str]
 
 
-class MasterPages:
-    """`serve` puts them on the node's page port."""
+class MasterPages(NodePages):
+    """The pages of a master."""
+
+    KIND = "master"
+    PORT = MASTER_PAGES_PORT
 
     def __init__(self, node: NodeContext, leadership: Leadership, service: MasterService) -> None:
-        self._node = node
-        self._env = node.env
-        self._flags = node.flags
+        super().__init__(node)
         self._leadership = leadership
         self._service = service
-        self._site = Site(self._identity, self._routes())
-
-    async def serve(self) -> None:
-        """Show the pages until the node ends."""
-        await self._env.serve_pages(MASTER_PAGES_PORT, self._site.answer)
 
     def _routes(self) -> list[Route]:
         what = "what this master is, and what the cluster has"
@@ -55,22 +46,20 @@ class MasterPages:
                 "Tablet servers",
             ),
             Route("/dump-entities", "Entities", "all rows of the catalog, as JSON", self._entities),
-            Route("/metrics", "Metrics", "numbers for Prometheus", self._metrics, "Metrics"),
-            Route("/varz", "Flags", "every flag, with its default", self._flags_page, "Flags"),
-            Route("/healthz", "Health", "whether it serves: 200 or 503", self._health),
         ]
 
-    def _identity(self) -> Identity:
+    def _role(self) -> str:
         replica = self._leadership.replica
-        role = "STARTING" if replica is None else replica.role
-        return Identity(self._env.name, "master", role, self._env.clock.wall_ns())
+        return "STARTING" if replica is None else replica.role
+
+    def _metrics(self) -> list[Family]:
+        return master_metrics(self._dump(), self._service.start_ns)
+
+    def _health(self) -> Dump:
+        return master_data.health(self._dump())
 
     def _dump(self) -> Dump:
         return self._service.status()
-
-    def _page_of(self, address: str, port: int) -> str:
-        name = Address(address.rpartition(":")[0], port)
-        return self._env.page_url(self._env.net.resolve(name))
 
     # --- pages -------------------------------------------------------------------------------
 
@@ -99,17 +88,13 @@ class MasterPages:
             answer = self._service.get_master_registration(request, "")
         else:
             try:
-                answer = await self._node.rpc.call(
-                    peer.address,
-                    request,
-                    timeout_s=_ASK_TIMEOUT_S,
-                )
+                answer = await self._node.rpc.call(peer.address, request, timeout_s=_ASK_TIMEOUT_S)
             except RpcError as error:
                 return MasterAnswer(error=f"unreachable: {error}")
         if answer.error is not None:
             return MasterAnswer(error=answer.error.message)
-        uuid, told = answer.meta.master_uuid, answer.told_masters
-        return MasterAnswer(uuid, answer.role, answer.start_ns, told=told)
+        uuid, masters = answer.meta.master_uuid, answer.told_masters
+        return MasterAnswer(uuid, answer.role, answer.start_ns, told=masters)
 
     async def _tables(self, _: Query) -> Page:
         data = master_data.tables(self._dump())
@@ -130,12 +115,3 @@ class MasterPages:
 
     async def _entities(self, _: Query) -> Plain:
         return Plain.json(master_data.entities(self._dump()))
-
-    async def _metrics(self, _: Query) -> Plain:
-        return metrics_page(master_metrics(self._dump(), self._service.start_ns))
-
-    async def _flags_page(self, _: Query) -> Page:
-        return flags_page(self._flags)
-
-    async def _health(self, _: Query) -> Plain:
-        return health_page(master_data.health(self._dump()))

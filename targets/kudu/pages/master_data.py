@@ -19,7 +19,7 @@ from targets.kudu.pages import (
 
 
 class MasterAnswer(NamedTuple):
-    """What a member of the configuration said of itself, or why it did not."""
+    """The answer of a member of the configuration about itself, or why it gave none."""
 
     uuid: str = ""
     role: str = ""
@@ -102,19 +102,19 @@ def tables(dump: Dump) -> dict[str, Any]:
 
 def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
     """One table with its columns and tablets, deleted ones too; `None` where there is none."""
-    found = next((t for t in dump["tables"] if t["id"] == table_id), None)
-    if found is None:
+    match = next((t for t in dump["tables"] if t["id"] == table_id), None)
+    if match is None:
         return None
     by_uuid = {server["uuid"]: server for server in dump["tservers"]}
     tablets = [
         {**tablet, "replicas": _replicas(tablet, by_uuid, page_of)}
-        for tablet in sorted(_by_table(dump).get(found["id"], ()), key=_by_state)
+        for tablet in sorted(_by_table(dump).get(match["id"], ()), key=_by_state)
     ]
-    return {**found, **cut("tablets", tablets)}
+    return {**match, **cut("tablets", tablets)}
 
 
 def _by_state(tablet: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Those that are over come last."""
+    """Finished ones come last."""
     return (tablet["state"] in {"DELETED", "REPLACED"}, tablet["start"], tablet["id"])
 
 
@@ -154,19 +154,19 @@ def _life(server: Mapping[str, Any], unresponsive_ms: int) -> str:
 
 
 def entities(dump: Dump) -> dict[str, Any]:
-    """Every row of the system tablet that this master has applied, whatever its role."""
-    said: dict[str, Any] = {
+    """Every row of the system tablet that this master has applied, in any role."""
+    data: dict[str, Any] = {
         key: dump[key] for key in ("uuid", "role", "term", "revision", "cluster_id")
     }
     left_out = {}
     for name in ("tables", "tablets", "tservers"):
-        said[name] = dump[name][:LIST_MAX]
-        left_out[name] = len(dump[name]) - len(said[name]) + dump["truncated"].get(name, 0)
-    return {**said, "truncated": left_out}
+        data[name] = dump[name][:LIST_MAX]
+        left_out[name] = len(dump[name]) - len(data[name]) + dump["truncated"].get(name, 0)
+    return {**data, "truncated": left_out}
 
 
 def health(dump: Dump) -> dict[str, Any]:
-    """Whether this master takes part; a follower does."""
+    """Tell whether this master takes part; a follower does."""
     starting = dump["role"] == "NOT_INITIALIZED"
     return {
         "status": "starting" if starting else "ok",
@@ -177,7 +177,7 @@ def health(dump: Dump) -> dict[str, Any]:
 
 
 def overview(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
-    """What a visitor asks first."""
+    """The first questions of a visitor."""
     raft = dump["raft"]
     peers: Sequence[Mapping[str, Any]] = raft["config"]["peers"] if raft else ()
     leader = next((peer for peer in peers if peer["uuid"] == raft["leader_uuid"]), None)
@@ -204,7 +204,7 @@ def _live(tables: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _by_table(dump: Dump) -> dict[str, list[Mapping[str, Any]]]:
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_table: dict[str, list[Mapping[str, Any]]] = {}
     for tablet in dump["tablets"]:
-        found.setdefault(tablet["table_id"], []).append(tablet)
-    return found
+        by_table.setdefault(tablet["table_id"], []).append(tablet)
+    return by_table

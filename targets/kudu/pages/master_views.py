@@ -52,11 +52,11 @@ def masters(data: Data) -> Html:
         note(data["warning"], "warning") if data["warning"] else None,
         *(
             note(
-                f"{one['address']} was started with another list of masters than this one: "
-                f"{', '.join(one['told'])}. Restart it with these.",
+                f"{other['address']} was started with another list of masters than this one: "
+                f"{', '.join(other['told'])}. Restart it with these.",
                 "warning",
             )
-            for one in data["told_otherwise"]
+            for other in data["told_otherwise"]
         ),
         live,
         errors if data["errors"] else None,
@@ -84,11 +84,11 @@ def tables(data: Data) -> Html:
         empty="There are no tables.",
         data=data,
     )
-    said = [] if data["leads"] else ["This master does not lead: it shows what it has applied."]
+    remarks = [] if data["leads"] else ["This master does not lead: it shows its applied state."]
     if data["deleted"]:
         number = data["deleted"]
-        said.append(f"Rows of {number} deleted table{'s' * (number != 1)} are kept.")
-    return join(listed, tag("p", " ".join(said), class_="muted") if said else None)
+        remarks.append(f"Rows of {number} deleted table{'s' * (number != 1)} are kept.")
+    return join(listed, tag("p", " ".join(remarks), class_="muted") if remarks else None)
 
 
 def table_page(data: Data) -> Html:
@@ -133,10 +133,10 @@ def table_page(data: Data) -> Html:
 
 
 def _replicas(tablet: Data) -> Html:
-    """Where a tablet's replicas are, each leading to its own page there."""
+    """The places of a tablet's replicas, each a link to its own page there."""
     if not tablet["replicas"]:
         return tag("span", "not placed yet", class_="muted")
-    shown = (
+    cells = (
         tag(
             "span",
             link(
@@ -151,7 +151,7 @@ def _replicas(tablet: Data) -> Html:
         )
         for peer in tablet["replicas"]
     )
-    return tag("span", *shown, class_="peers")
+    return tag("span", *cells, class_="peers")
 
 
 def tservers(data: Data) -> Html:

@@ -1,18 +1,17 @@
-"""Numbers in Prometheus's text format, version 0.0.4, from the dumps of nodes.
+"""The metrics of nodes from their dumps, as families for Prometheus.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/: one family after another, each with
-its help and type; label values are escaped. The series of lists are bounded as lists are.
+The series of lists are bounded as lists are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from harness.support.exposition import CONTENT_TYPE, Family, exposed
 from targets.kudu.pages import LIST_MAX
 from targets.kudu.pages.site import Plain
 
-_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RAFT: Final = (
     ("term", "The current Raft term."),
     ("commit_index", "The last operation known to be committed."),
@@ -23,16 +22,6 @@ _ELECTIONS: Final = (
     ("started", "Elections this replica started, as a candidate, since its start."),
     ("won", "Elections this replica won since its start."),
 )
-Sample = tuple[Mapping[str, str], float]
-
-
-class Family(NamedTuple):
-    """All series of one name. A `counter` never falls while the node lives."""
-
-    name: str
-    kind: str  # "counter", "gauge"
-    what: str
-    samples: list[Sample]
 
 
 def metrics_page(families: Iterable[Family]) -> Plain:
@@ -42,19 +31,7 @@ def metrics_page(families: Iterable[Family]) -> Plain:
         family.name: [{"labels": dict(labels), "value": value} for labels, value in family.samples]
         for family in kept
     }
-    return Plain(data, "".join(map(_exposed, kept)), content_type=_TEXT)
-
-
-def _exposed(family: Family) -> str:
-    lines = [f"# HELP {family.name} {family.what}", f"# TYPE {family.name} {family.kind}"]
-    for labels, value in family.samples:
-        pairs = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-        lines.append(f"{family.name}{{{pairs}}} {value}" if pairs else f"{family.name} {value}")
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return Plain(data, exposed(kept), content_type=CONTENT_TYPE)
 
 
 def _one(name: str, kind: str, what: str, value: float) -> Family:

@@ -1,4 +1,4 @@
-"""What pages are made of: tables, facts, badges, notes."""
+"""The parts of pages: tables, facts, badges, notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def badge(text: str, kind: str = "") -> Html:
-    """A word that stands out: `good`, `wait`, `bad`, `lead`, or plain."""
+    """A coloured word: `good`, `wait`, `bad`, `lead`, or plain."""
     return tag("span", text, class_=f"badge {kind}".rstrip())
 
 
@@ -57,11 +57,11 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
 
 def cards(entries: Iterable[tuple[str, Child, str]]) -> Html:
     """Numbers at a glance: what, how many, and where that leads."""
-    shown = (
+    cells = (
         tag("a", tag("span", value, class_="number"), tag("span", name), class_="card", href=target)
         for name, value, target in entries
     )
-    return tag("div", *shown, class_="cards")
+    return tag("div", *cells, class_="cards")
 
 
 def table(
@@ -89,15 +89,15 @@ def table(
     heading = title and tag("h2", title, " ", tag("span", number, class_="count"))
     if not body:
         return join(heading, tag("p", empty, class_="empty"))
-    said = None
+    remark = None
     if data is not None and data["shown"] < data["total"]:
-        said = note(f"The first {data['shown']} of {data['total']} are shown.", "cut")
+        remark = note(f"The first {data['shown']} of {data['total']} are shown.", "cut")
     grid = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
-    return join(heading, said, tag("div", grid, class_="scroll"))
+    return join(heading, remark, tag("div", grid, class_="scroll"))
 
 
 def node(entry: Mapping[str, Any]) -> Html:
     """A node by the name in its `address`, linked to its pages (`page`), its uuid to be hovered."""
     name = str(entry["address"]).rpartition(":")[0] or str(entry["uuid"])[:8]
-    shown = tag("span", name, title=str(entry["uuid"]))
-    return link(shown, entry["page"]) if entry.get("page") else shown
+    label = tag("span", name, title=str(entry["uuid"]))
+    return link(label, entry["page"]) if entry.get("page") else label

@@ -1,21 +1,77 @@
-"""Pages that masters and tablet servers have alike: flags and health."""
+"""The pages of every node: numbers, flags, health."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from harness.env import Address
+from harness.support.exposition import Family
+from targets.kudu.context import NodeContext
 from targets.kudu.flags import RANGES, Flags
+from targets.kudu.pages import Dump
 from targets.kudu.pages.html import DASH, Html, join, tag
+from targets.kudu.pages.metrics import metrics_page
 from targets.kudu.pages.parts import badge, code, table
-from targets.kudu.pages.site import Page, Plain
+from targets.kudu.pages.site import Identity, Page, Plain, Query, Route, Site
+
+
+class NodePages(ABC):
+    """The pages of one node, on its page port once `serve` was called."""
+
+    KIND: ClassVar[str]
+    PORT: ClassVar[int]
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._env = node.env
+        self._flags = node.flags
+        common = [
+            Route("/metrics", "Metrics", "numbers for Prometheus", self._metrics_page, "Metrics"),
+            Route("/varz", "Flags", "every flag, with its default", self._flags_page, "Flags"),
+            Route("/healthz", "Health", "whether it serves: 200 or 503", self._health_page),
+        ]
+        self._site = Site(self._identity, [*self._routes(), *common])
+
+    async def serve(self) -> None:
+        await self._env.serve_pages(self.PORT, self._site.answer)
+
+    @abstractmethod
+    def _routes(self) -> list[Route]:
+        """The pages that only this kind of node has."""
+
+    @abstractmethod
+    def _role(self) -> str: ...
+
+    @abstractmethod
+    def _metrics(self) -> list[Family]: ...
+
+    @abstractmethod
+    def _health(self) -> Dump: ...
+
+    def _identity(self) -> Identity:
+        return Identity(self._env.name, self.KIND, self._role(), self._env.clock.wall_ns())
+
+    def _page_of(self, address: str, port: int) -> str:
+        name = Address(address.rpartition(":")[0], port)
+        return self._env.page_url(self._env.net.resolve(name))
+
+    async def _metrics_page(self, _: Query) -> Plain:
+        return metrics_page(self._metrics())
+
+    async def _flags_page(self, _: Query) -> Page:
+        return flags_page(self._flags)
+
+    async def _health_page(self, _: Query) -> Plain:
+        return health_page(self._health())
 
 
 def flags_page(flags: Flags) -> Page:
-    """Every flag with its default and range; those that differ come first."""
+    """Every flag with its default and range; changed ones come first."""
     usual = msgspec.to_builtins(Flags())
     rows = [
         {
@@ -28,7 +84,7 @@ def flags_page(flags: Flags) -> Page:
         for name, value in msgspec.to_builtins(flags).items()
     ]
     rows.sort(key=lambda row: (row["is_default"], row["name"]))
-    shown = (
+    cells = (
         (
             code(row["name"]),
             tag("strong", _flag(row["value"])) if not row["is_default"] else _flag(row["value"]),
@@ -38,7 +94,7 @@ def flags_page(flags: Flags) -> Page:
         )
         for row in rows
     )
-    body = table(None, ["Flag", "#Value", "#Default", "#Range", ""], shown, empty="none")
+    body = table(None, ["Flag", "#Value", "#Default", "#Range", ""], cells, empty="none")
     return Page({"flags": rows}, body)
 
 
@@ -47,7 +103,7 @@ def _flag(value: object) -> str:
 
 
 def health_page(data: Mapping[str, Any]) -> Plain:
-    """`OK` and 200, or what is amiss and 503, for programs that look whether a node serves."""
+    """`OK` and 200, or the trouble and 503, for programs that watch whether a node serves."""
     is_ok = data["status"] == "ok"
     status = HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE
     return Plain(data, "OK\n" if is_ok else f"{data['status']}\n", status=status)

@@ -20,7 +20,7 @@ _HTML: Final = "text/html; charset=utf-8"
 
 
 class Page(NamedTuple):
-    """What one page says: its data, HTML of the data, and of what thing it is, where of one."""
+    """The contents of a page: data, HTML of the data, and the name of the thing, if of one."""
 
     data: Any
     body: Html
@@ -42,7 +42,8 @@ class Plain(NamedTuple):
         return Plain(data, _indented(data), _JSON)
 
 
-Maker = Callable[[Mapping[str, str]], Awaitable[Page | Plain]]
+Query = Mapping[str, str]
+Maker = Callable[[Query], Awaitable[Page | Plain]]
 
 
 class Route(NamedTuple):
@@ -91,7 +92,6 @@ class Site:
         return PageResponse(page.status, _HTML, document.encode())
 
     def overview(self) -> Html:
-        """All pages that need no id, with what they show."""
         rows = [
             (
                 link(route.path, route.path),

@@ -34,20 +34,20 @@ def _row(replica: Mapping[str, Any]) -> dict[str, Any]:
 
 def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
     """One replica: its schema, its group, its log; `None` where there is none."""
-    found = next((t for t in dump["tablets"] if t["tablet_id"] == tablet_id), None)
-    if found is None:
+    match = next((t for t in dump["tablets"] if t["tablet_id"] == tablet_id), None)
+    if match is None:
         return None
-    raft, config = found["raft"] or {}, found["committed_config"]
+    raft, config = match["raft"] or {}, match["committed_config"]
     leader = raft.get("leader_uuid")
     peers = [] if config is None else config["peers"]
     # Column by column, as masters have them: a replica's dump has pairs of id and name.
     columns = [
         column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
-        for column in found["columns"]
+        for column in match["columns"]
     ]
     health = raft.get("peer_health", {})  # as a leader sees its peers
     return {
-        **found,
+        **match,
         "columns": columns,
         "peers": [
             {
@@ -63,14 +63,14 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
 
 
 def health(dump: Dump) -> dict[str, Any]:
-    """Whether it serves: all replicas that were found on the disk are open by then."""
+    """Tell whether it serves: all replicas that were found on the disk are open by then."""
     return {"status": "ok" if dump["serving"] else "starting", "tablets": len(dump["tablets"])}
 
 
 def overview(
     dump: Dump, masters: tuple[str, ...], address: str, start_ns: int, page_of: PageOf
 ) -> dict[str, Any]:
-    """What a visitor asks first. `masters` are the addresses that it heartbeats to."""
+    """The first questions of a visitor. `masters` are the addresses that it heartbeats to."""
     here = dump["tablets"]
     return {
         "uuid": dump["uuid"],

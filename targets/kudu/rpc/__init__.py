@@ -4,8 +4,8 @@ After Kudu's `rpc/`: one cached connection per remote address, many calls on it 
 by a call id. A frame is the msgpack array `[kind, call_id, method, body]`.
 
 * **A caller always knows what it may conclude.** Every error carries `sent`: False means that the
-  request cannot have been processed (nobody listens, no connection came up, the server refused it
-  unread); True means that it may have been. Operations whose answer got lost are indeterminate,
+  request cannot have been processed (no server listens, no connection came up, the server refused
+  it unread); True means that it may have been. Operations whose answer got lost are indeterminate,
   and this flag is where that begins.
 * **Frames may be lost, doubled or reordered** by the nemesis. Answers to unknown call ids are
   ignored; a call id that a connection has already shown is not run again (a bounded window, below
@@ -17,7 +17,7 @@ by a call id. A frame is the msgpack array `[kind, call_id, method, body]`.
 * **Cheap**, since a simulated second of a small cluster has some eighty calls. Frames are sent
   without waiting unless back-pressure holds them. No task per call at the client, and no future
   either for `RpcClient.start`; no task at the server for a handler that answers at once, or that
-  returns an `Answer` for somebody else to set.
+  returns an `Answer` that is set later.
 
 A handler that raises anything but `RpcHandlerError` is a bug: its task fails, which panics the
 node, so that the crash checker sees it.

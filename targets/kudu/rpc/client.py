@@ -57,7 +57,6 @@ class _Call:
         return True
 
     def fail(self, error: RpcError) -> None:
-        """End the call without an answer."""
         if self.sender is not None:
             self.sender.cancel()
         self._finish(error)
@@ -314,7 +313,7 @@ class RpcClient:
         *,
         timeout_s: float,
     ) -> None:
-        """As `call`, without waiting: `done` is called with the answer or the error, once, and
+        """Call without waiting: `done` is called with the answer or the error, once, and
         never before this returns. An exception in `done` panics the node.
         """
         where = self._address(address)

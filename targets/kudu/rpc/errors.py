@@ -1,4 +1,4 @@
-"""Why a call brought no answer, and what its caller may conclude from that."""
+"""Reasons why a call brought no answer, and the conclusions that its caller may draw."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RpcConnectionError(RpcError):
 
 class RpcRemoteError(RpcError):
     """The server answered that it cannot handle the call: unknown method, unreadable request, or
-    a handler that said so by `RpcHandlerError`. `message` is the server's.
+    a handler that raised `RpcHandlerError`. `message` is the server's.
     """
 
     def __init__(self, message: str, *, sent: bool = True) -> None:

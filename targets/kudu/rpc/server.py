@@ -45,7 +45,6 @@ class Answer:
         self._on_set: Callable[[Any], None] | None = None
 
     def set(self, response: Any) -> None:
-        """Answer now."""
         if self.response is None:
             self.response = response
             if self._on_set is not None:
@@ -95,7 +94,6 @@ class RpcServer:
 
     @property
     def is_listening(self) -> bool:
-        """Whether calls reach it."""
         return self._listener is not None
 
     def serve(self, handler: Handler, request_type: type[Call[Any]] | None = None) -> None:
@@ -229,7 +227,7 @@ class _Unstarted:
 class _SeenCalls:
     """The call ids of one connection that were handled, within a bounded window.
 
-    A client counts its calls up, so every id up to the highest one was seen, but for those that
+    A client counts its calls up, so every id up to the highest one was seen, but for calls that
     were skipped; ids far below the highest one must be late copies.
     """
 

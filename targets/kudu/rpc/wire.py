@@ -84,7 +84,7 @@ def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
 
 
 def parse_address(address: Address | str) -> Address:
-    """`Address` from `"node:port"`; raises `ValueError` quoting what is wrong."""
+    """`Address` from `"node:port"`; raises `ValueError` that quotes the mistake."""
     if isinstance(address, Address):
         return address
     node, separator, port = address.rpartition(":")

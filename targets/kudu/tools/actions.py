@@ -1,6 +1,6 @@
-"""What the tool `harness kudu` does, action by action, with the words of Kudu's `kudu`.
+"""The actions of the tool `harness kudu`, with the words of Kudu's `kudu`.
 
-An action asks through an `Admin` and returns what is to be printed. Lists are tables, or JSON with
+An action asks through an `Admin` and returns a text to print. Lists are tables, or JSON with
 Kudu's keys (`tools/tool_action_master.cc`, `tool_action_table.cc`, `tool_action_tserver.cc`).
 """
 
@@ -19,7 +19,7 @@ from targets.kudu.consensus import messages as raft
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID
 from targets.kudu.rpc import Call, RpcError
 from targets.kudu.tools.admin import LOCATIONS_MAX, Admin, ToolError, state_of
-from targets.kudu.tools.data_table import data_table
+from targets.kudu.tools.data_table import listing
 from targets.kudu.tools.hms import precheck
 from targets.kudu.tools.ksck_gather import gather
 from targets.kudu.tools.ksck_judge import judge
@@ -46,16 +46,6 @@ async def _ksck(admin: Admin, given: argparse.Namespace) -> Said:
     return Said(text, 1, "Runtime error: ksck discovered errors")
 
 
-def _listed(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
-    """Rows as a table with their keys as headings, or as JSON."""
-    if given.format == "json":
-        return Said(json.dumps(rows))
-    if not rows:
-        return Said("")
-    lines = data_table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows])
-    return Said("\n".join(lines))
-
-
 async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
     async def one(address: str) -> dict[str, Any]:
         try:
@@ -71,7 +61,7 @@ async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
         }
 
     connected = await admin.ask_leader(m.ConnectToMasterRequest())
-    return _listed(given, await admin.all_of(connected.master_addresses or admin.masters, one))
+    return listing(given, await admin.all_of(connected.master_addresses or admin.masters, one))
 
 
 async def _master_add(admin: Admin, given: argparse.Namespace) -> Said:
@@ -97,7 +87,7 @@ async def _tserver_list(admin: Admin, given: argparse.Namespace) -> Said:
         }
         for server in answer.servers
     ]
-    return _listed(given, rows)
+    return listing(given, rows)
 
 
 async def _table_list(admin: Admin, given: argparse.Namespace) -> Said:

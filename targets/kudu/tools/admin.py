@@ -56,7 +56,6 @@ class Admin:
         return await self._rpc.call(address, request, timeout_s=self._timeout_s)
 
     async def must_answer(self, address: str, request: Call[R_co]) -> R_co:
-        """As `ask`; raises `ToolError` where no answer came."""
         try:
             return await self.ask(address, request)
         except RpcError as error:
@@ -71,7 +70,6 @@ class Admin:
         return answer
 
     async def ask_leader(self, request: Call[Answer]) -> Answer:
-        """As `ask_master`, of the master that leads."""
         return await self.ask_master(await self.leader(), request)
 
     async def leader(self) -> str:

@@ -1,4 +1,4 @@
-"""The arguments of `harness kudu`, spelt as those of Kudu's own tool."""
+"""The arguments of `harness kudu`, spelt as in Kudu's own tool."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class _Parser(argparse.ArgumentParser):
             raise UsageError(f"{name} is {value!r}; {near} (see `{self.prog} --help`)")
 
     def error(self, message: str) -> Any:
-        """See the class."""
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The action's name in `action`, and what it was given; raises `UsageError`."""
+    """The action's name in `action`, and its arguments; raises `UsageError`."""
     parser = _Parser(
         prog="harness kudu",
         description="Look at a cluster of the bundled Kudu, and administer it, with the words of "
@@ -107,7 +106,7 @@ def _remote_replica(modes: Any) -> None:
 
 
 def _metastore(modes: Any) -> None:
-    """`hms ...`, where metastores stand beside the masters."""
+    """`hms ...`, where the deployment has metastores."""
     actions = modes.add_parser("hms", help="entries in the metastore").add_subparsers(required=True)
     texts = {
         "check": "compare Kudu's tables with their entries",

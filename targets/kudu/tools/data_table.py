@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.plugins import Said
 
 
 def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -17,3 +22,13 @@ def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterat
     for row in rows:
         line = "|".join(f" {cell:<{width}} " for cell, width in zip(row, widths, strict=True))
         yield line.rstrip()
+
+
+def listing(options: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
+    """Rows as a table with their keys as headings, or as JSON."""
+    if options.format == "json":
+        return Said(json.dumps(rows))
+    if not rows:
+        return Said("")
+    lines = data_table(list(rows[0]), [[str(cell) for cell in row.values()] for row in rows])
+    return Said("\n".join(lines))

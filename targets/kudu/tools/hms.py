@@ -1,7 +1,7 @@
 """`harness kudu hms ...`: Kudu's tables and their entries in the metastore, compared and mended.
 
 After `tools/tool_action_hms.cc`: `list`, `check`, `fix`, `precheck` and `downgrade`. A table and an
-entry belong together by the table's id. `fix` creates what is missing, and writes what Kudu says
+entry belong together by the table's id. `fix` creates missing entries, and writes what Kudu says
 over entries that differ, their names and `kudu.master_addresses` included; entries without a table
 are dropped on demand alone (`--drop_orphan_hms_tables`). `downgrade` leaves the entries of before
 the synchronization (`LEGACY_HANDLER`), which `fix` takes for missing ones of the same name.
@@ -10,11 +10,9 @@ the synchronization (`LEGACY_HANDLER`), which `fix` takes for missing ones of th
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from harness.plugins import Said
 from targets.hive import api
@@ -24,23 +22,23 @@ from targets.kudu.hms.client import HmsError
 from targets.kudu.hms.entries import HmsCatalog, bad_hms_name, entry_of
 from targets.kudu.master.catalog.records import TableRecord, TableState
 from targets.kudu.tools.admin import Admin, ToolError
-from targets.kudu.tools.data_table import data_table
+from targets.kudu.tools.data_table import listing
 
 
 class Metastore:
     """The two catalogs, as a tool sees them; raises `ToolError`."""
 
     def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
-        """`catalog` writes what it is told, in the name of the masters."""
+        """`catalog` writes in the name of the masters."""
         self.admin = admin
         self.catalog = catalog
         self.cluster_id = cluster_id
 
     async def entries(self) -> list[api.MetaTable]:
-        """Entries of Kudu tables of this cluster, by name, those of before included."""
-        found = await self.catalog.all_entries()
+        """Entries of Kudu tables of this cluster, by name, earlier ones included."""
+        listed = await self.catalog.all_entries()
         return sorted(
-            (entry for entry in found if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
+            (entry for entry in listed if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
             key=lambda entry: entry.full_name,
         )
 
@@ -70,7 +68,7 @@ async def _tables(admin: Admin) -> list[TableRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A table, its entry, or both, and what is wrong about them."""
+    """A table, its entry, or both, and the mistake in them."""
 
     kind: str  # missing, orphan, inconsistent, badly named
     table: TableRecord | None
@@ -95,9 +93,9 @@ def _differences(
     cluster_id: str,
     masters: Sequence[str],
 ) -> Iterator[Difference]:
-    by_id = {one.parameters.get(rules.TABLE_ID, ""): one for one in entries}
-    legacy = {one.full_name: one for one in entries if rules.is_legacy(one)}
-    known: dict[str, None] = {}
+    by_id = {entry.parameters.get(rules.TABLE_ID, ""): entry for entry in entries}
+    legacy = {entry.full_name: entry for entry in entries if rules.is_legacy(entry)}
+    names: dict[str, None] = {}
     for table in tables:
         problem = bad_hms_name(table.name)
         if problem is not None:
@@ -109,15 +107,15 @@ def _differences(
             why = "there is no entry of it" if old is None else "its entry is of before"
             yield Difference("missing", table, old, why)
             if old is not None:
-                known[old.full_name] = None
+                names[old.full_name] = None
             continue
-        known[entry.full_name] = None
+        names[entry.full_name] = None
         due = entry_of(table, cluster_id, masters, entry)
         wrong = list(_unlike(entry, due))
         if wrong:
             yield Difference("inconsistent", table, entry, "; ".join(wrong))
     for entry in entries:
-        if entry.full_name not in known:
+        if entry.full_name not in names:
             yield Difference("orphan", None, entry, "Kudu has no such table")
 
 
@@ -127,9 +125,9 @@ def _unlike(entry: api.MetaTable, due: api.MetaTable) -> Iterator[str]:
     if entry.columns != due.columns:
         yield f"its columns are {','.join(entry.columns)}, in Kudu {','.join(due.columns)}"
     for key, value in sorted(due.parameters.items()):
-        found = entry.parameters.get(key)
-        if key != rules.TABLE_NAME and found != value:
-            yield f"{key} is {found}, which should be {value}"
+        stored = entry.parameters.get(key)
+        if key != rules.TABLE_NAME and stored != value:
+            yield f"{key} is {stored}, which should be {value}"
 
 
 # --- actions -------------------------------------------------------------------------------------
@@ -137,29 +135,29 @@ def _unlike(entry: api.MetaTable, due: api.MetaTable) -> Iterator[str]:
 
 async def _check(metastore: Metastore, given: argparse.Namespace) -> Said:
     del given
-    found = await _compare(metastore)
-    if not found:
+    differences = await _compare(metastore)
+    if not differences:
         return Said("all tables have their entries")
     failed = "Illegal state: metadata check tool discovered inconsistencies"
-    return Said("\n".join(map(str, found)), 1, failed)
+    return Said("\n".join(map(str, differences)), 1, failed)
 
 
 async def _fix(metastore: Metastore, given: argparse.Namespace) -> Said:
     lines, left = [], 0
-    for one in await _compare(metastore):
+    for difference in await _compare(metastore):
         verb = {
             "missing": "create" if given.create_missing_hms_tables else "",
             "inconsistent": "alter" if given.fix_inconsistent_tables else "",
             "orphan": "drop" if given.drop_orphan_hms_tables else "",
-        }.get(one.kind, "")
+        }.get(difference.kind, "")
         if not verb:
             left += 1
-            lines.append(f"left alone: {one}")
+            lines.append(f"left alone: {difference}")
         elif given.dryrun:
-            lines.append(f"would {verb}: {one}")
+            lines.append(f"would {verb}: {difference}")
         else:
-            await _mend(metastore.catalog, one)
-            lines.append(f"{verb}: {one}")
+            await _mend(metastore.catalog, difference)
+            lines.append(f"{verb}: {difference}")
     failed = f"Illegal state: {left} differences are left" if left else ""
     return Said("\n".join(lines), int(left > 0), failed)
 
@@ -190,19 +188,11 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
         }
         for entry in await metastore.entries()
     ]
-    return _listed(given, rows)
-
-
-def _listed(given: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> Said:
-    if given.format == "json":
-        return Said(json.dumps(rows))
-    if not rows:
-        return Said("")
-    return Said("\n".join(data_table(list(rows[0]), [list(row.values()) for row in rows])))
+    return listing(given, rows)
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Whether the cluster's names can be those of Hive's, where upper and lower case are one. It
+    """Tell whether the cluster's names can be names in Hive, where upper and lower case are one. It
     needs no metastore.
     """
     del given
@@ -243,4 +233,4 @@ HMS_ACTIONS = {
     "hms list": _list,
     "hms downgrade": _downgrade,
 }
-"""By the names that `arguments.parse` gives them; `precheck` is beside them."""
+"""By the names that `arguments.parse` gives them; `precheck` is apart."""

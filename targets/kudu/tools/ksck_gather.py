@@ -1,7 +1,7 @@
 """Asking a cluster for what a check needs (Kudu: `tools/ksck_remote.cc`).
 
 Tables and replicas come from the master that leads, as any client gets them, and then from the
-tablet servers themselves. Who does not answer is part of what was found.
+tablet servers themselves. Silence is part of the result.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
     )
     try:
         leader = await admin.leader()
-        known = await admin.ask_master(leader, m.ListTabletServersRequest())
+        registered = await admin.ask_master(leader, m.ListTabletServersRequest())
         listed = await admin.ask_master(leader, m.ListTablesRequest())
     except ToolError:
         return Observed(masters=masters, master_states=states)
-    hosted = await admin.all_of(known.servers, lambda entry: _tserver(admin, entry))
+    hosted = await admin.all_of(registered.servers, lambda entry: _tserver(admin, entry))
     tservers = tuple(server for server, _ in hosted)
     replicas = _Replicas(admin, {server.uuid: (server, held) for server, held in hosted})
     tables = [await replicas.table(leader, table) for table in listed.tables]
-    found = tuple(table for table in tables if table is not None)
+    gathered = tuple(table for table in tables if table is not None)
     return Observed(
         masters=masters,
         master_states=states,
         tservers=tservers,
-        tserver_states={entry.uuid: state_of(entry) for entry in known.servers},
-        tables=found,
+        tserver_states={entry.uuid: state_of(entry) for entry in registered.servers},
+        tables=gathered,
         unread=tuple(replicas.unread),
-        checksums=await replicas.checksums(found) if checksum else None,
+        checksums=await replicas.checksums(gathered) if checksum else None,
     )
 
 
@@ -200,7 +200,7 @@ class _Replicas:
 
     async def _checksum(self, tablet: ObservedTablet) -> TabletChecksum:
         leader_first = sorted(tablet.replicas, key=lambda replica: not replica.is_leader)
-        found: list[ReplicaChecksum] = []
+        results: list[ReplicaChecksum] = []
         timestamp = 0
         for replica in leader_first:
             status, checksum = "OK", None
@@ -214,7 +214,7 @@ class _Replicas:
                     status = f"{answer.error.code.name}: {answer.error.message}"
                 else:
                     checksum, timestamp = answer.checksum, timestamp or answer.snap_timestamp
-            found.append(
+            results.append(
                 ReplicaChecksum(
                     ts_uuid=replica.ts_uuid,
                     ts_address=str(replica.ts_address),
@@ -222,7 +222,7 @@ class _Replicas:
                     checksum=checksum,
                 )
             )
-        distinct = {replica.checksum for replica in found if replica.checksum is not None}
+        distinct = {replica.checksum for replica in results if replica.checksum is not None}
         return TabletChecksum(
-            tablet_id=tablet.id, mismatch=len(distinct) > 1, replica_checksums=tuple(found)
+            tablet_id=tablet.id, mismatch=len(distinct) > 1, replica_checksums=tuple(results)
         )

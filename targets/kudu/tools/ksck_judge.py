@@ -1,6 +1,6 @@
-"""What a cluster check makes of what servers said (Kudu: `tools/ksck.cc`).
+"""The results of a cluster check from the answers of servers (Kudu: `tools/ksck.cc`).
 
-Pure. `Observed` is what was asked for, `judge` the results. The health of a tablet is that of the
+Pure. `Observed` holds the answers, `judge` the results. The health of a tablet is that of the
 first rule which holds:
 
 1. a replica is being copied: RECOVERING;
@@ -227,7 +227,7 @@ def _table(table: ObservedTable, tablets: Sequence[TabletSummary]) -> TableSumma
 def _checksum_errors(checksums: ChecksumResults | None) -> Iterable[str]:
     if checksums is None:
         return
-    tablets = [tablet for found in checksums.tables.values() for tablet in found]
+    tablets = [tablet for of_table in checksums.tables.values() for tablet in of_table]
     mismatches = sum(tablet.mismatch for tablet in tablets)
     if mismatches:
         yield f"Corruption: checksum scan error: {mismatches} tablet(s) had checksum mismatches"

@@ -1,7 +1,7 @@
-"""What a cluster check found, in the shapes of Kudu's `KsckResultsPB` (`tools/tool.proto`).
+"""The results of a cluster check, in the shapes of Kudu's `KsckResultsPB` (`tools/tool.proto`).
 
 The fields are the keys of the JSON report, in its order. Results are plain data: `ksck_judge.py`
-makes them of what servers said, `ksck_text.py` prints them.
+makes them from the servers' answers, `ksck_text.py` prints them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class ServerHealth(enum.StrEnum):
-    """How a server answered."""
+    """The answer of a server."""
 
     HEALTHY = "HEALTHY"
     UNAVAILABLE = "UNAVAILABLE"
@@ -32,7 +32,7 @@ class Health(enum.StrEnum):
 
 
 class ConfigType(enum.StrEnum):
-    """Where a configuration comes from: a master's records, or a replica."""
+    """The source of a configuration: a master's records, or a replica."""
 
     MASTER = "MASTER"
     COMMITTED = "COMMITTED"
@@ -97,7 +97,6 @@ class ReplicaSummary(_Part, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether it was seen to run."""
         return self.ts_healthy and self.state == "RUNNING"
 
 
@@ -160,7 +159,7 @@ class VersionSummary(_Part, frozen=True):
 
 
 class CountSummary(_Part, frozen=True):
-    """How many of what were looked at."""
+    """The number of things looked at, by kind."""
 
     masters: int = 0
     tservers: int = 0
@@ -187,5 +186,4 @@ class KsckResults(_Part, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the check ends with OK."""
         return not self.errors

@@ -35,7 +35,7 @@ _USUAL_STATE = "NONE"
 def plain_report(
     results: KsckResults, *, tserver_states: Mapping[str, str] | None = None, full: bool = False
 ) -> str:
-    """The whole report; `tserver_states` are those of tablet servers, by uuid."""
+    """The whole report; `tserver_states` are of tablet servers, by uuid."""
     parts = [
         _masters(results, full=full),
         _states(tserver_states or {}),
@@ -129,7 +129,7 @@ def _replica_state(replica: ReplicaSummary) -> str:
 def _matrix(
     uuids: Sequence[str], master: ConsensusState | None, states: Mapping[str, ConsensusState]
 ) -> Iterator[str]:
-    """Who is in whose configuration, under one letter a server."""
+    """The members of each configuration, under one letter per server."""
     others = sorted(
         {uuid for state in states.values() for uuid in (*state.voter_uuids, *state.non_voter_uuids)}
     )
@@ -212,11 +212,11 @@ def _checksums(checksums: ChecksumResults | None) -> Iterator[str]:
     for name, tablets in checksums.tables.items():
         yield from ("-" * 23, name, "-" * 23)
         for tablet in tablets:
-            for found in tablet.replica_checksums:
-                said = f"Error: {found.status}"
-                if found.checksum is not None:
-                    said = f"Checksum: {found.checksum}"
-                yield f"T {tablet.tablet_id} P {found.ts_uuid} ({found.ts_address}): {said}"
+            for replica in tablet.replica_checksums:
+                text = f"Error: {replica.status}"
+                if replica.checksum is not None:
+                    text = f"Checksum: {replica.checksum}"
+                yield f"T {tablet.tablet_id} P {replica.ts_uuid} ({replica.ts_address}): {text}"
             if tablet.mismatch:
                 yield f">> Mismatch found in table {name} tablet {tablet.tablet_id}"
 

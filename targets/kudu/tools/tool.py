@@ -1,4 +1,4 @@
-"""The tool as a whole: arguments in, what is printed out."""
+"""The tool as a whole: arguments in, a text out."""
 
 from __future__ import annotations
 
@@ -35,20 +35,22 @@ async def use_tool(
     `metastore` is what actions on entries work on, where there is one; `announce` the `Env.event`
     of the client.
     """
-    given = parse(arguments)
+    options = parse(arguments)
     try:
         admin = Admin(rpc, masters, announce=announce)
-        if given.action in ACTIONS:
-            said = await ACTIONS[given.action](admin, given)
+        if options.action in ACTIONS:
+            output = await ACTIONS[options.action](admin, options)
         elif metastore is None:
             return Said("", 1, NO_METASTORE)
         else:
-            said = await use_metastore(given.action, await metastore(admin), given)
+            output = await use_metastore(options.action, await metastore(admin), options)
     except ToolError as error:
         return Said("", 1, str(error).translate(_ESCAPED))
-    said = Said(said.text.translate(_ESCAPED), said.exit_code, said.error.translate(_ESCAPED))
-    text = said.text.encode()
+    output = Said(
+        output.text.translate(_ESCAPED), output.exit_code, output.error.translate(_ESCAPED)
+    )
+    text = output.text.encode()
     if len(text) > TEXT_BYTES_MAX:
         kept = text[:TEXT_BYTES_MAX].decode(errors="ignore")
         return Said(kept, 1, f"cut: the limit is {TEXT_BYTES_MAX} bytes")
-    return said
+    return output

@@ -18,9 +18,9 @@ def main(arguments: Sequence[str]) -> int:
     """Print what the tool says; its exit code is 0, 1 where the cluster or the call failed."""
     place = find_place(parse(arguments).cluster)
     answer = question(place, UseTool(arguments=tuple(arguments)))
-    said = msgspec.convert(answer, Said)
-    if said.text:
-        print(said.text)  # noqa: T201 - what the tool is for
-    if said.error:
-        print(said.error, file=sys.stderr)  # noqa: T201
-    return said.exit_code
+    output = msgspec.convert(answer, Said)
+    if output.text:
+        print(output.text)  # noqa: T201 - what the tool is for
+    if output.error:
+        print(output.error, file=sys.stderr)  # noqa: T201
+    return output.exit_code

@@ -5,9 +5,9 @@ manager for the reports that are due, and feeds the answer back. A tablet that t
 reported at once, after a short pause in which further changes join it. A master that does not
 answer costs only its own loop.
 
-Masters name the masters in their answers. Those that a server was not told of at its start get a
+Masters name the masters in their answers. Masters that a server did not get at its start get a
 loop as well, for as long as they are members: it believes the newest term, and of the same term the
-leader. What it was told it always keeps, so it finds its way back from anywhere.
+leader. It always keeps the ones of its start, so it finds its way back from anywhere.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COALESCE_S: Final = 0.01
 
 
 class TabletReports(Protocol):
-    """Where reports come from: the tablet manager."""
+    """The source of reports: the tablet manager."""
 
     def report(
         self, tablet_ids: Sequence[str] | None
@@ -42,18 +42,16 @@ class TabletReports(Protocol):
         ...
 
     @property
-    def live_tablets(self) -> int:
-        """How many replicas hold data."""
-        ...
+    def live_tablets(self) -> int: ...
 
 
 class ClusterMembership(Protocol):
-    """Which cluster this server belongs to; kept on disk, so that it never joins another one."""
+    """The cluster that this server belongs to; kept on disk, so that it never joins another one."""
 
     cluster_id: str
 
     async def join(self, cluster_id: str) -> None:
-        """Remember it for good: the first ready leader that answered said so."""
+        """Remember it for good, by the first ready leader that answered."""
         ...
 
 
@@ -120,12 +118,12 @@ class _MasterLoop:
             self._tracker.failed()
             return
         # A cluster whose logs are not synced may lose its own id to a power cut (P18), and makes
-        # another: who belonged to it for ever would serve nobody. Kudu's tablet servers keep none.
+        # another: a server that belonged to it for ever would be useless. Kudu's keep none.
         lasts = self._node.flags.log_force_fsync_all
         if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
-        own = self._membership.cluster_id
-        if own and response.cluster_id and response.cluster_id != own:
+        own_id = self._membership.cluster_id
+        if own_id and response.cluster_id and response.cluster_id != own_id:
             self._tracker.failed()  # asked before this server belonged anywhere; now it is refused
             return
         marked = self._tracker.dirty if self.others else {}
@@ -162,8 +160,8 @@ class Heartbeater:
         *,
         seqno: int,
     ) -> None:
-        """Heartbeat to all `masters`, and to those that they name; `seqno` grows with every start,
-        so that they notice it.
+        """Heartbeat to all `masters`, and to masters that they name; `seqno` grows with every
+        start, so that they notice it.
         """
         self._env = node.env
         self._node = node
@@ -179,7 +177,6 @@ class Heartbeater:
 
     @property
     def masters(self) -> tuple[str, ...]:
-        """The addresses it heartbeats to."""
         return tuple(self._loops)
 
     def mark_dirty(self, tablet_id: str) -> None:
@@ -188,7 +185,6 @@ class Heartbeater:
             loop.mark_dirty(tablet_id)
 
     async def run(self, tablets: TabletReports) -> None:
-        """Heartbeat until cancelled."""
         try:
             if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
                 await self._follow_leader(tablets)
@@ -213,7 +209,7 @@ class Heartbeater:
                 await asyncio.sleep(pause_s)
 
     def _learn(self, answer: TSHeartbeatResponse) -> None:
-        """Who the masters are, as one of them has it."""
+        """Learn the masters from the answer of one of them."""
         named_by = (answer.meta.term, answer.leader_master)
         if answer.master_addresses and named_by >= self._named_by:
             self._named_by = named_by
@@ -226,12 +222,12 @@ class Heartbeater:
         wanted = dict.fromkeys(masters)
         if wanted.keys() == self._loops.keys():
             return
-        for master in [one for one in self._loops if one not in wanted]:
+        for master in [address for address in self._loops if address not in wanted]:
             del self._loops[master]
             task = self._tasks.pop(master, None)
             if task is not None:
                 task.cancel()
-        new = [one for one in wanted if one not in self._loops]
+        new = [address for address in wanted if address not in self._loops]
         for master in new:
             self._loops[master] = _MasterLoop(
                 self._node, master, self._membership, seqno=self._seqno, on_answer=self._learn

@@ -44,7 +44,7 @@ decode_row = _rows.decode
 
 
 class SortedKeys:
-    """A sorted set of keys in blocks: adding one moves a block's worth of pointers.
+    """A sorted set of keys in blocks: an insertion moves a block's worth of pointers.
 
     Every block has at least one key, and `_firsts` its first.
     """
@@ -59,7 +59,6 @@ class SortedKeys:
         self._firsts = [block[0] for block in self._blocks]
 
     def add(self, key: bytes) -> None:
-        """Add a new key."""
         if not self._blocks:
             self._blocks, self._firsts = [[key]], [key]
             return
@@ -73,7 +72,6 @@ class SortedKeys:
             self._firsts[at] = block[0]
 
     def remove(self, key: bytes) -> None:
-        """Remove a present key."""
         at = bisect.bisect_right(self._firsts, key) - 1
         block = self._blocks[at]
         del block[bisect.bisect_left(block, key)]
@@ -117,13 +115,11 @@ class RowStore:
 
     @property
     def digest(self) -> bytes:
-        """The digest of all live rows."""
         return self._digest.to_bytes(_DIGEST_BYTES, "big")
 
     # --- reading ----------------------------------------------------------------------------
 
     def newest(self, key: bytes) -> bytes | None:
-        """The map of a live row."""
         chain = self._chains.get(key)
         if chain is None:
             return None

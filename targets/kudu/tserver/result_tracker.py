@@ -2,10 +2,10 @@
 
 Kudu's `rpc/result_tracker.h`, but decided where the log is applied and by the log's timestamps: so
 all replicas know the same, a new leader knows what the old one did, and it all comes back with the
-log and its snapshots. Two copies of a request may both stand in the log; only the first one counts.
+log and its snapshots. Two copies of a request may both be in the log; only the first one counts.
 
 A result is kept for `remember_responses_ttl_ms` and a client for `remember_clients_ttl_ms` after
-its last write. Those that wrote last are kept always: else one clock that is hours ahead, and the
+its last write. The last writers are kept always: else one clock that is hours ahead, and the
 log with it, would have all of them forgotten at once, and late copies act again. A client tells
 below which number it has all its answers; those go at once. What comes with a number whose result
 is gone is stale: whether it happened is not known here any more.
@@ -33,7 +33,7 @@ _AGES_SPARE: Final = 1024
 
 
 class WriteResult(msgspec.Struct, frozen=True, array_like=True):
-    """What a write did: its timestamp, its place in the log, the rows that were not written."""
+    """The result of a write: its timestamp, its place in the log, the rows not written."""
 
     timestamp: int
     index: int
@@ -65,7 +65,7 @@ class Results:
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """How long results, and clients without a new write, are remembered; the `clients_kept`
+        """Set how long results, and clients without a new write, are remembered; the `clients_kept`
         that wrote last are not forgotten.
         """
         self._clients_kept = clients_kept
@@ -86,8 +86,8 @@ class Results:
         )
 
     def makes_room(self, timestamp: int) -> bool:
-        """Whether a write at `timestamp` would let go of what there is too much of, also of what
-        came with those that were let in together.
+        """Tell whether a write at `timestamp` would let go of surplus results, also of ones that
+        came with writes that were let in together.
         """
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:
@@ -136,7 +136,7 @@ class Results:
         self._row_errors += sign * sum(len(result.errors) for result in results)
 
     def expire(self, timestamp: int) -> None:
-        """Forget what is too old at `timestamp`."""
+        """Forget results that are too old at `timestamp`."""
         while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
             age = self._by_age.popleft()
             if self._is_kept(*age):
@@ -158,7 +158,6 @@ class Results:
         return result is not None and result.timestamp == timestamp
 
     def store(self) -> tuple[StoredClient, ...]:
-        """Everything, alike on all replicas."""
         return tuple(
             StoredClient(
                 client_id,
@@ -174,11 +173,13 @@ class Results:
         self._clients.clear()
         self.count = self._row_errors = 0
         ages = []
-        for one in stored:
-            client = self._clients[one.client_id] = _Client()
-            client.stale_before = one.stale_before
-            client.last_timestamp = one.last_timestamp
-            client.results = dict(one.results)
+        for client_state in stored:
+            client = self._clients[client_state.client_id] = _Client()
+            client.stale_before = client_state.stale_before
+            client.last_timestamp = client_state.last_timestamp
+            client.results = dict(client_state.results)
             self._count(client.results.values(), +1)
-            ages += [(r.timestamp, one.client_id, seq_no) for seq_no, r in one.results]
+            ages += [
+                (r.timestamp, client_state.client_id, seq_no) for seq_no, r in client_state.results
+            ]
         self._by_age = deque(sorted(ages))

@@ -74,7 +74,6 @@ class RowFiles:
 
     @property
     def counters(self) -> dict[str, int]:
-        """Amounts on disk."""
         return {"row files": len(self._files), "row bytes": sum(size for _, size in self._files)}
 
     def _path(self, number: int) -> str:
@@ -93,7 +92,6 @@ class RowFiles:
         return self._number_next
 
     async def load(self, manifest: bytes) -> bytes:
-        """All rows of a manifest. Raises `DamagedFileError`, `FileNotFoundError`."""
         content = _manifests.decode(manifest)
         self._files = list(content.files)
         await self._look()
@@ -104,7 +102,6 @@ class RowFiles:
         return await checked_file.read(self._disk, self._path(number), _MAGIC)
 
     async def save(self, taken: bytes) -> bytes:
-        """Write the rows of a snapshot to files; returns the manifest to be stored in its place."""
         stored = _stored.decode(taken)
         await self._look()
         if stored.is_whole:
@@ -133,7 +130,6 @@ class RowFiles:
         self._obsolete += joined
 
     async def sweep(self) -> None:
-        """Remove the files that the manifest, now durable, does not name."""
         while self._obsolete:
             await self._disk.remove(self._path(self._obsolete[-1]))
             self._obsolete.pop()

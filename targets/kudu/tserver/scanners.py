@@ -70,7 +70,6 @@ class Scans:
         self._safe_time = safe_time
 
     async def scan(self, request: m.ScanRequest) -> m.ScanResponse:
-        """One page."""
         try:
             token = self._token(request)
             if token is not None:

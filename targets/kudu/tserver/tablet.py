@@ -5,15 +5,15 @@ Each log entry's payload is one operation, told apart by its tag, as Kudu's cons
 operation is *applied*, so that every replica decides alike:
 
 * The rules of a schema change (`tablet/ops/alter_schema_op.cc`): an older version is refused, the
-  same version is accepted if the schema is the same, and a newer one replaces what was there.
+  same version is accepted if the schema is the same, and a newer one replaces the old one.
 * **The timestamp of a write.** Its leader proposes one by its clock; what counts is the larger of
-  that and one more than the last. So timestamps rise along the log by construction, whoever led
-  and however clocks were set, and the rows at T are what a prefix of the log wrote.
+  that and one more than the last. So timestamps rise along the log by construction, under any
+  leader and however clocks were set, and the rows at T are what a prefix of the log wrote.
 * Errors of single rows; the other rows of the write are written.
 * Whether the write was applied before (`_results.py`), or its result is gone (`stale`).
 
 Snapshots are a head, and either the versions since the last snapshot or all of them: all when what
-lies on disk is about to be more than twice what is alive (`_row_files.py` keeps the files).
+lies on disk is about to be more than twice the live bytes (`_row_files.py` keeps the files).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REWRITE_SLACK_BYTES: Final = 256 * 1024
 
 
 class AlterOutcome(enum.Enum):
-    """What a schema change did."""
+    """The result of a schema change."""
 
     APPLIED = "applied"
     SAME = "same"  # the replica has this version and this schema already
@@ -109,7 +109,7 @@ _stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int) -> AlterOutcome:
-    """What `operation` would do to a replica with this schema."""
+    """The outcome of `operation` on a replica with this schema."""
     if operation.schema_version < schema_version:
         return AlterOutcome.OLDER
     if operation.schema_version > schema_version:
@@ -118,7 +118,7 @@ def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int
 
 
 class TabletMachine:
-    """What one replica has applied so far. Satisfies the `StateMachine` of a Raft replica."""
+    """The applied state of one replica. Satisfies the `StateMachine` of a Raft replica."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class TabletMachine:
         self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
         self.table_name = table_name
         self.applied_index = 0
-        self.last_timestamp = 1  # nothing was written at 1; 0 stands for none
+        self.last_timestamp = 1  # nothing was written at 1; 0 means none
         self._disk_bytes = 0  # of the row files that the next snapshot builds on
         self._set_schema(schema, schema_version)
         self.rows = self._no_rows()
@@ -160,12 +160,10 @@ class TabletMachine:
         self._required = [column.id for column in values if not column.is_nullable]
 
     def judge(self, operation: AlterSchemaOp) -> AlterOutcome:
-        """What `operation` would do now."""
         return judge_alter(operation, schema=self.schema, schema_version=self.schema_version)
 
     @staticmethod
     def encode(operation: TabletOp) -> bytes:
-        """The log payload of `operation`."""
         return _encoder.encode(operation)
 
     # --- applying ---------------------------------------------------------------------------
@@ -187,7 +185,7 @@ class TabletMachine:
         return outcome
 
     def _advance(self, timestamp: int) -> None:
-        """Let time pass up to `timestamp`, unless it did already; what is too old goes."""
+        """Let time pass up to `timestamp`, unless it did already; old versions go."""
         if timestamp <= self.last_timestamp:
             return
         self.last_timestamp = timestamp
@@ -196,9 +194,9 @@ class TabletMachine:
         self._on_timestamp(timestamp)
 
     def _write(self, operation: WriteOp, index: int, term: int) -> WriteOutcome:
-        known = self.results.find(operation.client_id, operation.seq_no)
-        if known is not None:
-            return WriteOutcome(known, again=True)
+        earlier = self.results.find(operation.client_id, operation.seq_no)
+        if earlier is not None:
+            return WriteOutcome(earlier, again=True)
         if self.results.is_stale(operation.client_id, operation.seq_no):
             return WriteOutcome(None)
         timestamp = max(operation.timestamp, self.last_timestamp + 1)
@@ -259,7 +257,6 @@ class TabletMachine:
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:
-        """The head, and the rows that changed since the last snapshot or all of them."""
         rows = self.rows
         head = self._head(history_start=rows.history_start)
         changes = rows.take_changes()
@@ -274,7 +271,7 @@ class TabletMachine:
     async def restore(self, data: bytes, index: int) -> None:
         """Become the state that `snapshot` had at `index`; `data` must hold all of its rows.
 
-        Until it is complete, readers find what was here before.
+        Until it is complete, readers find the old state.
         """
         stored = _stored.decode(data)
         assert stored.is_whole, "a snapshot of changes alone"

@@ -47,12 +47,10 @@ class SuperblockStore:
     """All superblocks of a tablet server."""
 
     def __init__(self, disk: Disk) -> None:
-        """Keep them on `disk`."""
         self._disk = disk
 
     @staticmethod
     def raft_folder(tablet_id: str) -> str:
-        """Where the tablet's Raft group keeps its files."""
         return f"{_FOLDER}{tablet_id}/raft"
 
     async def load_all(self) -> list[Superblock]:
@@ -60,15 +58,14 @@ class SuperblockStore:
 
         Raises `DamagedFileError`: the disk lies, and the node must not serve.
         """
-        found = []
+        tablet_ids = []
         for path in await self._disk.list(_FOLDER):
             if path.endswith(_NAME):
                 body = await checked_file.read(self._disk, path, _MAGIC)
-                found.append(msgspec.json.decode(body, type=Superblock))
-        return found
+                tablet_ids.append(msgspec.json.decode(body, type=Superblock))
+        return tablet_ids
 
     async def write(self, superblock: Superblock) -> None:
-        """Write or replace one, durably."""
         path = f"{_FOLDER}{superblock.tablet_id}{_NAME}"
         await checked_file.write(self._disk, path, _MAGIC, msgspec.json.encode(superblock))
 

@@ -251,7 +251,6 @@ class Tablet:
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
     def report(self) -> m.ReportedTablet:
-        """The replica in a tablet report."""
         replica, machine = self._replica, self._machine
         if not self.has_data:
             return m.ReportedTablet(
@@ -276,7 +275,6 @@ class Tablet:
         )
 
     def hosted(self) -> m.HostedTablet:
-        """The replica in a list of tablets."""
         superblock, replica, machine = self.superblock, self._replica, self._machine
         return m.HostedTablet(
             tablet_id=self.tablet_id,

@@ -1,4 +1,4 @@
-"""What one master still has to hear from this tablet server: a pure state machine.
+"""The reports that one master still has to get from this tablet server: a pure state machine.
 
 There is one tracker per master, as Kudu has one heartbeat thread per master
 (`tserver/heartbeater.cc`). A tablet that changed is *dirty* for that master until a report that
@@ -25,7 +25,7 @@ from targets.kudu.messages import TSHeartbeatResponse
 
 
 class ReportKind(enum.Enum):
-    """What to put into the next heartbeat."""
+    """The contents of the next heartbeat."""
 
     NONE = "none"
     INCREMENTAL = "incremental"
@@ -33,7 +33,7 @@ class ReportKind(enum.Enum):
 
 
 class FullOn(enum.Enum):
-    """What makes a full report due, besides a start and a master that asks for one."""
+    """The event that makes a full report due, apart from a start and a master's request."""
 
     LATER_TERM = "later term"  # the master leads in a later term than that of the last one
     FLIP = "flip"  # its answer turns from follower to leader (switch LEADER-FLAP-ABA)
@@ -56,12 +56,11 @@ class ReportTracker:
     def __init__(
         self, *, failures_before_backoff: int, full_on: FullOn = FullOn.LATER_TERM
     ) -> None:
-        """Start unregistered, owing a full report."""
         self._full_on = full_on
         self._failures_before_backoff = failures_before_backoff
         self._needs_register = True
         self._needs_full = True
-        self._leads = False  # its last answer said so
+        self._leads = False  # by its last answer
         self._full_report_term = -1  # of the last full report it acknowledged as leader
         self._next_sequence = 0
         self._dirty: dict[str, int] = {}  # tablet id -> number of the first report to hold it
@@ -70,12 +69,10 @@ class ReportTracker:
 
     @property
     def dirty(self) -> dict[str, int]:
-        """The marks, by tablet."""
         return dict(self._dirty)
 
     @property
     def failures(self) -> int:
-        """Heartbeats that failed in a row."""
         return self._failures
 
     @property
@@ -105,7 +102,6 @@ class ReportTracker:
         self._dirty[tablet_id] = self._next_sequence
 
     def plan(self) -> BeatPlan:
-        """The next heartbeat; takes a sequence number."""
         sequence = self._next_sequence
         self._next_sequence += 1
         if self._needs_full:

@@ -28,7 +28,6 @@ class TabletService:
     """The handlers. A refusal becomes the error of an answer here."""
 
     def __init__(self, server: RpcServer, tablets: Tablets, disk: Disk) -> None:
-        """Serve on `server`."""
         self._server = server
         self._tablets = tablets
         self._disk = disk

@@ -1,9 +1,9 @@
-"""When a timestamp is safe: no write at or below it will ever be applied here again.
+"""Safe timestamps: no write at or below one will ever be applied here again.
 
 **The argument.** A write's timestamp is settled where the log is applied, as the larger of what its
 leader proposed and one more than the timestamp before it (`_machine.py`). So timestamps rise along
 the log, on every replica alike. A replica that has applied an entry with a timestamp at or above T
-has applied *every* entry at or below T: what comes later in the log is above T, whoever appends it.
+has applied *every* entry at or below T: later entries of the log are above T, from any leader.
 And committed entries are never lost or changed (Raft). So this alone is the test:
 
     T is safe here  <=>  `machine.last_timestamp` >= T
@@ -12,12 +12,12 @@ It rests on no clock, no lease and no leader's word. Hence a snapshot is the sam
 and for ever: over failovers (a new leader has every committed entry in its log before its own, and
 is held above their timestamps), under skewed clocks (a leader whose clock is behind proposes what
 is raised when applied), with paused or cut-off leaders (they can commit nothing, so they make
-nothing safe, and what is safe with them is a prefix of the log all the same).
+nothing safe, and their safe part is a prefix of the log all the same).
 
 It follows that no answer misses a write with a timestamp up to its snapshot that was or will be
 acknowledged: acknowledged means applied, with a place in the log; places up to T are all here.
 
-**Progress.** Where nobody writes, the log has no entry beyond T. Then the leader appends one that
+**Progress.** Without writes, the log has no entry beyond T. Then the leader appends one that
 only carries a timestamp (`AdvanceOp`), for all who wait at once; a follower asks its leader for it.
 Kudu sends a safe time with each heartbeat instead (`consensus/time_manager.h`), which trusts the
 leader to stay one and its successor's clock to be above its promises; an entry is dearer, but only
@@ -69,7 +69,6 @@ class SafeTime:
 
     @property
     def waiting_count(self) -> int:
-        """How many wait."""
         return len(self._waiting)
 
     def reached(self, timestamp: int) -> None:
@@ -78,7 +77,7 @@ class SafeTime:
             heapq.heappop(self._waiting)[2].finish(None)
 
     async def wait(self, timestamp: int, timeout_s: float) -> None:
-        """Wait until `timestamp` is safe here, at most so long. Raises `TimeoutError`, and
+        """Wait until `timestamp` is safe here, at most `timeout_s`. Raises `TimeoutError`, and
         `OverflowError` where too many wait.
         """
         deadline_ns = self._now_ns() + int(min(timeout_s, self._lag_max_s) * _NS)
@@ -114,7 +113,7 @@ class SafeTime:
                 heapq.heapify(self._waiting)
 
     async def _push(self, timestamp: int, timeout_s: float) -> bool:
-        """See to it that the log gets there; whether whoever leads has done so."""
+        """See to it that the log gets there; tell whether the leader has done so."""
         replica = self._replica
         if replica.role == "LEADER":
             return await self.advance(timestamp, timeout_s)
@@ -134,7 +133,7 @@ class SafeTime:
         return response.error is None
 
     async def advance(self, timestamp: int, timeout_s: float) -> bool:
-        """As leader, commit something at or above `timestamp`; false where that failed. One entry
+        """Commit an entry, as leader, at or above `timestamp`; false where that failed. One entry
         is under way at most, and serves all who wait.
         """
         deadline_ns = self._now_ns() + int(timeout_s * _NS)

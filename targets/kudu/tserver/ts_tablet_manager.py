@@ -65,7 +65,7 @@ class TabletManager:
         self._clock = HybridClock(node.env.clock, max_error_us=node.flags.max_clock_sync_error_usec)
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
-        self._in_transition: dict[str, str] = {}  # tablet id -> what is being done
+        self._in_transition: dict[str, str] = {}  # tablet id -> the action under way
         self._deleted: dict[str, None] = {}  # ids deleted since this start, in order
 
     async def open_all(self) -> None:
@@ -154,7 +154,6 @@ class TabletManager:
         await tablet.alter_schema(request)
 
     def find(self, tablet_id: str) -> Tablet:
-        """The replica, if it serves; else TABLET_NOT_FOUND or TABLET_NOT_RUNNING."""
         tablet = self._tablets.get(tablet_id)
         if tablet is None:
             raise TabletRefusedError(_Code.TABLET_NOT_FOUND, f"{tablet_id} is not here")
@@ -274,25 +273,21 @@ class TabletManager:
 
     @property
     def live_tablets(self) -> int:
-        """The number of replicas that hold data."""
         return sum(tablet.has_data for tablet in self._tablets.values())
 
     def report(
         self, tablet_ids: Sequence[str] | None
     ) -> tuple[tuple[m.ReportedTablet, ...], tuple[str, ...]]:
-        """These tablets, or all for `None`, as they are now, and the ids that are gone."""
         asked = sorted(self._tablets) if tablet_ids is None else tablet_ids
         here = [self._tablets[tablet_id] for tablet_id in asked if tablet_id in self._tablets]
         gone = tuple(tablet_id for tablet_id in asked if tablet_id not in self._tablets)
         return tuple(tablet.report() for tablet in here), gone
 
     def list_tablets(self) -> m.ListTabletsResponse:
-        """All replicas."""
         hosted = (tablet.hosted() for _, tablet in sorted(self._tablets.items()))
         return m.ListTabletsResponse(self._uuid, tuple(hosted), SOFTWARE_VERSION)
 
     def dump(self) -> dict[str, Any]:
-        """Everything this server holds, as plain JSON data."""
         return {
             "uuid": self._uuid,
             "counters": {"tablets in transition": len(self._in_transition)},
@@ -300,6 +295,5 @@ class TabletManager:
         }
 
     def status(self) -> dict[str, Any]:
-        """Its replicas, for its pages."""
         tablets = [tablet.status() for _, tablet in sorted(self._tablets.items())]
         return {"uuid": self._uuid, "tablets": tablets}

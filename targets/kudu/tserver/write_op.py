@@ -66,11 +66,9 @@ class Writes:
 
     @property
     def waiting_count(self) -> int:
-        """The number of writes that wait for their commit."""
         return len(self._under_way)
 
     async def write(self, request: m.WriteRequest) -> m.WriteResponse:
-        """Write rows, exactly once."""
         name = request.request_id
         key = (name.client_id, name.seq_no)
         first = self._under_way.get(key)

@@ -40,10 +40,10 @@ def rows() -> list[Row]:
 
 def by_folder(chosen: list[Row]) -> dict[str, list[Row]]:
     """Rows by the folder of their file: for most, a test of its own would cost more than itself."""
-    found: dict[str, list[Row]] = {}
+    folders: dict[str, list[Row]] = {}
     for row in chosen:
-        found.setdefault(row.file.rpartition("/")[0], []).append(row)
-    return found
+        folders.setdefault(row.file.rpartition("/")[0], []).append(row)
+    return folders
 
 
 def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
@@ -52,4 +52,4 @@ def load(row: Row) -> tuple[Any, list[Operation[Any, Any]]]:
     check = load_plugin("checkers", row.model).prepare(source, ModelSettings())
     check = getattr(check, "first", check)  # where several initial values are tried
     assert isinstance(check, LinearizabilityCheck)
-    return check.model, list(check.found)
+    return check.model, list(check.parsed)

@@ -42,11 +42,11 @@ def verdict_is_as_expected(row: Row) -> None:
     assert outcome.result is WANTED[row.expected], row
     if len(operations) > PROVEN_MAX:
         return
-    found = certify(model, operations, outcome)
-    assert found is not None, row
-    assert found.verdict is WANTED[row.expected], row
-    assert found.confirmed_by.startswith("the verifier"), row
-    assert len(found.core) <= 12, row
+    proof = certify(model, operations, outcome)
+    assert proof is not None, row
+    assert proof.verdict is WANTED[row.expected], row
+    assert proof.confirmed_by.startswith("the verifier"), row
+    assert len(proof.core) <= 12, row
 
 
 def test_the_data_set_is_whole() -> None:

@@ -1,4 +1,4 @@
-"""What an engine answers, as values."""
+"""Answers of an engine, as values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def container_of(row: Mapping[str, Any]) -> Found:
 
 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
-    """What the engine's statistics of a container say, of control groups of version 1 or 2.
+    """The usage in an engine's statistics of a container, for control groups of version 1 or 2.
 
     No bytes written are as good as none counted: those to a file system in memory are not.
     """
@@ -54,6 +54,6 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
 
 
 def plain(text: str) -> str:
-    """What a build step printed, without colours; other control characters are shown escaped."""
+    """The output of a build step without colours; other control characters are escaped."""
     text = _STYLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)

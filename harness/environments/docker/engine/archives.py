@@ -33,7 +33,7 @@ def tar_folder(name: str, mode: int) -> bytes:
 
 
 def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
-    """Write an archive with what is below a folder, under `top`; all of it is this user's."""
+    """Write an archive of a folder's content, under `top`; this user owns all of it."""
 
     def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid = info.gid = owner
@@ -46,7 +46,7 @@ def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
 
 
 def unpack(archive: IO[bytes], to: Path) -> None:
-    """Unpack what is below the one folder at the top of an archive into a new folder.
+    """Unpack the content of the one folder at the top of an archive into a new folder.
 
     Files are their reader's afterwards, and none lies elsewhere (the filter `data`, PEP 706).
     """

@@ -2,7 +2,7 @@
 
 Imported lazily (the SDK is an extra), every call has a timeout, and everything the SDK can raise
 leaves here as `InfrastructureError` with the action, the container and the last lines it wrote.
-An engine that nobody reaches for a moment is asked again: calls marked `_repeated` are idempotent,
+An engine out of reach for a moment is asked again: calls marked `_repeated` are idempotent,
 so they may have been carried out before the connection broke, and are done again all the same.
 Calls block; callers run them in threads. Containers write to us only (log driver `none`): the
 attached stream is opened before the start, so that no line is lost and none is stored twice.
@@ -43,7 +43,7 @@ _BUILD_TIMEOUT_S: Final = 900
 _CPU_PERIOD_US: Final = 100_000
 _END: Final = "\x04"
 _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
-"""Runs a command as one stream that ends with its exit code: what is lost of it is missed."""
+"""Runs a command as one stream that ends with its exit code, so a lost part is noticed."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
 _IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class EngineUnreachableError(InfrastructureError):
-    """The connection failed or broke: what was asked may have been done, or not."""
+    """The connection failed or broke: the request may have been carried out, or not."""
 
 
 def _repeated(
@@ -77,9 +77,10 @@ def _repeated(
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What to create. `network` is the name of a network, or `container:<name>` without an address.
+    """A container to create.
 
-    Without a command it runs the image's own, by the image's own entry point.
+    `network` is the name of a network, or `container:<name>` without an address. Without a command
+    it runs the image's own, by the image's own entry point.
     """
 
     name: str
@@ -105,7 +106,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerState(NamedTuple):
-    """What the engine says about a container."""
+    """The state of a container, by the engine."""
 
     running: bool
     paused: bool
@@ -116,7 +117,7 @@ class ContainerState(NamedTuple):
 
 
 class ExecResult(NamedTuple):
-    """How a command in a container ended; `output` is both of its streams."""
+    """The exit code of a command in a container, and its output on both streams."""
 
     code: int
     output: str
@@ -172,17 +173,17 @@ class Engine:
         except foreign as error:
             where = f" {container}" if container else ""
             tail = self.tail(container) if container else []
-            said = "; it said last:\n  " + "\n  ".join(tail) if tail else ""
+            last_output = "; its last output:\n  " + "\n  ".join(tail) if tail else ""
             text = f"docker: cannot {action}{where}: {error}"
             status = getattr(error, "status_code", None)
             if isinstance(error, docker.errors.APIError) and status not in _GATEWAY_STATUSES:
-                raise InfrastructureError(text + said) from error
+                raise InfrastructureError(text + last_output) from error
             fix = "; once the engine is back, `harness clean` removes what it still runs"
-            raise EngineUnreachableError(text + fix + said) from error
+            raise EngineUnreachableError(text + fix + last_output) from error
 
     @contextlib.contextmanager
     def _patient(self, timeout_s: int) -> Iterator[None]:
-        """Wait so long for each word of the engine meanwhile."""
+        """Wait up to `timeout_s` for each answer of the engine meanwhile."""
         before_s, self._api.timeout = self._api.timeout, timeout_s
         try:
             yield
@@ -226,7 +227,7 @@ class Engine:
         return None
 
     def tag(self, image: str, repository: str, tag: str) -> None:
-        """Give an image another name; whatever had it before has it no more."""
+        """Give an image another name, and take that name from its previous holder."""
         with self._translated(f"tag {image}"):
             self._api.tag(image, repository, tag)
 
@@ -277,18 +278,18 @@ class Engine:
 
         What a step prints to its standard error comes in pieces of any size, each in colour.
         """
-        said: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
+        output: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
         rest = ""
         for item in stream:
             *lines, rest = (rest + plain(str(item.get("stream", "")))).split("\n")
             if rest and ("error" in item or len(rest) > LINE_BYTES_MAX):
                 lines, rest = [*lines, rest], ""
             for line in filter(None, map(str.strip, lines)):
-                said.append(line)
+                output.append(line)
                 if progress is not None:
                     progress(line)
             if "error" in item:
-                last = "; it said last:\n  " + "\n  ".join(said) if said else ""
+                last = "; its last output:\n  " + "\n  ".join(output) if output else ""
                 raise InfrastructureError(f"docker: {plain(str(item['error']))}{last}")
 
     # --- networks ----------------------------------------------------------------------------
@@ -471,7 +472,7 @@ class Engine:
         with self._translated("speak to", container):
             stream: Any = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
             # The SDK gives a reader's view of a plain socket, and others as they are. It keeps the
-            # answer beside it, which holds the connection.
+            # answer as well, which holds the connection.
             connection = getattr(stream, "_sock", stream)
             response = getattr(stream, "_response", None)
             try:
@@ -483,24 +484,24 @@ class Engine:
 
     @_repeated
     def state(self, container: str) -> ContainerState | None:
-        """What a container does now; `None` when there is none of that name."""
+        """The state of a container; `None` without one of that name."""
         with self._translated("inspect", container), _Unless(404):
-            found = self._api.inspect_container(container)
-            bound = found["NetworkSettings"]["Ports"] or {}
+            answer = self._api.inspect_container(container)
+            bound = answer["NetworkSettings"]["Ports"] or {}
             ports = {
                 int(port.partition("/")[0]): int(binding["HostPort"])
                 for port, bindings in bound.items()
                 for binding in bindings or ()
                 if binding["HostIp"] == "127.0.0.1"
             }
-            state = found["State"]
+            state = answer["State"]
             return ContainerState(
                 state["Running"],
                 state["Paused"],
                 state["ExitCode"],
                 ports,
                 bool(state.get("OOMKilled")),
-                state["Pid"] if procfs.is_of_container(state["Pid"], found["Id"]) else None,
+                state["Pid"] if procfs.is_of_container(state["Pid"], answer["Id"]) else None,
             )
         return None
 
@@ -513,31 +514,31 @@ class Engine:
 
     @_repeated
     def limit_processor(self, container: str, share: float | None) -> None:
-        """Give it so much of one processor (above 1: of several); `None` is all it wants.
+        """Give it this share of one processor (above 1: of several); `None`: all it wants.
 
         It holds over restarts, and from now on if it runs.
         """
         quota_us = -1 if share is None else round(share * _CPU_PERIOD_US)
         with self._translated("limit the processor of", container):
-            said = self._api.update_container(
+            answer = self._api.update_container(
                 container, cpu_period=_CPU_PERIOD_US, cpu_quota=quota_us
             )
-        if warnings := said.get("Warnings"):
+        if warnings := answer.get("Warnings"):
             raise InfrastructureError(
                 f"docker: the processor of {container} is not limited: {'; '.join(warnings)}"
             )
 
     @_repeated
     def usage(self, container: str) -> Usage:
-        """What its processes hold, but for files that the kernel caches, and wrote to devices."""
-        found: dict[str, Any] = {}
+        """The memory of its processes, without cached files, and the bytes written to devices."""
+        statistics: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
-            found = self._api.stats(container, stream=False, one_shot=True)
-        return usage_of(found)
+            statistics = self._api.stats(container, stream=False, one_shot=True)
+        return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """What a container does once it is down, or after `timeout_s`; `None` if it is gone."""
-        # A timeout looks like any lost connection. The state tells, once somebody answers.
+        """The state of a container once it is down, or after `timeout_s`; `None` if it is gone."""
+        # A timeout looks like any lost connection. The state decides, once the engine answers.
         with (
             contextlib.suppress(EngineUnreachableError),
             self._translated("wait for", container),
@@ -574,11 +575,11 @@ class Engine:
             made = self._api.exec_create(
                 container, [*_WHOLE, *command], user=user, environment=environment
             )
-            said = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
-        output, end, code = said.rpartition(_END)
+            stream = self._api.exec_start(made["Id"]).decode("utf-8", "replace")
+        output, end, code = stream.rpartition(_END)
         if not end or not code.isdigit():
             raise EngineUnreachableError(
-                f"docker: the end of what {command[0]!r} said in {container} did not come: {said!r}"
+                f"docker: the output of {command[0]!r} in {container} broke off: {stream!r}"
             )
         return ExecResult(int(code), output)
 
@@ -587,13 +588,13 @@ class Engine:
         """Run a command as root for as long as its output is read; it says nothing before it has
         read a byte.
 
-        What it said at once would be lost where the engine's answer comes in one piece with it.
+        Earlier output would be lost where it arrives in one piece with the engine's answer.
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(container, list(command), user="0", stdin=True)
             exchange = Exchange(self._api.exec_start(made["Id"], socket=True))
             exchange.say(b"\n")
-        read = functools.partial(self._translated, "read what was watched in", container)
+        read = functools.partial(self._translated, "read the output of a command in", container)
         return Attachment(exchange, read, collections.deque(maxlen=_TAIL_LINES_MAX))
 
     @_repeated
@@ -604,7 +605,7 @@ class Engine:
 
     @_repeated
     def copy_in(self, folder: Path, container: str, to: str, owner: int) -> None:
-        """Copy what is in a folder of ours to one of a container, for this user there."""
+        """Copy the content of a folder of ours to one of a container, owned by this user."""
         with (
             self._translated(f"copy to {to} of", container),
             tempfile.TemporaryFile() as spool,
@@ -614,7 +615,7 @@ class Engine:
             self._api.put_archive(container, "/", spool)
 
     def copy_out(self, container: str, folder: str, to: Path) -> None:
-        """Copy what is in a folder of a container to a new one of ours."""
+        """Copy the content of a container's folder to a new one of ours."""
         with self._translated(f"copy {folder} of", container), tempfile.TemporaryFile() as spool:
             for piece in self._api.get_archive(container, folder)[0]:
                 spool.write(piece)

@@ -20,7 +20,7 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """What is made for a node, by how its name ends; no node's name ends as a container's."""
+    """The parts of a node, by the ends of their names; no node's own name ends like these."""
 
     NODE = ""
     KEEPER = ".net"  # the container that keeps its network namespace
@@ -45,5 +45,5 @@ def network_name(run_id: str) -> str:
 
 
 def container_name(run_id: str, node: str, part: Part = Part.NODE) -> str:
-    """The container that runs the node's program, or what is made beside it."""
+    """The container that runs the node's program, or another part of the node."""
     return f"{network_name(run_id)}-{node}{part.value}"

@@ -1,4 +1,4 @@
-"""What a container prints, until it has exited.
+"""The output of a container, until it has exited.
 
 The end of the stream is how an exit is noticed. But only a container that the engine shows as
 exited has exited: a stream may break for reasons of its own, and is then attached again, which is
@@ -32,7 +32,7 @@ def follow(
 ) -> ContainerState:
     """Hand on the output until the container has exited; how it did. Blocks, so it needs a thread.
 
-    `broke_off` is told why, when the output was attached again. Raises `InfrastructureError` when
+    `broke_off` gets the reason when the output was attached again. Raises `InfrastructureError` if
     the engine cannot be asked, or has no such container.
     """
     for _ in range(_ATTACHMENTS_MAX):
@@ -44,10 +44,10 @@ def follow(
             broken = error
         finally:
             attachment.close()
-        found = _attach_again(engine, container)
-        if isinstance(found, ContainerState):
-            return found
-        attachment = found
+        again = _attach_again(engine, container)
+        if isinstance(again, ContainerState):
+            return again
+        attachment = again
         broke_off("it ended" if broken is None else str(broken))
     attachment.close()
     raise InfrastructureError(
@@ -60,7 +60,7 @@ def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState
     refusal: InfrastructureError | None = None
     for _ in range(_ATTACHMENTS_MAX):
         state = engine.wait(container, timeout_s=_SETTLE_S)
-        while state is not None and state.paused:  # nobody attaches to what is frozen
+        while state is not None and state.paused:  # a frozen container cannot be attached to
             state = engine.wait(container, timeout_s=_SETTLE_S)
         if state is None:
             raise InfrastructureError(f"docker: {container} is gone")

@@ -1,1 +1,1 @@
-"""Images: the one that nodes run in, those that targets bring, and that of Spark executors."""
+"""Images: the node image, images that targets bring, and the image of Spark executors."""

@@ -46,7 +46,7 @@ def _folder(dockerfile: str) -> Path:
 
 
 class _Context(NamedTuple):
-    """All files of a folder by their paths, and those that are executable."""
+    """All files of a folder by their paths, and the paths of executable ones."""
 
     folder: Path
     files: dict[str, bytes]
@@ -83,7 +83,7 @@ def _context(dockerfile: str) -> _Context:
 
 
 def built_tag(dockerfile: str) -> str:
-    """The name of the image that this folder makes now; raises `UsageError` for what is none."""
+    """The name of the image that this folder makes now; raises `UsageError` for an unusable one."""
     return _context(dockerfile).tag
 
 

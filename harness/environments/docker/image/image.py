@@ -35,7 +35,7 @@ PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 NEWEST: Final = f"{_REPOSITORY}:latest"
-"""The image that was made last has this name besides: for files that cannot follow a hash."""
+"""An additional name of the newest image, for files that cannot follow a hash."""
 _NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # all that a node imports and Python lacks
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 900
@@ -131,7 +131,7 @@ def build_on(
     *,
     online: bool = True,
 ) -> None:
-    """Build an image on `base` of an archive; what is not `online` gets no network meanwhile."""
+    """Build an image on `base` from an archive; without `online` the build has no network."""
     proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
     with io.BytesIO(context) if isinstance(context, bytes) else context.open("rb") as archive:
         engine.build(
@@ -154,7 +154,7 @@ def install_wheels(
 ) -> None:
     """Unpack wheels, chosen for the container and not for this interpreter.
 
-    With `others`, what they depend on as well. `sources` are those of `wanted` that are published
+    With `others`, their dependencies as well. `sources` are the members of `wanted` published
     as source alone: a wheel is made of them here. Raises `InfrastructureError`.
     """
     progress(f"fetching wheels: {', '.join(wanted)}")
@@ -187,8 +187,8 @@ def install_wheels(
                 command, capture_output=True, text=True, check=False, timeout=_WHEELS_TIMEOUT_S
             )
             if done.returncode != 0:
-                said = done.stderr.strip()[-500:]
-                failures.append(f"`{' '.join(command[:4])}`: {said}")
+                complaint = done.stderr.strip()[-500:]
+                failures.append(f"`{' '.join(command[:4])}`: {complaint}")
                 break
         else:
             return

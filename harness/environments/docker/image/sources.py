@@ -40,31 +40,31 @@ _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
 def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
     """The files that these nodes need, by their paths in `APP_FOLDER`, sorted.
 
-    Raises `UsageError` for what is not there, and for two different files with the same path.
+    Raises `UsageError` for missing files, and for two different files with the same path.
     """
     forms = [form for spec in specs for form in forms_of(spec).values()]
     entries = {form.entry.partition(":")[0].partition(".")[0] for form in forms if form.entry}
     words = [word for spec in specs for word in words_of(spec)]
     brought = [package_files(package) for package in sorted(entries and {"harness", *entries})]
     brought += [brought_by(path) for path in packages_named(words)]
-    found: dict[str, Path] = {}
+    merged: dict[str, Path] = {}
     for files in brought:
         for name, path in files.items():
-            there = found.setdefault(name, path)
+            there = merged.setdefault(name, path)
             if there != path and there.read_bytes() != path.read_bytes():
                 raise UsageError(
                     f"{there} and {path} come along with the packages that nodes name, and would "
                     f"be one file {name} in their containers; put one of the two into a package"
                 )
-    return dict(sorted(found.items()))
+    return dict(sorted(merged.items()))
 
 
 def package_files(package: str) -> dict[str, Path]:
     """The files of a top-level package, or the one of a module, by their paths in `APP_FOLDER`."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for place in located(package):
-        found |= files_of(place.parent, [place])
-    return found
+        files |= files_of(place.parent, [place])
+    return files
 
 
 def _is_usable(name: str) -> bool:

@@ -1,7 +1,7 @@
 """Clients that have links of their own: an address each, on the run's network.
 
 One container calls from all of these addresses (`relay`), through a published port for each client
-and each port of a node. There is none where nobody tells clients apart.
+and each port of a node. There is none where all clients share one end of links.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
 def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
     """For each client, how it reaches `node:port`."""
     ports = [(name, port) for name, spec in blueprint.specs.items() for port in spec.ports]
-    found: dict[str, dict[str, relay.Route]] = {}
+    routes: dict[str, dict[str, relay.Route]] = {}
     for number, end in enumerate(end for end in blueprint.clients if end != CLIENT):
         first, source = _FIRST_PORT + number * len(ports), blueprint.addresses[end]
-        found[end] = {
+        routes[end] = {
             f"{name}:{port}": relay.Route(first + at, source, blueprint.addresses[name], port)
             for at, (name, port) in enumerate(ports)
         }
-    return found
+    return routes
 
 
 def start_relay(engine: Engine, blueprint: Blueprint) -> dict[str, Endpoints]:

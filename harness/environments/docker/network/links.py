@@ -1,16 +1,14 @@
-"""Link faults as the driver keeps them: which rules each fault has where, and what it has touched.
+"""Link faults as rules: brings links into the states that the ledger wants.
 
-A fault is a cut, or a quality that its links or the streams on them are shaped to; all are rules
-and are healed alike.
-One lock orders all changes, so counters are never read while rules move. A fault may be healed in
-parts (`heal_among`); what its deleted rules had counted stays on its account.
+A fault is a cut, or a quality of its links or of the streams on them; all are rules, and are
+removed alike. One lock orders all changes, so counters are never read while rules move.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from harness.cluster import (
@@ -19,26 +17,33 @@ from harness.cluster import (
     Capability,
     Link,
     LinkQuality,
+    LinkState,
     StreamQuality,
     check_links,
     is_client,
 )
-from harness.environments.docker.capabilities import LINK_QUALITY
+from harness.environments.docker.capabilities import LINK_QUALITY, check_shape
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.engine import Engine, ExecResult
-from harness.environments.docker.network import rules, streams
+from harness.environments.docker.network import netem, rules, streams
+from harness.environments.docker.undo import undo_by
+from harness.environments.host.cluster import label_of
 from harness.environments.host.control import gather_all
+from harness.environments.toxiproxy.toxics import toxics_of
+from harness.environments.warden import AFTER_LEASE_S, Warden
 from harness.errors import InfrastructureError, UsageError
 from harness.timeline import CUT, SHAPE
 
 T = TypeVar("T")
-_FAULTS_MAX: Final = 100_000
 _ENDED: Final = {
     rules.Table.SHAPE: "the program that held packets on the links of {} had ended when they were "
     "healed: from then on they were whole",
     rules.Table.STREAM: "the proxy of the streams of {} had ended when they were healed: from then "
-    "on nobody answered there",
+    "on no program answered there",
 }
+_NETEM_ENDED: Final = (
+    "the emulators of the links of {} were gone when they were healed: from then on they were whole"
+)
 _KINDS: Final = {
     rules.Table.CUT: CUT,
     rules.Table.SHAPE: SHAPE,
@@ -51,26 +56,41 @@ class InThread(Protocol):
     """Runs a blocking call in a thread."""
 
     def __call__(self, call: Callable[..., T], *arguments: Any) -> Awaitable[T]:
-        """What `call(*arguments)` returns."""
+        """Return the result of `call(*arguments)`."""
         ...
 
 
 class _Fault:
-    def __init__(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality | None, bit: int
-    ) -> None:
-        self.links = set(links)  # those it still lies on
-        self.table = rules.Table.for_quality(quality)
-        self.owners = sorted({node for link in links for node in rules.owners(link, self.table)})
-        self.quality = quality
-        self.bit = bit  # what the packets of a shaped link wear
-        self.touched = 0
-        self.laid: dict[str, frozenset[Link]] = {}  # what counts where, once it is in force
-        self.undone = False  # by another program than the harness and its warden
+    """The links on which one fault lies now."""
 
-    def links_at(self, node: str) -> list[Link]:
-        """Those for which it has rules in the node's namespace."""
-        return sorted(link for link in self.links if node in rules.owners(link, self.table))
+    def __init__(self, label: str, quality: LinkQuality | StreamQuality | None, bit: int) -> None:
+        self.label = label
+        self.quality = quality
+        self.table = rules.Table.for_quality(quality)
+        self.bit = bit  # on the packets of a shaped link
+        self.links: set[Link] = set()
+        self.by_kernel: frozenset[Link] = frozenset()  # shaped by `netem`, at their source
+        self.counting: dict[str, frozenset[Link]] = {}  # by node, once the rules are in force
+
+    def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
+        """By node, the links that have rules in its namespace."""
+        at: dict[str, list[Link]] = {}
+        for link in sorted(links):
+            kernel = link in self.by_kernel
+            for node in (link.source,) if kernel else rules.owners(link, self.table):
+                at.setdefault(node, []).append(link)
+        return dict(sorted(at.items()))
+
+    def patterns(self, links: Collection[Link]) -> list[str]:
+        """The patterns of `rules.heal_command` for its rules and toxics on these links."""
+        if {*links} == self.links:
+            return rules.select_fault(self.label)
+        says: list[str] = []
+        if isinstance(self.quality, LinkQuality):
+            says = [rules.text_of(self.quality)]
+        elif self.quality is not None:
+            says = [kind for kind, _ in toxics_of(self.quality)]
+        return rules.select_links(self.label, sorted(links), says)
 
 
 class LinkFaults:
@@ -81,15 +101,17 @@ class LinkFaults:
         blueprint: Blueprint,
         engine: Engine,
         in_thread: InThread,
+        warden: Warden,
         tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
-        """`tell` hears of a node on whose links a fault did not do what was asked, why, and of
-        which kind that fault was.
+        """`tell` is called for a fault that did not last: with a node on its links, the reason, and
+        the kind of the fault.
 
         `provide_proxy` has a Toxiproxy run in a node's namespace, if none does.
         """
         self._tell = tell
+        self._warden = warden
         self._provide_proxy = provide_proxy
         self._ports = {name: spec.ports for name, spec in blueprint.specs.items()}
         self._places = blueprint.places
@@ -99,12 +121,15 @@ class LinkFaults:
         self._in_thread = in_thread
         self._faults: dict[str, _Fault] = {}
         self._lock = asyncio.Lock()
-        self._bits = collections.deque(rules.FAULT_BITS)  # the one unused for longest first
+        self._bits = collections.deque(rules.FAULT_BITS)  # the longest unused first
+        self._missing: dict[Capability, str] = {}
+        self._has_netem = False
+        self._classes: dict[int, int] = {}  # the number of each set of bits
+        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # by node and bits, as it was set
 
     async def missing(self) -> dict[Capability, str]:
-        """What the engine's kernel cannot do, and why; which is the same for all nodes."""
+        """The capabilities that the engine's kernel lacks, with reasons; the same for all nodes."""
         keeper = next(iter(self._places.values())).keeper
-        found: dict[Capability, str] = {}
         for able, command in (
             ([Capability.DUPLICATE], rules.probe_twice_command()),
             (LINK_QUALITY, rules.probe_command()),
@@ -113,38 +138,41 @@ class LinkFaults:
             result = await self._in_thread(self._engine.exec, keeper, command)
             if result.code != 0:
                 why = result.output.strip()[-500:] or f"code {result.code}"
-                found |= dict.fromkeys(able, why)
-        return found
+                self._missing |= dict.fromkeys(able, why)
+        probed = await self._in_thread(self._engine.exec, keeper, netem.probe_command())
+        if probed.code == 0:
+            await self._run(dict.fromkeys(self._places, netem.prepare_command()))
+            self._has_netem = True
+        return self._missing
 
-    def plan(
-        self, links: Sequence[Link], quality: LinkQuality | StreamQuality | None = None
-    ) -> str:
-        """Register a fault that is not injected yet: a cut, or a quality; returns its id.
+    async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
+        """Bring these links into these states (`harness.cluster.Controls.set_links`)."""
+        check_links(wanted, self._places, self._clients)
+        qualities = {fault: each for state in wanted.values() for fault, each in state.items()}
+        for quality in qualities.values():
+            if quality is not None:
+                check_shape(quality, self._missing)
+        async with self._lock:
+            bites = {}
+            for fault_id, fault in list(self._faults.items()):
+                gone = {
+                    link for link in fault.links & wanted.keys() if fault_id not in wanted[link]
+                }
+                if gone:
+                    bites[fault_id] = await self._take_off(fault, gone)
+                if not fault.links:
+                    self._warden.release(f"link:{fault_id}")
+                    self._forget(fault_id)
+            for fault_id, quality in qualities.items():
+                if fault_id not in self._faults:
+                    links = {link for link, state in wanted.items() if fault_id in state}
+                    await self._lay(fault_id, quality, links, lease_s)
+            return bites
 
-        Raises `UsageError`.
-        """
-        check_links(links, self._places, self._clients)
-        if len(self._faults) >= _FAULTS_MAX:
-            raise UsageError(f"{_FAULTS_MAX} link faults in one run; use fewer or longer intervals")
-        bit = 0
-        if isinstance(quality, LinkQuality):
-            if not self._bits:
-                raise UsageError(
-                    f"{len(rules.FAULT_BITS)} faults of link quality at once; heal some first"
-                )
-            bit = self._bits.popleft()
-        fault = _Fault(links, quality, bit)
-        name = fault.table.fault_id(len(self._faults))
-        self._faults[name] = fault
-        return name
-
-    def keepers(self, fault: str) -> list[str]:
-        """The containers in whose namespaces the fault has rules."""
-        return [self._places[node].keeper for node in self._faults[fault].owners]
-
-    def active(self) -> list[str]:
-        """The faults that still lie on a link, in order of injection."""
-        return [name for name, fault in self._faults.items() if fault.links]
+    def _forget(self, fault_id: str) -> None:
+        fault = self._faults.pop(fault_id)
+        if fault.bit:
+            self._bits.append(fault.bit)
 
     async def _run(self, commands: dict[str, list[str]]) -> dict[str, ExecResult]:
         """Run one command in each of several namespaces at once; waits for all of them."""
@@ -162,115 +190,121 @@ class LinkFaults:
         answers = await gather_all(one(node, command) for node, command in commands.items())
         return dict(zip(commands, answers, strict=True))
 
-    async def inject(self, name: str) -> None:
-        """Inject a planned fault."""
-        async with self._lock:
-            fault = self._faults[name]
-            if fault.table is rules.Table.STREAM:
-                proxies = (self._in_thread(self._provide_proxy, node) for node in fault.owners)
-                await asyncio.gather(*proxies)
-            await self._run({node: self._command(name, fault, node) for node in fault.owners})
-            fault.laid = {node: self._counting(fault, node) for node in fault.owners}
+    async def _lay(
+        self,
+        fault_id: str,
+        quality: LinkQuality | StreamQuality | None,
+        links: set[Link],
+        lease_s: float,
+    ) -> None:
+        """Let a fault lie on links; if that fails, it is removed from them as any other."""
+        bit = 0
+        if isinstance(quality, LinkQuality):
+            if not self._bits:
+                raise UsageError(
+                    f"{len(rules.FAULT_BITS)} faults of link quality at once; heal some first"
+                )
+            bit = self._bits.popleft()
+        fault = self._faults[fault_id] = _Fault(label_of(fault_id), quality, bit)
+        fault.links = links
+        if self._has_netem and isinstance(quality, LinkQuality):
+            fault.by_kernel = frozenset(link for link in links if netem.reaches(link, quality))
+        at = fault.at(links)
+        keepers = [self._places[node].keeper for node in at]
+        heal = undo_by("heal", fault.table.name, fault.label, *keepers)
+        self._warden.guard(f"link:{fault_id}", heal, deadline_s=lease_s + AFTER_LEASE_S)
+        if fault.table is rules.Table.STREAM:
+            proxies = (self._in_thread(self._provide_proxy, node) for node in at)
+            await asyncio.gather(*proxies)
+        await self._set_emulators()
+        await self._run({node: self._command(fault, node, each) for node, each in at.items()})
+        fault.counting = {node: self._counting(fault, node, each) for node, each in at.items()}
 
-    def _counting(self, fault: _Fault, node: str) -> frozenset[Link]:
+    def _counting(self, fault: _Fault, node: str, links: Sequence[Link]) -> frozenset[Link]:
         """The links whose rules in the node's namespace count."""
-        links = fault.links_at(node)
         if fault.table is rules.Table.STREAM:
             return streams.counting_links(node, links, self._ports)
         return frozenset(links)
 
-    def _command(self, name: str, fault: _Fault, node: str) -> list[str]:
-        """What injects the fault in the node's namespace."""
-        links, addresses = fault.links_at(node), self._addresses
+    def _command(self, fault: _Fault, node: str, links: Sequence[Link]) -> list[str]:
+        """The command that injects the fault in the node's namespace."""
+        label, addresses = fault.label, self._addresses
         match fault.quality:
             case None:
-                return rules.cut_command(name, links, addresses)
+                return rules.cut_command(label, links, addresses)
             case LinkQuality() as quality:
-                return rules.shape_command(name, links, quality, fault.bit, addresses)
+                marked = [link for link in links if link in fault.by_kernel]
+                held = [link for link in links if link not in fault.by_kernel]
+                if not held:
+                    return rules.mark_command(label, marked, fault.bit, addresses)
+                return rules.shape_command(
+                    label, held, quality, fault.bit, addresses, marked=marked
+                )
             case quality:
-                return streams.stream_command(name, node, links, quality, addresses, self._ports)
+                return streams.stream_command(label, node, links, quality, addresses, self._ports)
 
-    async def heal(self, name: str) -> Bite:
-        """Delete the fault's rules; returns all that it touched, at a second call as well."""
-        if name not in self._faults:
-            raise UsageError(f"there was no link fault {name!r} in this run")
-        async with self._lock:
-            fault = self._faults[name]
-            if fault.links:
-                command = rules.heal_command(rules.select_fault(name), fault.table)
-                outputs = await self._run(dict.fromkeys(fault.owners, command))
-                self._account(fault.table, outputs, fault.links, only=name)
-                self._lift(fault, set(fault.links))
-            streamed = fault.table is rules.Table.STREAM
-            unit = "connections" if streamed else "packets"
-            return Bite(fault.touched, unit, undone=fault.undone)
-
-    async def heal_among(self, ends: set[str]) -> list[str]:
-        """Delete the rules of all links with both ends here; returns the faults that are over."""
-        async with self._lock:
-            inside = {
-                name: {link for link in fault.links if {link.source, link.destination} <= ends}
-                for name, fault in self._faults.items()
-            }
-            for table in rules.Table:
-                at: dict[str, set[Link]] = {}
-                for name, links in inside.items():
-                    for link in links if self._faults[name].table is table else ():
-                        for node in rules.owners(link, table):
-                            at.setdefault(node, set()).add(link)
-                commands = {
-                    node: rules.heal_command(rules.select_links(sorted(links)), table)
-                    for node, links in sorted(at.items())
-                }
-                self._account(table, await self._run(commands), set().union(*at.values()))
-            return [name for name, links in inside.items() if self._lift(self._faults[name], links)]
-
-    def _lift(self, fault: _Fault, links: set[Link]) -> bool:
-        """These links are rid of the fault; whether it is over by that."""
-        was_on = bool(fault.links)
-        fault.links -= links
-        if not was_on or fault.links:
-            return False
-        if fault.bit:
-            self._bits.append(fault.bit)
-        return True
-
-    def _account(
-        self,
-        table: rules.Table,
-        outputs: dict[str, ExecResult],
-        links: Iterable[Link],
-        *,
-        only: str | None = None,
+    async def _set_emulators(
+        self, leaving: _Fault | None = None, links: Collection[Link] = ()
     ) -> None:
-        """Add what the deleted rules had counted to their faults."""
-        wanted = frozenset(links)
-        for node, result in outputs.items():
+        """Set one emulator of the combined quality for every set of faults that share a link.
+
+        The fault `leaving` is about to leave `links`.
+        """
+        wanted: dict[tuple[str, int], LinkQuality] = {}
+        shaped = [
+            (fault, (fault.by_kernel & fault.links) - {*(links if fault is leaving else ())})
+            for fault in self._faults.values()
+        ]
+        for link in {link for _, on in shaped for link in on}:
+            here = [fault for fault, on in shaped if link in on]
+            qualities = [each.quality for each in here if isinstance(each.quality, LinkQuality)]
+            bits = sum(fault.bit for fault in here)
+            wanted[link.source, bits] = LinkQuality.together(qualities)
+        commands: dict[str, dict[int, tuple[int, LinkQuality]]] = {}
+        for (node, bits), quality in wanted.items():
+            if self._emulated.get((node, bits)) != quality:
+                number = self._classes.setdefault(bits, len(self._classes) + 1)
+                commands.setdefault(node, {})[number] = (bits, quality)
+        await self._run({node: netem.set_command(each) for node, each in commands.items()})
+        self._emulated |= wanted
+
+    async def _take_off(self, fault: _Fault, links: set[Link]) -> Bite:
+        """Delete the fault's rules on these links; returns the counts of those rules."""
+        command = rules.heal_command(fault.patterns(links), fault.table)
+        at = fault.at(links)
+        await self._set_emulators(fault, links)  # of the faults that stay, before marks change
+        touched, undone = 0, False
+        for node, result in (await self._run(dict.fromkeys(at, command))).items():
             counts = rules.counted_packets(result.output)
-            for name, fault in self._faults.items():
-                if fault.table is table and only in {None, name}:
-                    healed = wanted & set(fault.links_at(node))
-                    fault.touched += sum(counts.get((name, link), 0) for link in healed)
-                    laid = healed & fault.laid.get(node, frozenset())
-                    if lost := sorted(link for link in laid if (name, link) not in counts):
-                        fault.undone = True
-                        self._tell_lost(name, table, lost)
-            if not rules.is_served(result.output, table):
-                self._tell(node, _ENDED[table].format(node), _KINDS[table])
+            touched += sum(counts.get((fault.label, link), 0) for link in at[node])
+            counting = fault.counting.get(node, frozenset()) & links
+            if lost := sorted(link for link in counting if (fault.label, link) not in counts):
+                undone = True
+                self._tell_lost(fault, lost)
+            held = [link for link in at[node] if link not in fault.by_kernel]
+            if len(held) < len(at[node]) and not netem.met_packets(result.output):
+                self._tell(node, _NETEM_ENDED.format(node), _KINDS[fault.table])
+            if held and not rules.is_served(result.output, fault.table):
+                self._tell(node, _ENDED[fault.table].format(node), _KINDS[fault.table])
+        fault.links -= links
+        unit = "connections" if fault.table is rules.Table.STREAM else "packets"
+        return Bite(touched, unit, undone=undone)
 
-    def _tell_lost(self, name: str, table: rules.Table, links: list[Link]) -> None:
-        """Say of which links rules were gone when they were to be healed.
+    def _tell_lost(self, fault: _Fault, links: list[Link]) -> None:
+        """Report links whose rules were gone when the fault was to leave them.
 
-        Neither the driver nor the warden removed them: each leaves what they had counted.
+        Neither the driver nor the warden removed these rules: both leave the counts.
         """
         named = ", ".join(f"{link.source} > {link.destination}" for link in links)
-        what = f"the rules of {name} on {named:.200} had been removed, and not by the harness"
+        what = (
+            f"the rules of {fault.label} on {named:.200} had been removed, and not by the harness"
+        )
         for node in sorted({end for link in links for end in (link.source, link.destination)}):
             if not is_client(node):
-                self._tell(node, what, _KINDS[table])
+                self._tell(node, what, _KINDS[fault.table])
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Abort the connections between the ends of these links; returns how many."""
+        """Abort the connections between the ends of these links; returns their number."""
         check_links(links, self._places, self._clients)
         peers: dict[str, set[str]] = {}
         # A connection has two ends, and aborting one tells the other: each pair is done once.

@@ -32,7 +32,7 @@ _BACKLOG_S: Final = 1.0
 _PACKET_BYTES: Final = 1500
 _PACKETS_MIN: Final = 16
 _ORDERED: Final = "rate 32gbit"
-"""With a rate, netem sends packets in the order in which they came, whatever the jitter."""
+"""With a rate, netem sends packets in the order in which they came, despite the jitter."""
 
 _LEAF = re.compile(
     rf"^qdisc netem [0-9a-f]+: parent {ROOT:x}:([0-9a-f]+) .*\n"
@@ -76,6 +76,7 @@ def parameters(quality: LinkQuality) -> str:
 
 
 _ROOT_LINE: Final = f"qdisc add dev {DEVICE} root handle {ROOT:x}: htb default 0"
+SHOW: Final = f"tc -s qdisc show dev {DEVICE} 2>/dev/null"
 _PREPARE: Final = f"""
 tc qdisc show dev {DEVICE} | grep -q '^qdisc htb {ROOT:x}: ' || tc {_ROOT_LINE}
 """
@@ -126,7 +127,10 @@ def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
 
 
 def met_packets(shown: str) -> dict[int, int]:
-    """The packets that each class has sent or dropped, in the output of `tc -s qdisc show`."""
+    """The packets that each class has sent or dropped, in the output of `SHOW`.
+
+    The class of a fault's bits is missing where another program removed the tree.
+    """
     return {
         int(number, 16): int(sent) + int(dropped) for number, sent, dropped in _LEAF.findall(shown)
     }

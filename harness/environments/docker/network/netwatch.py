@@ -2,7 +2,7 @@
 
 It runs as text on a command line in the container that keeps the namespace (`outsiders`), so it
 imports the standard library only. The kernel notifies it of changes, and it sleeps in between. Each
-line that it prints is a JSON object: the state in the first one, then what is gone and what is new
+line that it prints is a JSON object: the state in the first one, then removed and new entries
 whenever that differs from the line before. Its state is a set of short texts: the links with their
 flags, the addresses, the routes, and the packet filter rules that are neither the harness's nor
 Docker's. It begins when its standard input says so, and ends with it.
@@ -83,7 +83,7 @@ def rules_of(text: str) -> Iterator[str]:
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
-    """The tables of nftables in what the kernel answers that are not those of iptables."""
+    """The tables of nftables in the kernel's answer, without the tables of iptables."""
     for kind, body in _messages(messages):
         if kind == _NEW_TABLE:
             family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # behind the nfgenmsg
@@ -173,12 +173,12 @@ def _say(**lists: list[str]) -> None:
 def watch(first: list[str] | None) -> None:
     """Print the state, or compare with the one that was printed `first`, until the input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # A kernel without nftables has no rules at all, those of our cuts included.
+    # A kernel without nftables has no rules at all, not even for our cuts.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
     seen: dict[socket.socket, set[str]] = {}
-    said: dict[str, list[str]] | None = None
+    reported: dict[str, list[str]] | None = None
     stale, failures = list(looks), 0
     while True:
         for source in stale:
@@ -199,8 +199,8 @@ def watch(first: list[str] | None) -> None:
                 first = now
                 _say(state=now)
             differs = differences(first, now)
-            if differs != said:
-                said = differs
+            if differs != reported:
+                reported = differs
                 _say(**differs)
             readable, _, _ = select.select([*looks, sys.stdin], [], [])
             if sys.stdin in readable:

@@ -1,4 +1,4 @@
-"""What others do to the containers of a run and to the network namespaces of its nodes.
+"""Interference with the containers of a run and with the network namespaces of its nodes.
 
 A node depends on more than its own container: on the keeper of its network namespace, on the run's
 network, on the rules and routes in that namespace, on the Toxiproxy of its streams, and all clients
@@ -56,7 +56,7 @@ class _Said(msgspec.Struct):
 
 
 class NamespaceWatch:
-    """What has changed in one network namespace, read by a thread of its own."""
+    """The changes in one network namespace, read by a thread of its own."""
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine = engine
@@ -64,7 +64,7 @@ class NamespaceWatch:
         self._first: list[str] | None = None
         self._closing = threading.Event()
         self.began = threading.Event()
-        self.changed: str | None = None  # what is not as it was at first
+        self.changed: str | None = None  # since the first state
         self.moved = False  # the container has another namespace than at first
         self._thread = threading.Thread(target=self._follow, name=f"watch-{container}", daemon=True)
         self._thread.start()
@@ -95,17 +95,17 @@ class NamespaceWatch:
     def _take(self, line: bytes) -> str | None:
         """One line of the program; what it complained of, if that is none of its own."""
         try:
-            said = msgspec.json.decode(line, type=_Said)
+            report = msgspec.json.decode(line, type=_Said)
         except msgspec.DecodeError:
             return line.decode("utf-8", "replace")[:_CHARACTERS_MAX]
-        if said.state is not None:
-            self._first = said.state
-        self.moved = any(text.startswith("namespace ") for text in said.new)
-        changes = [f"{text!r:.{_CHARACTERS_MAX}} is gone" for text in said.gone]
-        changes += [f"{text!r:.{_CHARACTERS_MAX}} is new" for text in said.new]
+        if report.state is not None:
+            self._first = report.state
+        self.moved = any(text.startswith("namespace ") for text in report.new)
+        changes = [f"{text!r:.{_CHARACTERS_MAX}} is gone" for text in report.gone]
+        changes += [f"{text!r:.{_CHARACTERS_MAX}} is new" for text in report.new]
         more = len(changes) - _CHANGES_SHOWN_MAX
-        shown = changes[:_CHANGES_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
-        self.changed = f"had its network changed ({', '.join(shown)})" if shown else None
+        listed = changes[:_CHANGES_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
+        self.changed = f"had its network changed ({', '.join(listed)})" if listed else None
         self.began.set()
         return None
 
@@ -128,7 +128,7 @@ class Watched(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one look saw, by node; "" is what all nodes share."""
+    """The result of one look, by node, with "" for the parts that all nodes share."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]
@@ -165,7 +165,7 @@ class Outsiders:
         self._pids: dict[str, int | None] = {}  # of helpers, by the ids of their containers
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
-        self._elsewhere: dict[str, int | None] = {}  # what an engine elsewhere said last
+        self._elsewhere: dict[str, int | None] = {}  # the last answer of an engine elsewhere
 
     def begin(self) -> None:
         """Have every namespace watched; returns once each is."""
@@ -206,7 +206,7 @@ class Outsiders:
         return Look(nodes, helpers, ended)
 
     def _end_of(self, name: str, row: Found | None) -> str | None:
-        """What befell a helper that cannot be had again, as a clause."""
+        """The end of a helper that cannot be replaced, as a clause."""
         if row is None:
             return "was removed"
         if row.state not in {"running", "paused"}:
@@ -214,7 +214,7 @@ class Outsiders:
         return "was started again" if self._watches[name].moved else None
 
     def _trouble_of(self, row: Found) -> str | None:
-        """What is wrong with a helper that runs, or is paused, as a clause."""
+        """The fault of a helper that runs or is paused, as a clause."""
         if row.state == "paused":
             return "was paused"
         first = self._first.get(row.name, row)
@@ -242,7 +242,7 @@ class Outsiders:
         return self._elsewhere.get(container)
 
     def _of_node(self, watched: Watched, state: str) -> Interference | None:
-        """What others did to a node, by the state that the engine gives for its container."""
+        """The interference with a node, by the state of its container."""
         node, wanted = watched.node, watched.wanted
         if wanted is NodeState.DOWN and state == "running":
             return Interference(f"{node} was started, and not by the harness", "kill")

@@ -4,15 +4,15 @@ It runs in the node's keeper, as text on a command line, so it imports the stand
 Rules (`rules.shape_command`) give each packet the mark bits of the faults on its link, and send it
 to one queue of the kernel (NFQUEUE). This program reads the head of each packet, decides when it
 goes on, and tells the kernel then. **The rules are the only truth**: what a bit means is read from
-the comments of the rules, again whenever the kernel says that rules have changed. So whoever
-deletes a fault's rules has ended the fault, and what it held back is let go at once.
+the comments of the rules, again whenever the kernel says that rules have changed. So a
+program that deletes a fault's rules ends the fault, and releases its packets at once.
 
-If this program dies, the rules' `--queue-bypass` makes the links whole; only what was held is lost.
+If this program dies, the rules' `--queue-bypass` makes the links whole; only held packets are lost.
 
 | quality   | here                                                                                |
 |-----------|-------------------------------------------------------------------------------------|
 | drop      | an independent draw a packet                                                        |
-| delay     | held so long, plus a share of the jitter, drawn a packet; the order is kept         |
+| delay     | held, plus a share of the jitter drawn per packet; the order is kept                |
 | reorder   | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
 | rate      | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
 | stall     | held until the fault is over                                                        |
@@ -91,7 +91,7 @@ class Quality(NamedTuple):
 
 
 class Packet(NamedTuple):
-    """What is known of a packet in the queue."""
+    """A packet in the queue."""
 
     id: int
     flow: Flow
@@ -113,18 +113,18 @@ _RULE = re.compile(
 
 def text_of(quality: Quality) -> str:
     """The quality as a word for a rule's comment."""
-    given = {name: value for name, value in quality._asdict().items() if value}
-    return ",".join(f"{name[:3]}={value:g}" for name, value in given.items())
+    amounts = {name: value for name, value in quality._asdict().items() if value}
+    return ",".join(f"{name[:3]}={value:g}" for name, value in amounts.items())
 
 
 def quality_of(text: str) -> Quality:
     """The inverse of `text_of`."""
-    given = dict(item.split("=") for item in text.split(",") if item)
-    return Quality(*(float(given.get(name[:3], 0)) for name in Quality._fields))
+    amounts = dict(item.split("=") for item in text.split(",") if item)
+    return Quality(*(float(amounts.get(name[:3], 0)) for name in Quality._fields))
 
 
 def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
-    """What the bits mean, by what `iptables-save` prints."""
+    """The meaning of the bits, in the output of `iptables-save`."""
     meaning: dict[Flow, dict[int, Quality]] = {}
     for chain, address, quality, bit in _RULE.findall(saved):
         meaning.setdefault(Flow(chain, address), {})[int(bit, 16)] = quality_of(quality)
@@ -179,7 +179,7 @@ class Scheduler:
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:
-        """When the next packet goes on by itself."""
+        """The time when the next packet goes on by itself."""
         return self._held[0].due_s if self._held else None
 
     def arrive(self, packet: Packet, now_s: float) -> None:
@@ -221,14 +221,14 @@ class Scheduler:
     def _quality(self, flow: Flow, bits: int) -> Quality:
         key = (flow, bits)
         if key not in self._combined:
-            known = self._meaning.get(flow, {})
-            self._combined[key] = combined(q for bit, q in known.items() if bit & bits)
+            qualities = self._meaning.get(flow, {})
+            self._combined[key] = combined(q for bit, q in qualities.items() if bit & bits)
         return self._combined[key]
 
     def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
         """The rules have changed: let go what a fault held that is over.
 
-        `latest`: they have not changed again, so what has no meaning now will never have one.
+        `latest`: they have not changed again, so a bit without a meaning now will never have one.
         """
         changed = {
             flow
@@ -263,7 +263,7 @@ class Scheduler:
         return self._is_over(packet) and not self._quality(packet.flow, packet.bits).stall
 
     def verdicts(self, now_s: float) -> list[tuple[int, int]]:
-        """Take what is decided by now: packet and `ACCEPT`, `DROP` or `TWICE`, in order."""
+        """Take the decisions so far: packet and `ACCEPT`, `DROP` or `TWICE`, in order."""
         decided, self._verdicts = self._verdicts, []
         while self._held and self._held[0].due_s <= now_s:
             held = heapq.heappop(self._held)
@@ -271,7 +271,7 @@ class Scheduler:
         return decided
 
 
-# --- what the kernel says and is told ----------------------------------------------------------
+# --- messages from and to the kernel -----------------------------------------------------------
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -285,7 +285,7 @@ def _message(kind: int, flags: int, attributes: bytes) -> bytes:
 
 
 def bind_messages() -> list[bytes]:
-    """What makes the queue ours; the kernel answers each."""
+    """The messages that make the queue ours; the kernel answers each."""
     bind = _attribute(_CFG_CMD, struct.pack(">BBH", 1, 0, socket.AF_INET))
     parameters = _attribute(_CFG_PARAMS, struct.pack(">IB", _HEAD_BYTES, _COPY_PACKET))
     maximum = _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", QUEUE_PACKETS_MAX))
@@ -301,7 +301,7 @@ def verdict_message(packet: int, verdict: int) -> bytes:
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of the netlink messages in what was received."""
+    """Kind and body of each netlink message in the received data."""
     at = 0
     while at + 16 <= len(data):
         size, kind = struct.unpack_from("=IH", data, at)
@@ -320,20 +320,20 @@ def packet_of(kind: int, body: bytes) -> Packet | None:
     """The packet that a message tells of."""
     if kind != _MSG_PACKET:
         return None
-    found: dict[int, bytes] = {}
+    attributes: dict[int, bytes] = {}
     at = 4  # behind the nfgenmsg
     while at + 4 <= len(body):
         size, attribute = struct.unpack_from("=HH", body, at)
         if size < 4:
             break
-        found[attribute & 0x3FFF] = body[at + 4 : at + size]
+        attributes[attribute & 0x3FFF] = body[at + 4 : at + size]
         at += (size + 3) & ~3
-    number, _, hook = struct.unpack_from(">IHB", found[_PACKET_HDR])
-    payload = found.get(_PAYLOAD, b"")
+    number, _, hook = struct.unpack_from(">IHB", attributes[_PACKET_HDR])
+    payload = attributes.get(_PAYLOAD, b"")
     chain = _CHAINS.get(hook, "")
     ends = payload[12:16] if chain == "INPUT" else payload[16:20]
-    bits = struct.unpack(">I", found.get(_MARK, bytes(4)))[0]
-    whole = found.get(_CAP_LEN)
+    bits = struct.unpack(">I", attributes.get(_MARK, bytes(4)))[0]
+    whole = attributes.get(_CAP_LEN)
     size = len(payload) if whole is None else struct.unpack(">I", whole)[0]
     return Packet(number, Flow(chain, ".".join(map(str, ends))), bits, size)
 
@@ -342,7 +342,7 @@ def packet_of(kind: int, body: bytes) -> Packet | None:
 
 
 def _open_queue() -> socket.socket:
-    """Bind the queue; raises `OSError` where the kernel has none, or somebody else has ours."""
+    """Bind the queue; raises `OSError` where the kernel has none, or another program has ours."""
     queue = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
     force = getattr(socket, "SO_RCVBUFFORCE", 33)
     for option in (socket.SO_RCVBUF, force):  # the second needs rights that an engine may not give

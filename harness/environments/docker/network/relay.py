@@ -23,7 +23,7 @@ _AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: the end of the connectio
 
 
 class Route(NamedTuple):
-    """What comes in at `listen` goes from the address `source` to `host:port`."""
+    """Connections to `listen` go on from the address `source` to `host:port`."""
 
     listen: int
     source: str

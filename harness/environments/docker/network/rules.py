@@ -1,31 +1,30 @@
 """Link faults as packet filter rules in the network namespaces of the two ends. Pure text.
 
-A one-way cut from A to B is dropped where it arrives, in B's namespace: A goes on believing that it
+A one-way cut from A to B drops packets where they arrive, in B's namespace: A believes that it
 sends. Both new and established connections stall, as on a network that swallows packets. The
-clients have no namespace of ours; they come in through the published port and wear the address of
-the network's gateway, so a cut towards them is dropped where it leaves.
+clients have no namespace of ours; their packets come in through the published port with the address
+of the network's gateway, so a cut towards them drops packets where they leave.
 
-Every cut link is two rules, both marked with the fault and the link in a comment:
+Every cut link has two rules, both marked with the fault and the link in a comment:
 
-* one without a target in front of all others, which only counts: faults may overlap, and each must
-  be able to say what it did (`Bite`);
+* one without a target in front of all others, which only counts: faults may overlap, and each has a
+  `Bite` of its own;
 * one at the end, which drops.
 
-A shaped link has its rules in the table that packets come to first (`mangle`), so that what was
-held back meets the cuts that are there when it goes on. They are three: one that counts, one that
-gives the packet the fault's bit and says in its comment what that means, and one at the end that
-queues it for the program in `packets`. Several faults on a link are several bits of its packets.
-What the program wants twice is copied in the table that packets come to last (`security`), behind
-all cuts: arriving packets to the node itself, over `lo`, leaving ones to where they go. What links
-have been made worse leaves those two rules behind; no packet meets them that is not marked.
-Bad streams have theirs in a third table (`nat`), see `streams`; what goes between a program and the
-proxy of its streams stays on `lo`, where no other fault hits it.
+A shaped link has its rules in the first table on a packet's way (`mangle`), so that held packets
+meet the cuts that are in force when they go on. There are three: one counts, one gives the packet
+the fault's bit and explains it in its comment, and one at the end queues the packet for the program
+in `packets`. Several faults on a link are several bits of its packets. A packet to duplicate is
+copied in the last table (`security`), behind all cuts: arriving packets to the node itself, over
+`lo`, leaving ones to their destination. Healed links keep these two rules, which match only
+marked packets. A link that `netem` shapes has two rules where packets leave: one counts, one marks.
+Bad streams have rules in a third table (`nat`), see `streams`; the traffic between a program and
+the proxy of its streams stays on `lo`, where no other fault hits it.
 
 A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
-it when the driver is dead. The engine may lose what that command says, so what a rule had counted
-is not said only once: it stays in the namespace, in the comments of a chain that no packet comes
-to. The rules outlive the node's own process, since a keeper container holds the namespace (see
-`deploy`).
+it when the driver is dead. The engine may lose the output of that command, so the counts of deleted
+rules stay in the namespace, in the comments of an unused chain. The rules outlive the node's own
+process, since a keeper container holds the namespace (see `deploy`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.cluster import Link, LinkQuality, StreamQuality, is_client
-from harness.environments.docker.network import packets, toxics
+from harness.environments.docker.network import netem, packets, toxics
 from harness.errors import InternalError
 
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
@@ -55,7 +54,7 @@ _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>
 
 
 class Table(enum.Enum):
-    """Where a fault has its rules; its id begins with the name."""
+    """The table that has the rules of a fault."""
 
     CUT = "filter"
     SHAPE = "mangle"
@@ -63,19 +62,10 @@ class Table(enum.Enum):
 
     @staticmethod
     def for_quality(quality: LinkQuality | StreamQuality | None) -> Table:
-        """Where a fault of this quality has its rules; none is a cut."""
+        """The table of a fault of this quality; `None` is a cut."""
         if quality is None:
             return Table.CUT
         return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
-
-    def fault_id(self, number: int) -> str:
-        """The id of a run's fault."""
-        return f"{self.name.lower()}-{number}"
-
-    @staticmethod
-    def of(fault: str) -> Table:
-        """The inverse of `fault_id`."""
-        return Table[fault.partition("-")[0].upper()]
 
 
 def owners(link: Link, table: Table) -> tuple[str, ...]:
@@ -93,7 +83,7 @@ def mark(fault: str, link: Link, says: str = "") -> str:
     """The comment that says whose rule it is, and in the middle what else it has to say."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
-            raise InternalError(f"{name!r} cannot stand in a rule: letters, digits, _ . - only")
+            raise InternalError(f"{name!r} cannot be in a rule: letters, digits, _ . - only")
     middle = f"{says}:" if says else ""
     text = f"{_PREFIX}:{fault}:{middle}{_shown(link)}"
     # A rule that says something does not count, so nothing is ever put in front of its comment.
@@ -104,7 +94,7 @@ def mark(fault: str, link: Link, says: str = "") -> str:
 
 
 def comment_of(fault: str) -> str:
-    """How the comments of all rules of the fault begin, as rules are written and saved."""
+    """The beginning of the comments of all rules of the fault, as rules are written and saved."""
     return f'--comment "{_PREFIX}:{fault}:'
 
 
@@ -145,14 +135,18 @@ def mark_command(
 
     `netem` shapes marked packets. Marking again changes nothing.
     """
+    script = _LAY.replace("TABLE", Table.SHAPE.value)
+    return ["sh", "-c", script, "mark", comment_of(fault), *_marks(fault, links, bit, addresses)]
+
+
+def _marks(fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]) -> list[str]:
     lines = []
     for link in links:
         match = f"-d {addresses[link.destination]}/32"
         comment = f'-m comment --comment "{mark(fault, link)}"'
         lines.append(f"-I OUTPUT 1 {match} {comment}")
         lines.append(f"-A OUTPUT {match} {comment} -j MARK --set-xmark {bit:#x}/{bit:#x}")
-    script = _LAY.replace("TABLE", Table.SHAPE.value)
-    return ["sh", "-c", script, "mark", comment_of(fault), *lines]
+    return lines
 
 
 _PROGRAM: Final = Path(packets.__file__).read_text(encoding="utf-8")
@@ -183,17 +177,27 @@ done
 """
 
 
+def text_of(quality: LinkQuality) -> str:
+    """The quality as the comment of a rule has it."""
+    amounts = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
+    return packets.text_of(packets.Quality(**amounts))
+
+
 def shape_command(
-    fault: str, links: Sequence[Link], quality: LinkQuality, bit: int, addresses: dict[str, str]
+    fault: str,
+    links: Sequence[Link],
+    quality: LinkQuality,
+    bit: int,
+    addresses: dict[str, str],
+    *,
+    marked: Sequence[Link] = (),
 ) -> list[str]:
     """The command that worsens `links`, all owned by one node, in one transaction.
 
-    It starts the program that serves the queue where that does not run. Shaping again changes
-    nothing.
+    It starts the program that serves the queue where that does not run. Links in `marked` leave
+    the node as well, and are for `netem`. Shaping again changes nothing.
     """
-    wanted = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
-    says = packets.text_of(packets.Quality(**wanted))
-    lines = []
+    says, lines = text_of(quality), []
     for link in links:
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
@@ -206,6 +210,7 @@ def shape_command(
     (node,) = owners(links[0], Table.SHAPE)
     clients = [address for end, address in addresses.items() if is_client(end)]
     twice = _twice(addresses[node], clients) if quality.duplicate else ""
+    lines += _marks(fault, marked, bit, addresses)
     return ["sh", "-c", _SHAPE, "shape", comment_of(fault), _PROGRAM, twice, *lines]
 
 
@@ -224,7 +229,7 @@ def _twice(node: str, clients: Iterable[str]) -> str:
 
 
 def probe(table: str, *rules: str) -> str:
-    """The script that fails, and says why, where the kernel does not know what is in these rules.
+    """The script that fails, with the reason, where the kernel does not know a part of these rules.
 
     They are in a chain that nothing comes to and that goes at once: it looks at them all the same.
     """
@@ -265,12 +270,13 @@ def select_fault(fault: str) -> list[str]:
     return [f"{_PREFIX}:{fault}:"]
 
 
-def select_links(links: Iterable[Link]) -> list[str]:
-    """The patterns of `heal_command` for the rules of these links, whatever fault made them.
+def select_links(fault: str, links: Iterable[Link], says: Iterable[str]) -> list[str]:
+    """The patterns of `heal_command` for the rules of one fault on these links, by what they say.
 
-    A saved comment ends with a quote, since `>` stands in it.
+    A saved comment ends with a quote, since it contains `>`.
     """
-    return [f':{_shown(link)}"' for link in links]
+    texts = ["", *says]
+    return [f'{mark(fault, link, text)}"' for link in links for text in texts]
 
 
 # Where another healer was quicker, nothing is left to delete at the next look.
@@ -293,7 +299,7 @@ printf '%s\\n' "$saved" | grep -F "$@" || :
 """
 _AND_THEN: Final = {
     Table.CUT: "",
-    Table.SHAPE: f"sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n",
+    Table.SHAPE: f"sed 's/^ */queue /' {_QUEUES} 2>/dev/null || :\n{netem.SHOW} || :\n",
     Table.STREAM: f'exec python3 -I -S -c {shlex.quote(TOXICS)} heal "$@"\n',
 }
 
@@ -309,7 +315,7 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """What was counted for every fault and link in what `heal_command` printed."""
+    """The counts of every fault and link in the output of `heal_command`."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].replace("~", ":").partition(">")
@@ -331,7 +337,7 @@ def list_command(peers: Sequence[str]) -> list[str]:
 def reset_command(peers: Sequence[str]) -> list[str]:
     """The command that aborts all TCP connections with these addresses and tells both ends.
 
-    It prints those that are there after it: a kernel without CONFIG_INET_DIAG_DESTROY aborts
+    It prints the remaining ones: a kernel without CONFIG_INET_DIAG_DESTROY aborts
     nothing and says nothing.
     """
     return ["sh", "-c", _RESET, "reset", *peers]

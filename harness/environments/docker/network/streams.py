@@ -1,10 +1,10 @@
-"""Bad streams: connections are redirected through a Toxiproxy in the namespace of who opens them.
+"""Bad streams: connections are redirected through a Toxiproxy in the namespace of their opener.
 
-What flows from a to b is the upstream direction of the connections that a opened to b, and the
-downstream direction of those that b opened to a. So a fault on one link has rules in the namespaces
+The flow from a to b is the upstream direction of the connections from a to b, and the downstream
+direction of connections from b to a. So a fault on one link has rules in the namespaces
 of both ends, where connections leave (`OUTPUT`), and the other end sees the address that it would
-see without a proxy. Clients have no namespace of ours: what they open is redirected where it comes
-in (`PREROUTING`), and the node sees its own address as theirs.
+see without a proxy. Clients have no namespace of ours: their connections are redirected where they
+come in (`PREROUTING`), and the node sees its own address as theirs.
 
 A node's Toxiproxy is a container in its network namespace, made for the first fault that needs it
 and gone with the run. It runs as a user of its own, whose connections the rules let through. Its
@@ -14,7 +14,7 @@ fault is healed goes on through the proxy, which then only copies bytes.
 
 Toxics carry the mark of their fault and link in their names, as rules do in their comments, and are
 removed by the same patterns (`rules.heal_command`). Counting rules meet the first packet of each
-connection only, which is what the kernel's `nat` table is asked about: they count connections.
+connection only, the only one that the kernel shows to the `nat` table: they count connections.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def stream_command(
 def counting_links(
     node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
 ) -> frozenset[Link]:
-    """Those of a fault's links that count connections at `node`.
+    """The links of a fault that count connections at `node`.
 
     A connection carries both directions, and counts once.
     """
@@ -82,7 +82,7 @@ def counting_links(
 
 
 def _openers(node: str, link: Link) -> Iterator[tuple[str, str]]:
-    """Who opens the connections on this link that meet rules at `node`, and to whom."""
+    """The openers of connections on this link that meet rules at `node`, with their peers."""
     for opener, peer in ((link.source, link.destination), (link.destination, link.source)):
         if (peer if is_client(opener) else opener) == node and not is_client(peer):
             yield opener, peer
@@ -96,7 +96,7 @@ def _proxies(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> Iterator[dict[str, Any]]:
-    """What `toxics` gets: each proxy, its toxics and its rules."""
+    """The input of `toxics`: each proxy, its toxics and its rules."""
     for opener, peer in _openers(node, link):
         chain, host, match = "OUTPUT", "127.0.0.1", f"-d {addresses[peer]}/32"
         passed = f" {_PASSED}"

@@ -47,34 +47,34 @@ def wait_served() -> dict[str, Any]:
     deadline_s = time.monotonic() + _START_S
     while True:
         try:
-            found: dict[str, Any] = ask("GET", "proxies")
+            proxies: dict[str, Any] = ask("GET", "proxies")
         except OSError:
             if time.monotonic() > deadline_s:
                 raise
             time.sleep(_LOOK_S)
         else:
-            return found
+            return proxies
 
 
 def lay(wanted: list[dict[str, Any]]) -> list[str]:
     """Make the proxies, add the toxics; the rules."""
     proxies, rules = wait_served(), []
-    for one in wanted:
-        name = one["name"]
+    for proxy in wanted:
+        name = proxy["name"]
         if name not in proxies:
-            made = {key: one[key] for key in ("name", "listen", "upstream")}
+            made = {key: proxy[key] for key in ("name", "listen", "upstream")}
             proxies[name] = ask("POST", "proxies", body=made)
-        for toxic in one["toxics"]:
+        for toxic in proxy["toxics"]:
             ask("POST", "proxies", name, "toxics", body=toxic, accept=409)  # it is there
         port = proxies[name]["listen"].rpartition(":")[2]
-        rules += [rule.replace("PROXY", port) for rule in one["rules"]]
+        rules += [rule.replace("PROXY", port) for rule in proxy["rules"]]
     return rules
 
 
 def heal(patterns: list[str]) -> None:
     """Remove the toxics; a name ends with a quote, as a comment of a rule does."""
-    for proxy, found in ask("GET", "proxies").items():
-        for toxic in found["toxics"]:
+    for proxy, state in ask("GET", "proxies").items():
+        for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):
                 ask("DELETE", "proxies", proxy, "toxics", toxic["name"], accept=404)
 
@@ -89,7 +89,7 @@ def main(words: list[str]) -> int:
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):
-            return 0  # nobody serves, so no toxic is left
+            return 0  # no server, so no toxic is left
         sys.stderr.write(f"toxiproxy in this namespace: {error}\n")
         return 1
     return 0

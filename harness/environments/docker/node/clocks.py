@@ -1,8 +1,8 @@
 """libfaketime for the foreign programs of a run in containers.
 
 The shared memory of such a node (`/dev/shm`) is a volume in memory that its keeper has as well:
-what libfaketime reads is written there by commands in the keeper, while the node runs, is frozen or
-is down, and whatever its image is. The library comes from the harness's node image and is copied
+what libfaketime reads is written there by commands in the keeper, while the node runs, is frozen
+or is down, with any image. The library comes from the harness's node image and is copied
 into the node's container; it works with any image whose C library is glibc.
 """
 
@@ -29,7 +29,7 @@ from harness.errors import InfrastructureError
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
-"""For commands beside a node: what they read of the clock is not what the node reads."""
+"""For commands next to a node, which read another clock than the node."""
 _NAME: Final = "harness"
 _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"
@@ -43,7 +43,7 @@ printf '{_SEMAPHORE}' >{_NAMES.semaphore}
 head -c {len(PAGE)} /dev/zero >{_NAMES.page}
 chmod 666 {_NAMES.semaphore} {_NAMES.page}
 """
-# It looks as if nobody had read it in ages, so that the kernel notes when somebody does.
+# An access time in the distant past, so that the kernel notes the next read.
 _WRITE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '%s\\n' "$1" >new.setting && chmod 644 new.setting && touch -a -d @0 new.setting &&
@@ -84,5 +84,5 @@ def library(engine: Engine, keeper: str) -> bytes:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """What the environment of a node, which has `given`, needs as well."""
+    """The additions to the environment of a node, which has `given`."""
     return preload(f"/{_LIBRARY}", _NAME, SHARED_MEMORY, given)

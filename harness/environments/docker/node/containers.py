@@ -46,7 +46,7 @@ class Failed(NamedTuple):
 
 
 class Containers:
-    """What a run makes in the engine for its nodes."""
+    """The containers and volumes of a run's nodes."""
 
     def __init__(self, engine: Engine, blueprint: Blueprint) -> None:
         self.engine = engine
@@ -176,7 +176,7 @@ class Containers:
         return code, b"\n".join(lines).decode("utf-8", "replace")
 
     def _wait(self, container: str) -> int | None:
-        """Its exit code; `None` when it took too long, or nobody waits any more."""
+        """Its exit code; `None` when it took too long, or the run is ending."""
         deadline_s = time.monotonic() + SETUP_S
         while time.monotonic() < deadline_s and not self.ending:
             state = self.engine.wait(container, timeout_s=_LOOK_S)
@@ -188,23 +188,23 @@ class Containers:
         return None
 
     def port(self, node: str, port: int, path: str) -> str | None:
-        """As `probe.missing`, asked in the node's network namespace.
+        """The result of `probe.missing` in the node's network namespace.
 
         The port that the engine publishes says nothing: its proxy accepts for a node that is down.
         """
         place = self.blueprint.places[node]
         asked = [place.address, str(port), *([path] if path else [])]
         command = ["python3", "-I", "-c", self._probe, *asked]
-        found = self.engine.exec(place.keeper, command, user=_PROBE_USER)
-        return None if found.code == 0 else found.output
+        result = self.engine.exec(place.keeper, command, user=_PROBE_USER)
+        return None if result.code == 0 else result.output
 
     def command(self, node: str, words: Sequence[str]) -> tuple[int | None, str]:
         """Run a command in the node's container, as its user; exit code and output."""
         command = [*_TIMED, *self.blueprint.filled(node, words)]
         place = self.blueprint.places[node]
         environment = clocks.NO_PRELOAD if place.clock else None
-        found = self.engine.exec(place.container, command, user="", environment=environment)
-        return None if found.code == _TIMED_OUT else found.code, found.output
+        result = self.engine.exec(place.container, command, user="", environment=environment)
+        return None if result.code == _TIMED_OUT else result.code, result.output
 
 
 class DockerClock:

@@ -24,18 +24,18 @@ from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
 
 _KEY: Final = "disks"
-_MODE: Final = 0o1777  # whoever the node runs as
+_MODE: Final = 0o1777  # for any user of the node
 
 
 def why_no_disks(engine: Engine) -> str | None:
-    """What a disk of ours lacks here."""
+    """The reason why a disk of ours is impossible here; `None` if it is possible."""
     if not engine.is_local:
         return "the engine runs on another machine, where nothing is mounted; use one of this"
     return why_missing()
 
 
 class Disks:
-    """Those of one run, by node."""
+    """The disks of one run, by node."""
 
     def __init__(self, plan: DeploymentPlan, warden: Warden) -> None:
         """There is none yet."""
@@ -45,7 +45,7 @@ class Disks:
         self.mounted: dict[str, FuseDisk] = {}  # what has none has a volume
 
     async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
-        """Those that nodes declare, where they can be had; raises `InfrastructureError`."""
+        """Mount the disks that nodes declare, where possible; raises `InfrastructureError`."""
         names = [spec.name for spec in self._plan.nodes if spec.faulty_disk]
         if not names or why_no_disks(engine) is not None:
             return
@@ -63,11 +63,11 @@ class Disks:
             await disk.make_durable()
 
     def paths(self) -> dict[str, str]:
-        """Where they are mounted here."""
+        """The mount points on this machine, by node."""
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def let_go(self) -> None:
-        """Hold nobody up who is to be killed: the end is near, and what is broken stays so."""
+        """Release held requests before nodes are killed; a failing disk stays as it is."""
         for disk in self.mounted.values():
             with contextlib.suppress(InfrastructureError):
                 await disk.mend()

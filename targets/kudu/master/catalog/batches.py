@@ -77,7 +77,7 @@ _HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])  # an array o
 
 
 def tablets_limit(flags: Flags) -> int:
-    """How many tablets a batch can hold at most, whatever else is in it."""
+    """An upper bound of the tablets that fit into a batch."""
     return entry_limit(flags) // _TABLET_BYTES_MIN
 
 
@@ -146,7 +146,7 @@ def _pack(batch: Batch) -> _PackedBatch:
 
 
 def _unpack(packed: _PackedBatch) -> Batch:
-    """Records that were equal before share what they have in common again."""
+    """Records that were equal before share their common parts again."""
     texts, peers, origins, times = packed.texts, packed.peers, packed.origins, packed.times_ns
 
     def unpack_consensus(state: _Consensus | None) -> ConsensusState | None:

@@ -152,7 +152,7 @@ class Ddl:
 
     async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
         """Check the number of available tablet servers, until two heartbeats after this leader got
-        ready: a master that has just started has not heard of any yet (KUDU-1358).
+        ready: a master that has just started knows of none yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
         waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}

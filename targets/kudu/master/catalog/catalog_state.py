@@ -42,7 +42,7 @@ from targets.kudu.messages import (
 
 @dataclass(frozen=True, slots=True)
 class LeaderView:
-    """How the leader of a tablet saw its group, under the configuration of `opid_index`."""
+    """The group of a tablet as its leader saw it, under the configuration of `opid_index`."""
 
     leader_uuid: str
     opid_index: int
@@ -72,7 +72,7 @@ class Catalog:
         self.by_name: dict[str, str] = {}  # live tables only
         self.reserved: dict[str, str] = {}  # name -> what reserved it
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
-        self.reported_versions: dict[str, int] = {}  # tablet -> highest version any replica said
+        self.reported_versions: dict[str, int] = {}  # tablet -> highest of its replicas
         self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
         self.tservers: dict[str, TServerRecord] = {}
         self.views: dict[str, LeaderView] = {}  # tablet -> as its leader last told this leader
@@ -81,7 +81,7 @@ class Catalog:
         self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
         self.heard: dict[str, dict[str, None]] | None = None
         """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader. Replicas
-        are otherwise those of the stored configuration."""
+        are otherwise from the stored configuration."""
 
     @classmethod
     def load(cls, rows: SystemTablet, term: int) -> Catalog:
@@ -135,7 +135,7 @@ class Catalog:
         return table
 
     def find_running(self, identifier: TableIdentifier) -> TableRecord:
-        """As `find`; a table that exists but does not run is code 3 with SERVICE_UNAVAILABLE."""
+        """Find a table that runs; one that does not run is code 3 with SERVICE_UNAVAILABLE."""
         table = self.find(identifier)
         if not table.is_running:
             raise RefusedError(
@@ -146,11 +146,9 @@ class Catalog:
         return table
 
     def live_tablets(self, table_id: str) -> Sequence[TabletRecord]:
-        """The live tablets of a table by partition start."""
         return self._live_tablets.get(table_id, ())
 
     def all_run(self, table_id: str) -> bool:
-        """Whether every live tablet of a table is RUNNING."""
         for tablet in self._live_tablets.get(table_id, ()):
             if tablet.state is not TabletState.RUNNING:
                 return False
@@ -226,7 +224,6 @@ class Catalog:
         self.reserved[name] = owner
 
     def release(self, name: str) -> None:
-        """End a reservation."""
         del self.reserved[name]
 
     def publish(self, batch: Batch, index: int) -> None:

@@ -1,4 +1,4 @@
-"""What the system tablet stores: table and tablet records, kept answers, and the batch of a write.
+"""The records of the system tablet: tables and tablets, kept answers, and the batch of a write.
 
 States and their codes are Kudu's (`master/master.proto`: SysTablesEntryPB, SysTabletsEntryPB).
 Every record is immutable; a change makes a new one. One logical operation is one `Batch` (the fix
@@ -43,11 +43,11 @@ class TabletState(enum.IntEnum):
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True):
-    """The base of what is stored: an immutable msgpack array."""
+    """The base of stored records: an immutable msgpack array."""
 
 
 class ConsensusState(_Record, frozen=True):
-    """What is known of a tablet's Raft group: its committed configuration, term and leader."""
+    """The known state of a tablet's Raft group: its committed configuration, term and leader."""
 
     term: int
     leader_uuid: str | None
@@ -76,7 +76,6 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether the table was not deleted."""
         return self.state is not TableState.REMOVED
 
     @property
@@ -92,7 +91,6 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def shown_version(self) -> int:
-        """The version of `shown_schema`."""
         return self.version if self.applied_schema is None else self.applied_version
 
     def buried(self, delete_ns: int, reason: str) -> TableRecord:
@@ -109,7 +107,7 @@ class TableRecord(_Record, frozen=True):
 
 
 class Origin(_Record, frozen=True):
-    """What every replica of a tablet starts from, whenever it is created: the log does the rest.
+    """The start of every replica of a tablet, at any time of its creation: the log does the rest.
     Were it taken from the table at the time of each call, replicas could start differently.
     """
 
@@ -136,7 +134,6 @@ class TabletRecord(_Record, frozen=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether the tablet was neither deleted nor replaced."""
         state = self.state
         return state is not TabletState.REPLACED and state is not TabletState.DELETED
 
@@ -154,7 +151,7 @@ class TabletRecord(_Record, frozen=True):
 
 
 class TServerRecord(_Record, frozen=True):
-    """What is decided about a tablet server; what it does itself is not stored."""
+    """Decisions about a tablet server; its own doings are not stored."""
 
     uuid: str
     in_maintenance: bool
@@ -164,7 +161,7 @@ class TServerRecord(_Record, frozen=True):
 class Reply(_Record, frozen=True):
     """The answer to one DDL request, kept so that resending the request changes nothing.
 
-    `index` and `term` are those of the operation that carried it; they are filled in when it is
+    `index` and `term` are of the operation that carried it; they are filled in when it is
     applied and mean nothing before.
     """
 
@@ -178,7 +175,7 @@ class Reply(_Record, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """What names the request."""
+        """The name of the request."""
         return self.client_id, self.seq_no
 
 

@@ -33,12 +33,12 @@ from targets.kudu.master.catalog.records import (
 
 REPLIES_MAX: Final = 4096
 HMS_EVENTS_MAX: Final = 4096
-"""So many of the metastore's events are remembered with what became of them."""
+"""The number of the metastore's events that are remembered with their results."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What became of a batch: `void` when it landed in another term than it was planned in."""
+    """The result of a batch: `void` when it landed in another term than it was planned in."""
 
     index: int
     void: bool
@@ -87,7 +87,6 @@ class SystemTablet:
         """Called when a snapshot took the place of all rows."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Applied:
-        """Put the rows of one committed operation."""
         batch = decode_batch(payload)
         if batch.leader_term != term:
             return Applied(index, void=True)
@@ -117,7 +116,6 @@ class SystemTablet:
         return Applied(index, void=False)
 
     def snapshot(self) -> bytes:
-        """All rows as bytes; equal states give equal bytes."""
         image = _Snapshot(
             self.last_index,
             self.cluster_id,
@@ -137,7 +135,6 @@ class SystemTablet:
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Become the state that `snapshot` had at `index`."""
         stored = _snapshots.decode(data)  # of a shorter one the rest is empty
         assert stored.last_index <= index, (
             f"a snapshot at index {index} holds the later operation {stored.last_index}"

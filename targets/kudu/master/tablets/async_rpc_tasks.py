@@ -126,11 +126,9 @@ class Tasks:
             entry.task = self._env.spawn(self._run(entry), name=f"task-{call.key[0]}")
 
     def abort_table(self, table_id: str) -> None:
-        """Abort all calls about a table."""
         self._abort([e for e in self._pending.values() if e.table_id == table_id])
 
     def abort_all(self) -> None:
-        """Abort everything and accept nothing more."""
         self._closed = True
         self._abort(list(self._pending.values()))
 

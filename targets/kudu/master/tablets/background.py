@@ -54,7 +54,7 @@ async def _settle(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_id: str) -> None:
-    """Place tablets, and replace those that were not created in time."""
+    """Place tablets, and replace tablets that were not created in time."""
     catalog, clock, flags = epoch.catalog, node.env.clock, node.flags
     moment = Moment(
         clock.wall_ns(),

@@ -1,4 +1,4 @@
-"""Which replica a tablet lacks, and which it can do without: a pure decision.
+"""The replica that a tablet lacks, or can do without: a pure decision.
 
 After Kudu's `consensus/quorum_util.cc`. The scheme is 3-4-3: add a non-voter, let the leader
 replica promote it once it has caught up, evict what it replaces. At no time are there fewer good
@@ -7,7 +7,7 @@ first, and a second failure before the new copy was complete lost the tablet (KU
 `Scheme.EVICT`.
 
 Everything comes from the leader replica's own report, made while no configuration change was
-pending. Whatever is decided is carried out under a compare-and-set on the configuration's index,
+pending. Every decision is carried out under a compare-and-set on the configuration's index,
 so that an order that was overtaken does nothing.
 """
 
@@ -21,7 +21,7 @@ from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 
 class Scheme(enum.Enum):
-    """How lost replicas are replaced (flag `raft_prepare_replacement_before_eviction`)."""
+    """The order of a replacement (flag `raft_prepare_replacement_before_eviction`)."""
 
     PREPARE = "3-4-3"
     EVICT = "3-2-3"
@@ -97,8 +97,8 @@ def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replica
 def _decide_evicting(
     config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth], num_replicas: int
 ) -> Decision | None:
-    """3-2-3: the failed go first, whoever is left; then what is missing is added as a voter; then
-    those go that are to be replaced, and what there is too much of.
+    """3-2-3: the failed go first; then missing replicas are added as voters; then
+    those marked `replace` go, and surplus ones.
 
     In Kudu the leader replica evicts by itself. It is the same order, from the same report. There
     `replace` came with 3-4-3; here replicas move under both.
@@ -150,9 +150,9 @@ class _Peers:
         return num_replicas > len(self._voters) - going + coming and self._has_majority
 
     def to_evict(self, num_replicas: int) -> str | None:
-        """Whom the tablet can do without, if anybody; never the leader.
+        """The member that the tablet can do without, if any; never the leader.
 
-        A leader that is not well by its own account evicts nobody.
+        A leader that is not well by its own account evicts none.
         """
         leader = [p for p in self._voters if p.uuid == self._leader_uuid]
         if not leader or self._of(leader[0]) is not PeerHealth.HEALTHY:
@@ -184,7 +184,7 @@ class _Peers:
         return worst.uuid if needless and replaced and safe else None
 
     def _urgency(self, peer: PeerConfig) -> tuple[int, str]:
-        """Whom to evict first: unrecoverable, failed, `replace`, unknown; then by uuid."""
+        """The order of evictions: unrecoverable, failed, `replace`, unknown; then by uuid."""
         health = self._of(peer)
         order = (
             health is PeerHealth.FAILED_UNRECOVERABLE,

@@ -1,7 +1,7 @@
 """Tablets that lack a replica or have one too many: what to do about each, and where.
 
-The leader replica of a tablet reports how it sees its peers; `replacement.decide` says what is to
-follow, and here it becomes a call. Nothing is stored: a new leader hears everything anew. A tablet
+The leader replica of a tablet reports how it sees its peers; `replacement.decide` says what must
+follow, and here it becomes a call. Nothing is stored: a new leader hears everything again. A tablet
 stays in `Catalog.to_review` until its own leader's report shows it at rest, so a decision that
 finds no server, or a call that is lost, comes up again.
 """
@@ -20,7 +20,7 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
 def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
-    """What a tablet needs next, by the newest report of the leader that is known to lead it.
+    """The next need of a tablet, by the newest report of the leader that is known to lead it.
 
     A report of another leader or configuration says nothing: a newer one is on its way.
     """

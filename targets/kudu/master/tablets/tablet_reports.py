@@ -30,7 +30,7 @@ from targets.kudu.messages import RaftConfig, ReportedTablet
 
 @dataclass(slots=True)
 class ReportPlan:
-    """What follows from a report: records to write, versions learnt, calls to make."""
+    """The consequences of a report: records to write, versions learnt, calls to make."""
 
     tablets: list[TabletRecord] = field(default_factory=list)
     versions: list[tuple[str, int]] = field(default_factory=list)
@@ -103,7 +103,7 @@ def _judge(
         return None
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
-        return None  # nothing can be said of it before it has been told where it belongs
+        return None  # nothing is known of it before it has learnt where it belongs
     if stored is None or _is_stray(ts_uuid, replica, stored.config):  # rule 3
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
@@ -141,12 +141,12 @@ def _merge(
     plan: ReportPlan,
 ) -> ConsensusState:
     """Rule 6: what to believe of configuration, term and leader."""
-    known = stored.leader_uuid
-    both_known = leader is not None and known is not None
-    if replica.term == stored.term and both_known and leader != known:
+    leader_before = stored.leader_uuid
+    both_known = leader is not None and leader_before is not None
+    if replica.term == stored.term and both_known and leader != leader_before:
         plan.alarms.append(
             f"tablet {replica.tablet_id} has two leaders in term {stored.term}: "
-            f"{known} and, says {ts_uuid}, {leader}; ignored"
+            f"{leader_before} and, says {ts_uuid}, {leader}; ignored"
         )
         return stored
     newer_config = config.opid_index > stored.config.opid_index
@@ -157,11 +157,11 @@ def _merge(
         return stored
     config = config if newer_config else stored.config
     if replica.term < stored.term:  # a late report may bring a configuration, never a leader
-        leader = known if _has_peer(config, known) else None
+        leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
-    if leader is None and replica.term == stored.term and known != ts_uuid:
+    if leader is None and replica.term == stored.term and leader_before != ts_uuid:
         # A fresh follower that does not know its leader yet says nothing against it (KUDU-1069).
-        leader = known if _has_peer(config, known) else None
+        leader = leader_before if _has_peer(config, leader_before) else None
     return ConsensusState(replica.term, leader, config)
 
 

@@ -61,7 +61,6 @@ class TServerMap:
         self._by_uuid: dict[str, TServer] = {}
 
     def get(self, uuid: str) -> TServer | None:
-        """One tablet server; `None` if it never registered here."""
         return self._by_uuid.get(uuid)
 
     def __iter__(self) -> Iterator[TServer]:
@@ -71,7 +70,7 @@ class TServerMap:
     def heard(self, request: TSHeartbeatRequest, now_ns: int) -> TServer | None:
         """Note a heartbeat; `None` means that the tablet server has to register first.
 
-        A restarted one (its sequence number grew) registers anew and owes a full report; a late
+        A restarted one (its sequence number grew) registers again and owes a full report; a late
         heartbeat of its earlier life is as if unheard.
         """
         server = self._by_uuid.get(request.ts_uuid)

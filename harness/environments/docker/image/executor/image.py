@@ -2,8 +2,8 @@
 
 Executors share nothing with the driver, so all that they run is in their image: this package and
 every other one that brings plug-ins, file by file as they are here, with what the three need of the
-extras `spark` and `report` (so that the image is good for drivers as well). What is pinned
-is pinned to the versions of this machine.
+extras `spark` and `report` (so that the image is good for drivers as well). Pinned requirements
+have the versions of this machine.
 
 There are two images, since one takes minutes and the other seconds: what others made, whose tag is
 a hash of its recipe, and ours above it, whose tag is a hash of that and of all our files. So an
@@ -45,7 +45,7 @@ EXTRAS: Final = frozenset({"spark", "report"})  # of our own package
 SOURCES: Final = ("pyspark",)  # published as source alone
 _REPOSITORY: Final = "harness-executor"
 NEWEST_EXECUTOR: Final = f"{_REPOSITORY}:latest"
-"""The image that was made last has this name besides."""
+"""An additional name of the newest image."""
 _HERE: Final = Path(__file__).parent
 _FILES: Final = ("Dockerfile", "entrypoint.sh")
 _ABOVE: Final = "ARG BASE\nFROM ${BASE}\nCOPY app /opt/harness/app\n"
@@ -54,14 +54,14 @@ _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
 
 
 def _requirements(distributions: list[Distribution]) -> Iterator[str]:
-    """What our package and its plug-ins need of others."""
+    """The requirements of our package and its plug-ins."""
     names = {_normal(distribution.name) for distribution in distributions}
     for distribution in distributions:
         wanted = EXTRAS if distribution.name == OWN else frozenset()
         for line in distribution.requires or ():
-            found = _REQUIREMENT.fullmatch(line.strip())
-            assert found is not None, line
-            name, extras, versions, marker = found.groups(default="")
+            match = _REQUIREMENT.fullmatch(line.strip())
+            assert match is not None, line
+            name, extras, versions, marker = match.groups(default="")
             extra = _EXTRA.search(marker)
             if _normal(name) in names or (extra is not None and extra[1] not in wanted):
                 continue
@@ -105,7 +105,7 @@ def _own_tag(base: str, above: bytes) -> str:
 
 
 def executor_tag() -> str:
-    """The name of the image of what is installed here now."""
+    """The name of the image of the packages that are installed here now."""
     distributions = plugin_distributions()
     wanted = sorted(set(_requirements(distributions)))
     return _own_tag(_base_tag(wanted), _above(distributions))
@@ -137,8 +137,12 @@ def _build_base(
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="harness-image-") as scratch:
         site, archive = Path(scratch) / "site", Path(scratch) / "context.tar"
-        sources = [one for one in wanted if re.split(r"[\[=<>~! ]", one)[0] in SOURCES]
-        plain = [re.sub(r"\[.*\]", "", one) for one in sources]
+        sources = [
+            requirement
+            for requirement in wanted
+            if re.split(r"[\[=<>~! ]", requirement)[0] in SOURCES
+        ]
+        plain = [re.sub(r"\[.*\]", "", requirement) for requirement in sources]
         install_wheels(site, wanted, progress, sources=plain, others=True)
         with tarfile.open(archive, "w") as tar:
             for name in _FILES:
@@ -150,7 +154,7 @@ def _build_base(
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Nobody's in particular, at no time in particular: the engine's cache goes by both."""
+    """Without owner and time, since the engine's cache compares both."""
     if "__pycache__" in info.name:
         return None
     info.uid = info.gid = info.mtime = 0

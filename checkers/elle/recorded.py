@@ -1,0 +1,168 @@
+"""The transactions that a case speaks of, as recorded, for `verify`; nothing is inferred here.
+
+A key or value is known by how it prints and by its type, so 1 is neither "1" nor true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from harness.errors import InternalError
+from harness.ops import History, OpType, Pair
+
+NIL = ("nil", "NoneType")
+
+
+def identity(thing: Any) -> tuple[str, str]:
+    """The identity of a key or value."""
+    return NIL if thing is None else (str(thing), type(thing).__name__)
+
+
+class CaseError(InternalError):
+    """A reported case is not in the history: the checker is wrong. Never a verdict."""
+
+
+class NotVerified(Exception):  # noqa: N818 - not an error: the case is beyond these means
+    """There is no evidence against the case, and no proof here either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    """A transaction as recorded; `index` names it, `end` is when its `ok` came, if it did."""
+
+    index: int
+    process: Any
+    call: int
+    end: float
+    type: str
+    mops: Any
+
+
+def mops_of(pair: Pair) -> Any:
+    """The micro-operations of a transaction: as answered if it was answered, else as invoked.
+
+    The value of a `fail` is up to the client's error, and says nothing of the transaction; nor does
+    one of an `info` that is no list.
+    """
+    done = pair.completion
+    if done is None or done.value is None or done.type is OpType.FAIL:
+        return pair.invoke.value
+    if done.type is OpType.INFO and not isinstance(done.value, list | tuple):
+        return pair.invoke.value
+    return done.value
+
+
+def transactions(history: History) -> Iterator[Txn]:
+    """The transactions of a history, known by the index of their invocation."""
+    for pair in history.pairs:
+        invoke, done, mops = pair.invoke, pair.completion, mops_of(pair)
+        kind = "info" if done is None else done.type.value
+        end = done.index if done is not None and kind == "ok" else float("inf")
+        if kind != "ok":  # a read may be [r key] here: what it would have shown is not known
+            mops = [
+                (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
+            ]
+        yield Txn(invoke.index, invoke.process, invoke.index, end, kind, mops)
+
+
+def require_operations(case: Any, ops: Collection[int]) -> None:
+    """Require that a case shows something, and that its operations are there, each once.
+
+    Raises `NotVerified` where nothing is shown, and `CaseError`.
+    """
+    if case.type.endswith("-cycle-exists"):
+        raise NotVerified("such a cycle is known to exist, but none is shown")
+    if missing := [number for number in case.operations if number not in ops]:
+        raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
+    alone = case.type == "incompatible-order"  # one operation may have read both
+    if len(set(case.operations)) != len(case.operations) and not alone:
+        raise CaseError(f"{case.type}: an operation is named twice")
+
+
+def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
+    """Whether a cycle of such steps is what its name says.
+
+    `known` are the kinds that rest on data; `process` and `realtime` are further ones.
+    """
+    anti = [kind in ("rw", "rwp") for kind in kinds]
+    adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
+    seen = "wr" in kinds or "wrp" in kinds
+    base = {0: "G1c" if seen else "G0", 1: "G-single"}.get(
+        anti.count(True), "G2" if adjacent else "G-nonadjacent"
+    )
+    item = "-item" if any(anti) and "rwp" not in kinds else ""
+    suffix = "-realtime" if "realtime" in kinds else "-process" if "process" in kinds else ""
+    return name == base + item + suffix and set(kinds) <= {*known, "process", "realtime"}
+
+
+def require_cycle(case: Any, known: Collection[str]) -> list[str]:
+    """The kinds of a case's steps, which lead once round its operations; raises `CaseError`."""
+    kinds = [step.reason.relation for step in case.steps]
+    sources = [step.source for step in case.steps]
+    if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
+        raise CaseError(f"{case.type}: the steps are not a cycle")
+    if sources != list(case.operations) or not fits(case.type, kinds, known):
+        raise CaseError(f"{case.type}: this is a cycle of {', '.join(kinds)}")
+    return kinds
+
+
+class Raw:
+    """The operations of some `cases`, and all that was done to the keys these speak of."""
+
+    def __init__(
+        self, txns: Iterable[Txn], cases: Collection[Any], kind: str, promised: Collection[str] = ()
+    ) -> None:
+        self.lists, self.promised = kind == "list-append", promised
+        texts = [case.details.get("key") for case in cases]
+        texts += [step.reason.key for case in cases for step in case.steps]
+        wanted, named = {number for case in cases for number in case.operations}, set(texts)
+        self.ops: dict[int, Txn] = {}
+        self.on: dict[Any, list[Txn]] = {}  # key: who did something to it and did not fail
+        self.writer: dict[Any, Txn] = {}  # (key, value): who wrote it
+        self.types: set[str] = set()
+        for txn in txns:
+            keys = {identity(key) for _, key, _ in txn.mops if str(key) in named}
+            if txn.index in wanted:
+                self.ops[txn.index] = txn
+                values = [value for _, _, value in txn.mops]
+                values += [x for value in values if isinstance(value, (list, tuple)) for x in value]
+                self.types |= {identity(x)[1] for x in values}
+            for key in keys:
+                self.types.add(key[1])
+                self.on.setdefault(key, []).extend([txn] if txn.type != "fail" else [])
+                for value in self.wrote(txn, key):
+                    self.types.add(value[1])
+                    if (key, value) in self.writer:
+                        raise CaseError(f"{value[0]} is written to key {key[0]} more than once")
+                    self.writer[key, value] = txn
+
+    def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
+        """The accesses of `txn` to `key`: a write?, the value written or shown, was it nil?"""
+        acts: list[tuple[bool, Any, bool]] = []
+        for f, name, value in txn.mops:
+            if identity(name) == key and f not in ("r", ":r"):
+                acts.append((True, identity(value), False))
+            elif identity(name) == key and txn.type == "ok":
+                seen = tuple(map(identity, value or ())) if self.lists else (identity(value),)
+                acts.append((False, seen, value is None))
+        return acts
+
+    def wrote(self, txn: Txn, key: Any) -> list[Any]:
+        """The values that `txn` wrote to `key`, however it ended."""
+        return [
+            identity(v) for f, name, v in txn.mops if f not in ("r", ":r") and identity(name) == key
+        ]
+
+    def reads(self, txn: Txn, key: Any) -> list[Any]:
+        """The values of `key` shown to it."""
+        return [value for write, value, _ in self.acts(txn, key) if not write]
+
+    def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
+        """All values of the history that print as `text`; a missing one is nil."""
+        nil = (None, "nil", "None")
+        return product(
+            *([NIL] * (t in nil) + [(t, x) for x in sorted(self.types) if t] for t in told)
+        )

@@ -1,0 +1,599 @@
+"""Tablets, `done` and refusals: sound histories, and one answer that breaks them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.catalog.invariants.answers import check_answers
+from checkers.catalog.invariants.history_invariants import check_history
+from checkers.catalog.invariants.permissions import CatalogFindings
+from checkers.catalog.invariants.refusals import check_refusals
+from checkers.catalog.invariants.snapshot import read_snapshot
+from harness.ops import OpType
+from tests.support.histories import Writer
+
+Json = dict[str, Any]
+REPLICAS = ["u1", "u2", "u3"]
+
+
+def shown_tablet(ident: str, start: str, end: str, **more: Any) -> Json:
+    tablet = {"tablet_id": ident, "start": start, "end": end}
+    return {**tablet, "leader": "u2", "replicas": list(REPLICAS), **more}
+
+
+def row(ident: str, start: str, end: str, since: int | None = 5, **more: Any) -> Json:
+    peers = [{"uuid": uuid, "address": "", "member_type": "VOTER"} for uuid in REPLICAS]
+    return {
+        "id": ident,
+        "table_id": "A",
+        "state": "RUNNING",
+        "start": start,
+        "end": end,
+        "running_index": since,
+        "consensus": {"term": 1, "leader_uuid": "u1", "opid_index": -1, "peers": peers},
+        **more,
+    }
+
+
+def snapshot(*rows: Json) -> Json:
+    table = {"id": "A", "name": "a", "state": "RUNNING", "version": 0, "num_replicas": 3}
+    replaced = row("A0", "80", "", since=0, state="REPLACED", consensus=None)
+    tablets = list(rows) or [row("A1", "", "80"), row("A2", "80", "", since=6), replaced]
+    master = {"role": "LEADER", "ready": True, "term": 1, "tables": [table], "tablets": tablets}
+    return {"masters": {"m1": master}, "tservers": {"t1": {"uuid": "u1", "tablets": []}}}
+
+
+def locate(h: Writer, *tablets: Json, revision: int = 7, **more: Any) -> int:
+    listed = list(tablets) or [shown_tablet("A2", "80", ""), shown_tablet("A1", "", "80")]
+    answer = {"table_id": "A", "schema_version": 0, "revision": revision, "tablets": listed}
+    return h.ok(3, "locate", {"name": "a"}, {**answer, **more})
+
+
+def ask_done(h: Writer, done: bool, f: str = "is-create-done", **more: Any) -> int:
+    return h.ok(4, f, {"name": "a"}, {"table_id": "A", "done": done, "revision": 7, **more})
+
+
+def made() -> Writer:
+    h = Writer()
+    call = {"name": "a", "nonce": "n", "columns": ["v1"], "partitions": 2, "replicas": 3}
+    h.ok(1, "create", call, {"table_id": "A", "schema_version": 0, "revision": 3})
+    return h
+
+
+def looked_at(h: Writer, dump: Json | None = None) -> CatalogFindings:
+    findings = CatalogFindings("catalog-invariants", h.history)
+    snap = read_snapshot(dump or snapshot(), findings, {})
+    check_answers(h.history, snap, findings)
+    check_refusals(h.history, findings)
+    check_history(h.history, findings)
+    return findings
+
+
+def rules(h: Writer, dump: Json | None = None) -> list[str]:
+    return sorted({violation.rule for violation in looked_at(h, dump).violations})
+
+
+def test_sound_answers() -> None:
+    h = made()
+    ask_done(h, done=False)
+    locate(h)
+    ask_done(h, done=True)
+    ask_done(h, done=False, f="is-alter-done", schema_version=1)
+    h.get(2, "a", "A", 1)
+    ask_done(h, done=True, f="is-alter-done", schema_version=1)
+    locate(h, shown_tablet("A1", "", "80", leader=None), shown_tablet("A2", "80", ""))
+    findings = looked_at(h)
+    assert findings.violations == []
+    assert set(findings.looked) >= {
+        "done", "done-early", "located", "located-rows", "located-tablets", "revisions"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tablets", "rule"),
+    [
+        ([shown_tablet("A1", "", "80")], "located"),
+        ([shown_tablet("A2", "80", "")], "located"),
+        ([shown_tablet("A1", "", "")], "located"),  # two were asked for
+        ([shown_tablet("A1", "", "90"), shown_tablet("A2", "80", "")], "located"),
+        ([shown_tablet("A1", "", "80"), shown_tablet("A2", "90", "")], "located"),
+        ([shown_tablet("A1", "", "80"), shown_tablet("Z", "80", "")], "located-rows"),
+        ([shown_tablet("A1", "", "70"), shown_tablet("A2", "70", "")], "located-rows"),
+        (
+            [
+                shown_tablet("A1", "", "80", replicas=["u1", "u2", "u9"]),
+                shown_tablet("A2", "80", ""),
+            ],
+            "located-rows",
+        ),
+        (
+            [
+                shown_tablet("A1", "", "80", replicas=["u2", "u2", "u1"]),
+                shown_tablet("A2", "80", ""),
+            ],
+            "located-tablets",
+        ),
+        (
+            [shown_tablet("A1", "", "80", leader="u7"), shown_tablet("A2", "80", "")],
+            "located-tablets",
+        ),
+    ],
+)
+def test_what_locate_shows_is_looked_at(tablets: list[Json], rule: str) -> None:
+    h = made()
+    locate(h, *tablets)
+    assert rule in rules(h)
+
+
+def test_an_empty_locate_leaves_everything_out() -> None:
+    h = made()
+    answer = {"table_id": "A", "schema_version": 0, "revision": 7, "tablets": []}
+    h.ok(3, "locate", {"name": "a"}, answer)
+    assert rules(h) == ["located"]
+
+
+def test_a_tablet_keeps_its_table_and_keys() -> None:
+    h = made()
+    locate(h)
+    answer = {"table_id": "B", "revision": 8, "tablets": [shown_tablet("A1", "", "")]}
+    h.ok(3, "locate", {"name": "b"}, answer)
+    assert "located-tablets" in rules(h)
+
+
+def test_a_cut_answer_is_exempt() -> None:
+    h = made()
+    locate(h, shown_tablet("A1", "", "80"), truncated=True)
+    findings = looked_at(h)
+    assert findings.violations == []
+    assert findings.exempted["located"] == 1
+
+
+def test_replicas_may_have_changed_with_the_configuration() -> None:
+    h = made()
+    locate(h)
+    moved = row("A2", "80", "")
+    moved["consensus"] = moved["consensus"] | {"opid_index": 4, "peers": []}
+    assert rules(h, snapshot(row("A1", "", "80"), moved)) == []
+
+
+@pytest.mark.parametrize("f", ["is-create-done", "locate"])
+@pytest.mark.parametrize(("since", "wrong"), [(7, False), (8, True), (0, True)])
+def test_done_at_a_revision_before_a_tablet_ran_is_too_early(
+    f: str, since: int, wrong: bool
+) -> None:
+    h = made()
+    if f == "locate":
+        locate(h)
+    else:
+        ask_done(h, done=True)
+    dump = snapshot(row("A1", "", "80"), row("A2", "80", "", since=since))
+    assert rules(h, dump) == (["done-early"] if wrong else [])
+
+
+def test_rows_of_older_versions_do_not_say_since_when_a_tablet_runs() -> None:
+    h = made()
+    ask_done(h, done=True)
+    findings = looked_at(h, snapshot(row("A1", "", "", since=None)))
+    assert (findings.violations, findings.vacuous) == ([], [])
+
+
+def creation_undone(h: Writer) -> None:
+    ask_done(h, done=True)
+    ask_done(h, done=False)
+
+
+def creation_undone_after_locate(h: Writer) -> None:
+    locate(h)
+    ask_done(h, done=False)
+
+
+def alteration_undone(h: Writer) -> None:
+    ask_done(h, done=True, f="is-alter-done", schema_version=2)
+    ask_done(h, done=False, f="is-alter-done", schema_version=2)
+
+
+def applied_but_not_done(h: Writer) -> None:
+    h.get(2, "a", "A", 2)
+    ask_done(h, done=False, f="is-alter-done", schema_version=2)
+
+
+@pytest.mark.parametrize(
+    "undo", [creation_undone, creation_undone_after_locate, alteration_undone, applied_but_not_done]
+)
+def test_what_is_done_stays_done(undo: Callable[[Writer], None]) -> None:
+    h = made()
+    undo(h)
+    assert rules(h) == ["done"]
+
+
+def converged(h: Writer, *, ok: bool = True, revision: int = 7) -> None:
+    fact = {"ok": ok, "took_s": 1.0, "bound_s": 90.0, "pending": [], "at": {"revision": revision}}
+    h.fact("converged", fact)
+
+
+def not_created(h: Writer) -> None:
+    ask_done(h, done=False)
+
+
+def not_altered(h: Writer) -> None:
+    ask_done(h, done=False, f="is-alter-done", schema_version=2)
+
+
+def not_applied(h: Writer) -> None:
+    h.get(3, "a", "A", 2, applied_schema_version=1, revision=7)
+
+
+UNDONE = [not_created, not_altered, not_applied]
+
+
+@pytest.mark.parametrize("ask", UNDONE)
+def test_what_is_not_done_when_all_has_settled_never_will_be(ask: Callable[[Writer], None]) -> None:
+    h = made()
+    converged(h)
+    ask(h)
+    assert rules(h) == ["done-at-rest"]
+
+
+@pytest.mark.parametrize("ask", UNDONE)
+@pytest.mark.parametrize("settled", [True, False, None])
+def test_before_it_has_settled_something_may_be_open(
+    ask: Callable[[Writer], None], settled: bool | None
+) -> None:
+    h = made()
+    if settled is False:
+        converged(h, ok=False)
+    ask(h)
+    if settled:
+        converged(h)
+    assert rules(h) == []
+
+
+@pytest.mark.parametrize("ask", UNDONE)
+def test_what_came_after_it_had_settled_may_be_open(ask: Callable[[Writer], None]) -> None:
+    h = made()
+    converged(h, revision=6)
+    ask(h)
+    assert rules(h) == []
+
+
+def test_what_is_done_at_rest_or_is_not_there_is_counted() -> None:
+    h = made()
+    converged(h)
+    ask_done(h, done=True)
+    h.ok(4, "is-alter-done", {"name": "z"}, {"result": "not-found"})
+    findings = CatalogFindings("catalog-invariants", h.history)
+    check_answers(h.history, None, findings)
+    assert findings.looked["done-at-rest"] == 1
+    assert findings.violations == []
+
+
+S = 1_000_000_000
+
+
+def altered(h: Writer, version: int = 1) -> None:
+    """Both kinds of answer that call a version applied; they return within the first second."""
+    ask_done(h, done=True, f="is-alter-done", schema_version=version)
+    h.get(3, "a", "A", version)
+
+
+def told(h: Writer, **steps: list[list[int]]) -> None:
+    h.fact("checkpoints", {"told": 4, "compared": 2, "reached": {"version": steps}})
+
+
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        ([[0, 0], [1, S // 2]], False),
+        ([[2, 0]], False),  # made with a later version
+        ([[0, 0], [1, S]], False),  # heard a bit late
+        ([[0, 0], [1, 3 * S]], True),
+        ([[0, 0], [3, 3 * S]], True),
+        ([[0, 0]], True),
+        ([], True),
+    ],
+)
+def test_a_version_is_applied_when_every_tablet_has_it(
+    steps: list[list[int]], broken: bool
+) -> None:
+    h = made()
+    altered(h)
+    told(h, A1=[[1, 0]], A2=steps)
+    findings = looked_at(h)
+    assert [v.rule for v in findings.violations] == ["applied-early"] * (2 * broken)
+    assert findings.looked["applied-early"] == 4  # A0 and A2 have one range
+    assert findings.gaps == []
+
+
+def test_a_version_may_have_been_applied_in_a_tablet_that_was_replaced_later() -> None:
+    h = made()
+    altered(h)
+    told(h, A0=[[1, 0]], A1=[[1, 0]], A2=[[1, 9 * S]])
+    assert rules(h) == []
+
+
+@pytest.mark.parametrize("answer", [{"done": False, "schema_version": 1}, {"schema_version": 0}])
+def test_what_claims_no_version_needs_no_tablet(answer: Json) -> None:
+    h = made()
+    ask_done(h, f="is-alter-done", **{"done": True, **answer})
+    h.get(3, "a", "A", 1, applied_schema_version=0)
+    told(h, A1=[[0, 0]], A2=[])
+    assert rules(h) == []
+
+
+def test_targets_that_tell_no_versions_are_not_held_to_them() -> None:
+    h = made()
+    altered(h)
+    assert rules(h) == []
+    h.fact("checkpoints", {"told": 4, "compared": 2})
+    assert rules(h) == []
+
+
+def test_a_disturbed_harness_may_have_missed_an_announcement() -> None:
+    h = made()
+    altered(h)
+    told(h, A1=[[1, 0]], A2=[[0, 0]])
+    h.fact("infrastructure", {"node": None, "what": "the log of t1 broke off"})
+    findings = looked_at(h)
+    assert findings.violations == []
+    assert "the log of t1 broke off" in findings.gaps[0]
+
+
+def test_a_concurrent_answer_may_still_say_not_done() -> None:
+    h = made()
+    h.call(5, "is-create-done", {"name": "a"})
+    ask_done(h, done=True)
+    h.ret(5, OpType.OK, {"result": "ok", "table_id": "A", "done": False})
+    assert rules(h) == []
+
+
+def test_terms_do_not_go_back_and_what_is_applied_is_committed() -> None:
+    h = made()
+    h.create(1, "b", "B", term=5)
+    h.get(2, "b", "B", term=4)
+    h.get(2, "b", "B", 1, applied_schema_version=2)
+    assert rules(h) == ["applied-versions", "terms"]
+
+
+# --- refusals ----------------------------------------------------------------------------------
+
+
+def refused(h: Writer, f: str, call: Json, error: str, process: int = 6) -> int:
+    index = h.call(process, f, {"nonce": "x", **call})
+    h.add(process, OpType.FAIL, f, None, "m1", error=f"{error}: no")
+    return index
+
+
+def alter(*steps: list[str]) -> Json:
+    return {"name": "a", "steps": list(steps)}
+
+
+CREATE = {"name": "c", "columns": ["v"], "partitions": 1, "replicas": 3}
+WRONG = [
+    ("alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("alter", alter(["add", "new"], ["rename", "new", "newer"]), "INVALID_SCHEMA/NOT_FOUND"),
+    ("alter", alter(["drop", "v1"]), "INVALID_SCHEMA/NOT_FOUND"),
+    ("alter", alter(["add", "new"]), "UNKNOWN_ERROR/INVALID_ARGUMENT"),
+    ("rename", {"name": "a", "new_name": "b"}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("rename", {"name": "a", "new_name": "b"}, "TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE"),
+    ("delete", {"name": "a"}, "TABLE_NOT_FOUND/SERVICE_UNAVAILABLE"),
+    ("delete", {"name": "a"}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("create", CREATE, "TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE"),
+    ("create", CREATE, "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT"),
+    ("create", CREATE, "TOO_MANY_TABLETS/INVALID_ARGUMENT"),
+    ("create", CREATE, "EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT"),
+    ("create", CREATE, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("get", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE"),
+    ("alter", alter(["add", "new"]), "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT"),
+]
+
+
+@pytest.mark.parametrize(("f", "call", "error"), WRONG)
+def test_a_refusal_that_nothing_explains_is_wrong(f: str, call: Json, error: str) -> None:
+    h = made()
+    index = refused(h, f, call, error)
+    violations = looked_at(h).violations
+    assert [(v.rule, v.operations) for v in violations] == [("refusals", (index,))]
+
+
+LEGAL = [
+    ("alter", alter(["add", "new"]), "NOT_THE_LEADER/ILLEGAL_STATE"),
+    ("get", {"name": "a"}, "CATALOG_MANAGER_NOT_INITIALIZED/SERVICE_UNAVAILABLE"),
+    ("alter", alter(["add", "v1"]), "INVALID_SCHEMA/ALREADY_PRESENT"),
+    ("alter", alter(["drop", "v9"]), "INVALID_SCHEMA/NOT_FOUND"),
+    ("alter", alter(["add", "v9"], ["rename", "v9", "v1"]), "INVALID_SCHEMA/ALREADY_PRESENT"),
+    ("alter", alter(["add", "v9"], ["add", "v9"]), "INVALID_SCHEMA/ALREADY_PRESENT"),
+    ("alter", alter(["drop", "key"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("rename", {"name": "a", "new_name": ""}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("create", {**CREATE, "replicas": 2}, "EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT"),
+    ("create", {**CREATE, "columns": ["v", "v"]}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("create", {**CREATE, "partitions": 500}, "TOO_MANY_TABLETS/INVALID_ARGUMENT"),
+    ("locate", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE"),
+    ("get", {"name": "a"}, "RPC/NOT_SENT"),
+]
+
+
+@pytest.mark.parametrize(("f", "call", "error"), LEGAL)
+def test_a_refusal_that_the_request_or_the_state_explains(f: str, call: Json, error: str) -> None:
+    h = made()
+    refused(h, f, call, error)
+    assert rules(h) == []
+
+
+def test_columns_that_another_alter_drops_or_adds_explain_a_refusal() -> None:
+    h = made()
+    h.lost(7, "alter", alter(["drop", "v1"], ["add", "w"]) | {"nonce": "y"})
+    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/NOT_FOUND")
+    refused(h, "alter", alter(["add", "w"]), "INVALID_SCHEMA/ALREADY_PRESENT")
+    assert rules(h) == []
+
+
+def test_what_comes_later_explains_nothing() -> None:
+    h = made()
+    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/NOT_FOUND")
+    h.lost(7, "alter", alter(["drop", "v1"]) | {"nonce": "y"})
+    assert rules(h) == ["refusals"]
+
+
+@pytest.mark.parametrize(
+    "error", ["TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE", "TABLE_NOT_FOUND/SERVICE_UNAVAILABLE"]
+)
+def test_a_name_may_be_held_by_what_is_under_way(error: str) -> None:
+    h = made()
+    h.call(7, "rename", {"name": "a", "new_name": "c", "nonce": "y"})
+    refused(h, "create", CREATE, error)
+    h.ret(7, OpType.FAIL, {"result": "not-found"})
+    assert rules(h) == []
+    refused(h, "create", CREATE, error)
+    assert rules(h) == ["refusals"]
+
+
+def test_servers_may_be_unheard_after_a_fault_or_under_a_second_leader() -> None:
+    for disturb in (
+        lambda h: h.nemesis("kill", {"action": "inject", "fault": "f1", "targets": ["t1"]}),
+        lambda h: h.fact("leader", {"node": "m2", "term": 2}),
+        lambda h: h.fact("heartbeat-gap", {"gap_s": 9}),
+        lambda h: h.fact("starvation", {"from_s": 1, "to_s": 2, "waited_s": {"t1": 0.9}}),
+    ):
+        h = made()
+        h.fact("leader", {"node": "m1", "term": 1})
+        refused(h, "create", CREATE, "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT")
+        assert rules(h) == ["refusals"]
+        h = made()
+        h.fact("leader", {"node": "m1", "term": 1})
+        disturb(h)
+        refused(h, "create", CREATE, "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT")
+        assert rules(h) == []
+
+
+def test_a_metastore_that_is_killed_is_felt_before_the_kill_is_noted() -> None:
+    for late_ms, expected in ((60, []), (5_000, ["refusals"])):
+        h = made()
+        refused(h, "delete", {"name": "a"}, "HIVE_METASTORE_ERROR/REMOTE_ERROR")
+        h.at(h.lines[-1].time // 1_000_000 + late_ms)
+        h.nemesis("kill", {"action": "inject", "fault": "f1", "targets": ["db"]})
+        assert rules(h) == expected
+
+
+STOP_M1 = {"action": "inject", "fault": "f1", "kind": "kill", "targets": ["m1"]}
+
+
+@pytest.mark.parametrize(
+    ("node", "fault", "found"),
+    [
+        ("m2", STOP_M1, ["refusals"]),  # nothing touched m2, which heard all heartbeats
+        ("m1", STOP_M1, []),
+        ("m2", STOP_M1 | {"targets": ["m1", "t1"]}, []),
+        ("m2", STOP_M1 | {"kind": "cut"}, []),  # which links is not told
+        ("m4", STOP_M1, []),  # no master that the snapshot knows
+    ],
+)
+def test_a_master_that_nothing_touched_knows_all_tablet_servers(
+    node: str, fault: Json, found: list[str]
+) -> None:
+    h = made()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.nemesis("kill", fault)
+    h.fact("leader", {"node": node, "term": 2})
+    h.call(7, "create", CREATE)
+    error = "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT: too few"
+    h.add(7, OpType.FAIL, "create", None, node, error=error)
+    assert rules(h) == [], "without a snapshot the masters are unknown"
+    h.fact("snapshot", {"masters": {"m1": None, "m2": None}})
+    assert rules(h) == found
+
+
+@pytest.mark.parametrize(
+    ("f", "value", "found"),
+    [
+        ("node-exit", {"node": "m1", "code": 9, "expected": True}, ["refusals"]),
+        ("node-exit", {"node": "m2", "code": 9, "expected": True}, []),
+        ("node-exit", {"node": "t1", "code": 9, "expected": True}, []),
+        ("starvation", {"from_s": 1, "to_s": 2, "waited_s": {"t1": 0.9}}, []),
+        ("heartbeat-gap", {"gap_s": 9}, []),
+    ],
+)
+def test_what_else_may_keep_heartbeats_away(f: str, value: Json, found: list[str]) -> None:
+    h = made()
+    h.fact(f, value)
+    h.call(7, "create", CREATE)
+    error = "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT: too few"
+    h.add(7, OpType.FAIL, "create", None, "m2", error=error)
+    h.fact("snapshot", {"masters": {"m1": None, "m2": None}})
+    assert rules(h) == found
+
+
+def test_a_table_that_was_done_can_be_located_while_its_name_stays() -> None:
+    for proof in (lambda h: ask_done(h, done=True), locate):
+        h = made()
+        proof(h)
+        refused(h, "locate", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE")
+        assert rules(h) == ["refusals"]
+        h = made()
+        h.lost(7, "rename", {"name": "b", "new_name": "a", "nonce": "r"})
+        proof(h)
+        refused(h, "locate", {"name": "a"}, "TABLET_NOT_RUNNING/SERVICE_UNAVAILABLE")
+        assert rules(h) == []
+
+
+def test_a_code_that_nobody_knows_is_exempt() -> None:
+    h = made()
+    refused(h, "delete", {"name": "a"}, "QUOTA_EXCEEDED/ABORTED")
+    assert looked_at(h).exempted == {"refusals": 1}
+
+
+DEMANDED = [
+    ("name_bytes", 2, "create", CREATE | {"name": "long"}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("name_bytes", 2, "create", CREATE | {"columns": ["long"]}, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("name_bytes", 2, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("name_bytes", 2, "alter", alter(["rename", "v1", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    (
+        "name_bytes",
+        2,
+        "rename",
+        {"name": "a", "new_name": "long"},
+        "INVALID_SCHEMA/INVALID_ARGUMENT",
+    ),
+    ("columns", 1, "create", CREATE, "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("columns", 2, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT"),
+    ("replicas", [1, 1], "create", CREATE, "REPLICATION_FACTOR_TOO_HIGH/INVALID_ARGUMENT"),
+    ("replicas", [5, 7], "create", CREATE, "ILLEGAL_REPLICATION_FACTOR/INVALID_ARGUMENT"),
+    ("new_replicas", 2, "create", CREATE, "TOO_MANY_TABLETS/INVALID_ARGUMENT"),
+]
+ENOUGH = {"name_bytes": 4, "columns": 3, "replicas": [3, 3], "new_replicas": 3}
+
+
+@pytest.mark.parametrize(("name", "limit", "f", "call", "error"), DEMANDED)
+def test_a_refusal_that_the_target_declared_is_legal_and_no_other(
+    name: str, limit: Any, f: str, call: Json, error: str
+) -> None:
+    accepted: list[tuple[Json | None, list[str]]] = [
+        ({"accepts": {name: limit}}, []),
+        ({"accepts": ENOUGH | {name: limit, "new": 1}}, []),
+        ({"accepts": ENOUGH}, ["refusals"]),
+        ({"accepts": {}}, ["refusals"]),
+        ({}, ["refusals"]),
+        (None, ["refusals"]),
+    ]
+    for declared, expected in accepted:
+        h = made()
+        refused(h, f, call, error)
+        h.fact("snapshot", declared)
+        assert rules(h) == expected, declared
+
+
+def test_alters_may_have_filled_a_table_up() -> None:
+    """It began with two columns; the answers tell of its versions."""
+    for version, wrong in ((0, ["refusals"]), (1, ["refusals"]), (2, [])):
+        h = made()
+        h.ok(1, "alter", alter(["add", "w"]) | {"nonce": "y"}, {"schema_version": version})
+        refused(h, "alter", alter(["add", "new"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
+        h.fact("snapshot", {"accepts": {"columns": 4}})
+        assert rules(h) == wrong
+
+
+def test_a_full_table_can_lose_columns() -> None:
+    h = made()
+    refused(h, "alter", alter(["drop", "v1"]), "INVALID_SCHEMA/INVALID_ARGUMENT")
+    h.fact("snapshot", {"accepts": {"columns": 1}})
+    assert rules(h) == ["refusals"]

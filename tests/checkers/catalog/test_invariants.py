@@ -1,0 +1,658 @@
+"""Every invariant: a sound snapshot and history, and one mutant that breaks it."""
+
+import copy
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from checkers.catalog.invariants import CatalogInvariantsChecker
+from harness.ops import CheckResult, OpType, Verdict
+from tests.support.histories import Writer
+
+Json = dict[str, Any]
+
+
+def raft(role: str, term: int = 3, last: int = 5) -> Json:
+    return {
+        "role": role,
+        "term": term,
+        "commit_index": last,
+        "applied_index": last,
+        "last_index": last,
+        "log": [[n, 1, 100 + n] for n in range(1, last + 1)],
+        "digests": [[n, f"d{n}"] for n in range(1, last + 1)],
+    }
+
+
+PEERS = [{"uuid": f"u{n}", "address": f"t{n}:7050", "member_type": "VOTER"} for n in (1, 2, 3)]
+
+
+COLUMNS = ["key", "a", "z"]
+NONCES = {"A": "n-A", "B": "n-B", "C": "n-C"}
+
+
+def table(ident: str, name: str, state: str = "RUNNING", version: int = 0) -> Json:
+    columns = [
+        {"id": number, "name": column, "is_key": number == 0}
+        for number, column in enumerate(COLUMNS[: 2 + (version > 1)])
+    ]
+    return {
+        "id": ident,
+        "name": name,
+        "state": state,
+        "version": version,
+        "applied_version": version,
+        "columns": columns,
+        "applied_columns": columns,
+        "next_column_id": len(columns),
+        "num_replicas": 3,
+        "comment": NONCES.get(ident, ""),
+    }
+
+
+def tablet(ident: str, table_id: str, start: str, end: str, state: str = "RUNNING") -> Json:
+    return {
+        "id": ident,
+        "table_id": table_id,
+        "state": state,
+        "start": start,
+        "end": end,
+        "consensus": {"term": 1, "leader_uuid": "u1", "opid_index": 1, "peers": PEERS},
+    }
+
+
+def replica(ident: str, table_id: str, role: str, version: int = 0) -> Json:
+    return {
+        "tablet_id": ident,
+        "table_id": table_id,
+        "data_state": "READY",
+        "state": "RUNNING",
+        "schema_version": version,
+        "table_name": ident[0].lower(),
+        "columns": [[number, name] for number, name in enumerate(COLUMNS[: 2 + (version > 1)])],
+        "committed_config": {"opid_index": 1, "peers": PEERS},
+        "raft": raft(role, term=1),
+    }
+
+
+def sound_snapshot() -> Json:
+    master = {
+        "uuid": "m",
+        "role": "FOLLOWER",
+        "term": 3,
+        "ready": False,
+        "raft": raft("FOLLOWER"),
+        "tables": [table("A", "a"), table("B", "b", version=2), table("C", "c", "REMOVED")],
+        "tablets": [
+            tablet("A1", "A", "", "80"),
+            tablet("A2", "A", "80", ""),
+            tablet("B1", "B", "", ""),
+            tablet("C1", "C", "", "", "DELETED"),
+        ],
+        "truncated": {"tables": 0, "tablets": 0},
+        "name_map": {"a": "A", "b": "B"},
+    }
+    leader = copy.deepcopy(master) | {"role": "LEADER", "ready": True, "raft": raft("LEADER")}
+    tservers = {}
+    for n in (1, 2, 3):
+        role = "LEADER" if n == 1 else "FOLLOWER"
+        tservers[f"t{n}"] = {
+            "uuid": f"u{n}",
+            "tablets": [
+                replica("A1", "A", role),
+                replica("A2", "A", role),
+                replica("B1", "B", role, version=2),
+            ],
+        }
+    masters = {"m1": master, "m2": leader, "m3": copy.deepcopy(master)}
+    return copy.deepcopy({"masters": masters, "tservers": tservers})
+
+
+def sound_history() -> Writer:
+    h = Writer()
+    h.create(1, "c", "C", revision=1)
+    h.delete(1, "c", "C", revision=2)
+    h.create(1, "a", "A", revision=3)
+    h.create(2, "b0", "B", revision=4)
+    call = {"name": "b0", "new_name": "b", "nonce": "r"}
+    h.ok(2, "rename", call, {"table_id": "B", "schema_version": 1, "revision": 5})
+    steps = {"name": "b", "nonce": "x", "steps": [["add", "z"]]}
+    h.ok(2, "alter", steps, {"table_id": "B", "schema_version": 2, "revision": 6})
+    h.ok(3, "is-alter-done", {"name": "b"}, {"table_id": "B", "schema_version": 2, "done": True})
+    h.get(3, "b", "B", 2, revision=7)
+    return h
+
+
+def judge(h: Writer, snapshot: Json | None, *, settled: bool | None = True) -> CheckResult:
+    if settled is not None:
+        h.fact("converged", {"ok": settled, "took_s": 1.0, "bound_s": 9.0, "pending": []})
+    if snapshot is not None:
+        h.fact("snapshot", snapshot)
+    return CatalogInvariantsChecker().check(h.history, None, time_limit_s=300)
+
+
+def broken(result: CheckResult) -> list[str]:
+    assert result.verdict is Verdict.INVALID, result
+    return sorted(result.details["by_invariant"])
+
+
+def test_a_sound_run_is_valid() -> None:
+    result = judge(sound_history(), sound_snapshot())
+    assert result.verdict is Verdict.VALID, result
+    assert set(result.details["looked"]) >= {
+        "acknowledged", "alter-done", "applied-versions", "column-ids", "coverage",
+        "created-once", "ids-not-reused",
+        "logs-agree", "name-map", "one-leader", "orphans", "replica-logs-agree", "replicas",
+        "replica-columns", "revisions", "rows-agree", "schema-versions", "table-states",
+        "tablet-states", "unique-ids", "unique-names",
+    }  # fmt: skip
+
+
+GONE = object()
+MASTERS = ("m1", "m2", "m3")  # m2 leads
+
+
+def edit(snapshot: Json, *edits: tuple[str, Any]) -> Json:
+    """Put values where dotted paths lead; `+` appends one, and GONE removes what is there."""
+    for path, value in edits:
+        *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
+        place = functools.reduce(operator.getitem, way, snapshot)
+        if value is GONE:
+            del place[last]
+        elif last == "+":
+            place.append(value)
+        else:
+            place[last] = value
+    return snapshot
+
+
+LOST_TABLE = (("masters.m2.tables.0", GONE), ("masters.m2.name_map.a", GONE))
+REPLICA_OF_DELETED = ("tservers.t1.tablets.+", replica("C1", "C", "FOLLOWER"))
+BROKEN: dict[str, tuple[tuple[str, Any], ...]] = {
+    "two_leaders": (("masters.m1.role", "LEADER"),),
+    "other_tablet_leader": (("tservers.t2.tablets.0.raft.leader_uuid", "u2"),),
+    "stale_row_of_follower": (("masters.m3.tables.1.next_column_id", 9),),
+    "row_missing_on_follower": (("masters.m3.tablets.3", GONE),),
+    "other_column_id": (("tservers.t3.tablets.2.columns.2.0", 7),),
+    "column_not_applied": (("tservers.t3.tablets.2.columns.2", GONE),),
+    "other_table_name": (("tservers.t3.tablets.2.table_name", "b0"),),
+    "next_id_too_low": tuple((f"masters.{m}.tables.1.next_column_id", 2) for m in MASTERS),
+    "double_column_id": tuple((f"masters.{m}.tables.1.columns.2.id", 1) for m in MASTERS),
+    "made_by_nobody": (("masters.m2.tables.+", table("D", "d", "REMOVED") | {"comment": "n-D"}),),
+    "made_twice": (("masters.m2.tables.+", table("D", "d", "REMOVED") | {"comment": "n-A"}),),
+    "two_tablet_leaders": (("tservers.t2.tablets.0.raft.role", "LEADER"),),
+    "other_digest": (("masters.m3.raft.digests.2.1", "zz"),),
+    "other_entry": (("masters.m3.raft.log.2.1", 2),),
+    "other_last_entry": (("masters.m3.raft.log.4.1", 2),),
+    "other_replica_digest": (("tservers.t3.tablets.1.raft.digests.0.1", "zz"),),
+    "two_names": (("masters.m2.tables.+", table("D", "a")),),
+    "two_ids": (("masters.m2.tablets.+", tablet("B1", "B", "", "", "DELETED")),),
+    "stale_name_map": (("masters.m2.name_map.a", "C"),),
+    "preparing_table": (
+        ("masters.m2.tables.0.state", "PREPARING"),
+        ("masters.m2.name_map.a", GONE),
+    ),
+    "altering_table": (("masters.m2.tables.0.state", "ALTERING"),),
+    "creating_tablet": (("masters.m2.tablets.0.state", "CREATING"),),
+    "tablet_of_removed_table": (("masters.m2.tablets.3.state", "RUNNING"),),
+    "tablet_of_no_table": (("masters.m2.tablets.3.table_id", "nowhere"),),
+    "hole": (("masters.m2.tablets.1.start", "90"),),
+    "overlap": (("masters.m2.tablets.1.start", "70"),),
+    "no_end": (("masters.m2.tablets.1.end", "f0"),),
+    "unknown_replica": (("tservers.t1.tablets.+", replica("Z", "A", "FOLLOWER")),),
+    "replica_of_deleted": (REPLICA_OF_DELETED,),
+    "replica_of_other_table": (("tservers.t1.tablets.0.table_id", "B"),),
+    "missing_replica": (("tservers.t2.tablets.0", GONE),),
+    "stale_config": (("tservers.t2.tablets.0.committed_config.peers", PEERS[:2]),),
+    "few_voters": (("masters.m2.tables.0.num_replicas", 5),),
+    "old_schema": (("tservers.t2.tablets.2.schema_version", 1),),
+    "lost_table": LOST_TABLE,
+    "old_version": (("masters.m2.tables.1.version", 1),),
+    "old_name": (
+        ("masters.m2.tables.1.name", "b0"),
+        ("masters.m2.name_map", {"a": "A", "b0": "B"}),
+    ),
+    "version_beyond_all": (("masters.m2.tables.1.version", 3),),
+    "removed_row_gone": (("masters.m2.tables.2", GONE),),
+    "risen_table": (("masters.m2.tables.2", table("C", "c")), ("masters.m2.name_map.c", "C")),
+}
+
+
+@pytest.mark.parametrize(
+    ("defect", "invariant", "words"),
+    [
+        ("two_leaders", "one-leader", "m1 and m2 both lead the masters in term 3"),
+        ("two_tablet_leaders", "one-leader", "t1 and t2 both lead tablet A1 in term 1"),
+        ("other_digest", "logs-agree", "digests differ at index 3"),
+        ("other_entry", "logs-agree", "different entries of the system catalog at index 3"),
+        ("other_last_entry", "logs-agree", "different entries of the system catalog at index 5"),
+        ("other_replica_digest", "replica-logs-agree", "tablet A2"),
+        ("other_tablet_leader", "one-leader", "t2 names u2"),
+        ("stale_row_of_follower", "rows-agree", "another next_column_id"),
+        ("row_missing_on_follower", "rows-agree", "only m2 has tablet C1"),
+        ("other_column_id", "replica-columns", "t3 holds the columns"),
+        ("column_not_applied", "replica-columns", "t3 holds the columns"),
+        ("other_table_name", "replica-columns", "knows it as"),
+        ("next_id_too_low", "column-ids", "would give the id 2"),
+        ("double_column_id", "column-ids", "two columns have one id"),
+        ("made_by_nobody", "created-once", "no create has the nonce 'n-D'"),
+        ("made_twice", "created-once", "table 'a' (id A) and table 'd' (id D)"),
+        ("version_beyond_all", "acknowledged", "at version 3"),
+        ("removed_row_gone", "acknowledged", "no row of table 'c' (id C)"),
+        ("two_names", "unique-names", "2 live tables are named 'a': A, D"),
+        ("two_ids", "unique-ids", "the id B1 occurs twice"),
+        ("stale_name_map", "name-map", "'a' resolves to C, but its rows say A"),
+        ("preparing_table", "table-states", "is stored as PREPARING"),
+        ("altering_table", "settled", "is still ALTERING"),
+        ("creating_tablet", "settled", "is still CREATING"),
+        ("tablet_of_removed_table", "tablet-states", "although its table was removed"),
+        ("tablet_of_no_table", "tablet-states", "a table that does not exist"),
+        ("hole", "coverage", "no tablet for keys from 80 to 90"),
+        ("overlap", "coverage", "covered twice from key 70"),
+        ("no_end", "coverage", "no tablet for keys from f0 on"),
+        (
+            "unknown_replica",
+            "orphans",
+            "t1 holds a replica of tablet Z, which the catalog does not",
+        ),
+        ("replica_of_deleted", "orphans", "tablet C1, which the catalog has as DELETED"),
+        ("replica_of_other_table", "orphans", "but the catalog gives the tablet to"),
+        ("missing_replica", "replicas", "has no replica on t2"),
+        ("stale_config", "replicas", "the replica on t2 has a committed configuration of u1, u2,"),
+        ("few_voters", "replicas", "has 3 voters; the table asks for 5"),
+        ("old_schema", "schema-versions", "at schema version 1 on t2; the table is at version 2"),
+        ("lost_table", "acknowledged", "has no row of table 'a' (id A)"),
+        ("old_version", "acknowledged", "is only at version 1, below 2"),
+        ("old_name", "acknowledged", "is named 'b0' at that version"),
+        ("risen_table", "acknowledged", "table 'c' (id C) lives"),
+    ],
+)
+def test_each_broken_invariant_of_the_snapshot_is_named(
+    defect: str, invariant: str, words: str
+) -> None:
+    result = judge(sound_history(), edit(sound_snapshot(), *BROKEN[defect]))
+    assert invariant in broken(result)
+    assert any(invariant in line and words in line for line in result.explanation), result
+
+
+def test_a_tombstone_of_a_deleted_tablet_is_left_behind() -> None:
+    """Evicted first, then deleted: it stays until its server reports everything again."""
+    stone = {"data_state": "TOMBSTONED", "state": "STOPPED", "committed_config": None, "raft": None}
+    left = replica("C1", "C", "FOLLOWER") | stone
+    snapshot = edit(sound_snapshot(), ("tservers.t1.tablets.+", left))
+    assert judge(sound_history(), snapshot).verdict is Verdict.VALID
+    for unknown in (left | {"tablet_id": "Z"}, left | {"table_id": "B"}):
+        result = judge(sound_history(), edit(sound_snapshot(), ("tservers.t1.tablets.+", unknown)))
+        assert broken(result) == ["orphans"]
+
+
+def test_a_follower_that_lags_is_no_violation() -> None:
+    snapshot = sound_snapshot()
+    snapshot["masters"]["m1"]["raft"] = raft("FOLLOWER", last=3)
+    snapshot["masters"]["m1"]["raft"]["log"].append([6, 2, 111])  # not committed, by either
+    snapshot["masters"]["m3"]["raft"]["log"].append([6, 3, 999])
+    assert judge(sound_history(), snapshot).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "words"),
+    [
+        (edit(sound_snapshot(), ("masters.m1", None)), "no snapshot of master m1"),
+        (edit(sound_snapshot(), ("tservers.t1", None)), "no snapshot of tablet server t1"),
+        (edit(sound_snapshot(), ("masters.m2.ready", False)), "no master was a ready leader"),
+        (edit(sound_snapshot(), ("masters.m1.truncated.tables", 4)), "master m1 left 4 tables out"),
+        ({}, "the snapshot has no masters"),
+    ],
+)
+def test_what_is_missing_makes_it_unknown(snapshot: Json, words: str) -> None:
+    result = judge(sound_history(), snapshot)
+    assert result.verdict is Verdict.UNKNOWN
+    assert any(words in gap for gap in result.details["gaps"])
+
+
+def test_no_snapshot_or_no_rest_is_unknown() -> None:
+    assert judge(sound_history(), None).verdict is Verdict.UNKNOWN
+    assert judge(sound_history(), sound_snapshot(), settled=None).verdict is Verdict.UNKNOWN
+
+
+def test_what_only_holds_at_rest_is_not_demanded_before() -> None:
+    snapshot = sound_snapshot()
+    for master in snapshot["masters"].values():
+        master["tables"][0]["state"] = "ALTERING"
+    edit(snapshot, REPLICA_OF_DELETED)
+    for tserver in snapshot["tservers"].values():
+        tserver["tablets"][2]["schema_version"] = 1
+        tserver["tablets"][2]["columns"].pop()
+    assert judge(sound_history(), snapshot, settled=False).verdict is Verdict.VALID
+
+
+def remove(snapshot: Json, position: int) -> None:
+    """The table at `position` is REMOVED everywhere, and its tablets are gone."""
+    for master in snapshot["masters"].values():
+        row = master["tables"][position]
+        row["state"] = "REMOVED"
+        master["name_map"].pop(row["name"])
+        for line in master["tablets"]:
+            if line["table_id"] == row["id"]:
+                line["state"] = "DELETED"
+    for server in snapshot["tservers"].values():
+        server["tablets"] = [t for t in server["tablets"] if t["table_id"] != row["id"]]
+
+
+def lost_delete(h: Writer, name: str, process: int = 9) -> int:
+    return h.lost(process, "delete", {"name": name, "nonce": f"d{process}"})
+
+
+def lost_rename(h: Writer, old: str, new: str, process: int = 8) -> int:
+    return h.lost(process, "rename", {"name": old, "new_name": new, "nonce": f"r{process}"})
+
+
+def test_a_lost_delete_may_explain_that_a_table_is_removed() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    assert broken(judge(sound_history(), snapshot)) == ["acknowledged"]
+    h = sound_history()
+    lost_delete(h, "a")
+    result = judge(h, snapshot)
+    assert result.verdict is Verdict.VALID
+    assert result.details["exempt"] == {"acknowledged": 1}
+
+
+def test_a_lost_delete_asked_for_before_the_table_was_made_may_hit_it() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    h = Writer()
+    lost_delete(h, "a")
+    h.lines += [
+        msgspec.structs.replace(op, index=op.index + 2, time=op.time + 2)
+        for op in sound_history().lines
+    ]
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+def test_a_lost_delete_may_hit_a_table_that_a_lost_rename_moved() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    h = sound_history()
+    lost_rename(h, "a", "q")
+    lost_delete(h, "q")
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("name", ["b0", "c", "q"])
+def test_a_lost_delete_on_another_name_explains_nothing(name: str) -> None:
+    """`b0` was another table's name, and that one's only until it was renamed."""
+    for position in (0, 1):
+        snapshot = sound_snapshot()
+        remove(snapshot, position)
+        h = sound_history()
+        lost_delete(h, name)
+        assert broken(judge(h, snapshot)) == ["acknowledged"], position
+
+
+def test_no_lost_delete_explains_that_a_row_is_missing() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    for master in snapshot["masters"].values():
+        master["tables"].pop(0)
+        master["tablets"] = master["tablets"][2:]
+    h = sound_history()
+    lost_delete(h, "a")
+    assert broken(judge(h, snapshot)) == ["acknowledged"]
+
+
+def test_one_lost_delete_removes_one_table() -> None:
+    snapshot = sound_snapshot()
+    remove(snapshot, 0)
+    remove(snapshot, 1)
+    h = sound_history()
+    lost_rename(h, "b", "a")
+    lost_delete(h, "a")
+    assert judge(h, snapshot).details["by_invariant"] == {"acknowledged": 1}
+    lost_delete(h, "b", 10)
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+def test_nothing_is_valid_when_everything_was_exempt() -> None:
+    snapshot = sound_snapshot()
+    h = Writer()
+    h.create(1, "a", "A")
+    lost_delete(h, "a")
+    remove(snapshot, 0)
+    for master in snapshot["masters"].values():
+        master["tables"] = master["tables"][:1]
+        master["tablets"] = master["tablets"][:2]
+        master["name_map"] = {}
+    for server in snapshot["tservers"].values():
+        server["tablets"] = []
+    result = judge(h, snapshot)
+    assert result.verdict is Verdict.UNKNOWN
+    assert result.details["exempt"] == {"acknowledged": 1}
+
+
+def test_a_table_that_was_only_seen_has_a_row() -> None:
+    h = sound_history()
+    h.ok(5, "list", {}, {"tables": [["s", "S", 0]]})
+    assert broken(judge(h, sound_snapshot())) == ["acknowledged"]
+
+
+def test_a_refused_create_makes_no_table() -> None:
+    snapshot = sound_snapshot()
+    for master in snapshot["masters"].values():
+        master["tables"].append(table("D", "d", "REMOVED") | {"comment": "n-D"})
+    h = sound_history()
+    h.fail(5, "create", {"name": "d", "nonce": "n-D", "columns": []}, None)
+    assert broken(judge(h, snapshot)) == ["created-once"]
+
+
+def test_a_leader_whom_no_majority_follows_may_be_deposed() -> None:
+    snapshot = sound_snapshot()
+    edit(snapshot, *LOST_TABLE)
+    for name in ("m1", "m3"):
+        snapshot["masters"][name]["term"] = 4
+    assert judge(sound_history(), snapshot).verdict is Verdict.UNKNOWN
+
+
+def test_lost_changes_may_explain_a_higher_version_under_another_name() -> None:
+    snapshot = sound_snapshot()
+    leader = snapshot["masters"]["m2"]
+    leader["tables"][1] |= {"version": 3, "name": "q"}
+    leader["name_map"] = {"a": "A", "q": "B"}
+    for server in snapshot["tservers"].values():
+        server["tablets"][2] |= {"schema_version": 3, "table_name": "q"}
+    for name in ("m1", "m3"):
+        snapshot["masters"][name] = copy.deepcopy(leader) | {"role": "FOLLOWER"}
+    h = sound_history()
+    h.lost(8, "rename", {"name": "b", "new_name": "q", "nonce": "r2"})
+    assert judge(h, snapshot).verdict is Verdict.VALID
+
+
+# --- along the history ------------------------------------------------------------------------
+
+
+def stale_revision(h: Writer) -> tuple[int, int]:
+    first = h.create(4, "x", "X", revision=40)
+    return first, h.get(5, "a", "A", revision=39)
+
+
+def staler_than_the_highest(h: Writer) -> tuple[int, int]:
+    """Of two changes at once, the one of the lower revision is acknowledged last."""
+    first = h.call(4, "create", {"name": "x", "nonce": "n-X", "columns": ["a"]})
+    h.call(5, "create", {"name": "y", "nonce": "n-Y", "columns": ["a"]})
+    h.ret(4, OpType.OK, {"result": "ok", "table_id": "X", "schema_version": 0, "revision": 40})
+    h.ret(5, OpType.OK, {"result": "ok", "table_id": "Y", "schema_version": 0, "revision": 39})
+    return first, h.get(6, "a", "A", revision=39)
+
+
+def applied_goes_back(h: Writer) -> tuple[int, int]:
+    return 14, h.get(5, "b", "B", 2, applied_schema_version=1)
+
+
+def done_but_not_applied(h: Writer) -> tuple[int, int]:
+    first = h.ok(
+        4, "is-alter-done", {"name": "b"}, {"table_id": "B", "schema_version": 3, "done": True}
+    )
+    return first, h.get(5, "b", "B", 3, applied_schema_version=2)
+
+
+def seen_after_deletion(h: Writer) -> tuple[int, int]:
+    return 2, h.ok(5, "list", {}, {"tables": [["c", "C", 0]]})
+
+
+def read_right_after_the_deletion(h: Writer) -> tuple[int, int]:
+    first = h.delete(4, "a", "A")
+    return first, h.get(4, "a", "A")
+
+
+def two_leaders_of_a_term(h: Writer) -> tuple[int, int]:
+    first = h.fact("leader", {"node": "m1", "term": 4})
+    h.fact("leader", {"node": "m1", "term": 4})
+    h.fact("leader", {"node": "m2", "term": 5})
+    h.fact("leader", {"node": "m2"})  # no terms, no promise
+    return first, h.fact("leader", {"node": "m3", "term": 4})
+
+
+def column_id_again(h: Writer) -> tuple[int, int]:
+    h.get(4, "a", "A", 4, column_ids=[1, 2])
+    first = h.get(4, "a", "A", 5, column_ids=[1, 3])
+    return first, h.get(4, "a", "A", 6, column_ids=[1, 2, 3])
+
+
+def one_id_for_two_columns(h: Writer) -> tuple[int, int]:
+    at = h.get(4, "a", "A", 4, column_ids=[1, 1])
+    return at, at
+
+
+def ask_alter(h: Writer, *steps: list[str]) -> None:
+    process = 9 + len(h.lines)
+    h.call(process, "alter", {"name": "a", "nonce": "x", "steps": list(steps)})
+    h.ret(process, OpType.INFO)
+
+
+def column_id_of_another(h: Writer) -> tuple[int, int]:
+    """No answer shows the table without it: one column was dropped and the next added between."""
+    ask_alter(h, ["rename", "c1", "c1r"])
+    first = h.get(4, "a", "A", 4, columns=["v0", "c1"], column_ids=[1, 2])
+    h.get(4, "a", "A", 5, columns=["v0", "c1r"], column_ids=[1, 2])
+    return first, h.get(4, "a", "A", 6, columns=["v0", "c2"], column_ids=[1, 2])
+
+
+def deleted_twice(h: Writer) -> tuple[int, int]:
+    return 2, h.delete(5, "c", "C")
+
+
+def created_twice(h: Writer) -> tuple[int, int]:
+    return 4, h.create(5, "y", "A")
+
+
+@pytest.mark.parametrize(
+    ("mutate", "invariant"),
+    [
+        (stale_revision, "revisions"),
+        (staler_than_the_highest, "revisions"),
+        (applied_goes_back, "applied-versions"),
+        (done_but_not_applied, "alter-done"),
+        (seen_after_deletion, "ids-not-reused"),
+        (read_right_after_the_deletion, "ids-not-reused"),
+        (two_leaders_of_a_term, "one-leader"),
+        (column_id_again, "column-ids"),
+        (one_id_for_two_columns, "column-ids"),
+        (column_id_of_another, "column-ids"),
+        (deleted_twice, "ids-not-reused"),
+        (created_twice, "ids-not-reused"),
+    ],
+)
+def test_each_broken_invariant_of_the_history_names_its_operations(
+    mutate: Callable[[Writer], tuple[int, int]], invariant: str
+) -> None:
+    h = sound_history()
+    first, second = mutate(h)
+    result = judge(h, None)
+    assert invariant in broken(result)
+    assert {first, second} <= set(result.operations)
+
+
+def test_a_renamed_column_keeps_its_id() -> None:
+    """Whether the rename is known to be done, or was asked for twice, does not matter."""
+    h = sound_history()
+    ask_alter(h, ["add", "c1"], ["rename", "c1", "c2"])
+    ask_alter(h, ["rename", "c2", "c3"])
+    for version, name in enumerate(("c1", "c3", "c2"), start=4):
+        h.get(4, "a", "A", version, columns=["v0", name], column_ids=[1, 2])
+    assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
+
+
+def test_a_read_that_overlaps_the_deletion_may_see_the_table() -> None:
+    h = sound_history()
+    h.call(4, "delete", {"name": "a", "nonce": "d"})
+    h.call(5, "get", {"name": "a"})
+    h.ret(4, OpType.OK, {"table_id": "A", "schema_version": 0})
+    h.ret(5, OpType.OK, {"table_id": "A", "schema_version": 0})
+    assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
+
+
+def test_concurrent_answers_may_come_in_any_order() -> None:
+    h = sound_history()
+    h.call(4, "get", {"name": "a"})
+    h.create(5, "x", "X", revision=40)
+    answer = {"result": "ok", "table_id": "A", "schema_version": 0, "revision": 8}
+    h.ret(4, h.lines[1].type, answer)
+    assert judge(h, None).verdict is Verdict.UNKNOWN  # only the snapshot is missing
+
+
+def test_many_violations_are_cut_and_say_so() -> None:
+    h = sound_history()
+    for _ in range(12):
+        h.delete(5, "c", "C")
+    result = judge(h, None)
+    assert result.details["violations"] > 12
+    assert result.details["rule"] == "ids-not-reused"
+    assert "more violations not shown" in result.explanation[-1]
+
+
+def divergence(**more: Any) -> Json:
+    return {
+        "group": "A1",
+        "index": 4,
+        "what": "log",
+        "nodes": ["t1", "t2"],
+        "values": ["aa", "bb"],
+        "times_ns": [2_000_000_000, 3_000_000_000],
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({}, "t1 at 2.000 s and t2 at 3.000 s had applied different entries at index 4 of tablet"),
+        ({"what": "state", "nodes": ["t1", "t1"]}, "t1 again at 3.000 s held different states"),
+        ({"group": "master"}, "the system catalog"),
+        ({"what": "epoch"}, "announced different values (epoch)"),
+    ],
+)
+def test_replicas_that_differed_along_the_run_convict(more: Json, words: str) -> None:
+    h = sound_history()
+    index = h.fact("divergence", divergence(**more))
+    result = judge(h, sound_snapshot())
+    assert broken(result) == ["checkpoints"]
+    assert words in result.reason
+    assert index in result.operations
+
+
+def test_a_divergence_convicts_a_run_that_never_ended() -> None:
+    h = sound_history()
+    h.fact("divergence", divergence())
+    assert broken(judge(h, None, settled=None)) == ["checkpoints"]
+
+
+def test_checkpoints_that_agree_are_counted() -> None:
+    h = sound_history()
+    h.fact("checkpoints", {"told": 9, "compared": 6, "diverged": 0, "forgotten": 0})
+    result = judge(h, sound_snapshot())
+    assert result.verdict is Verdict.VALID
+    assert result.details["looked"]["checkpoints"] == 6

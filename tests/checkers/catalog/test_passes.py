@@ -1,0 +1,424 @@
+"""The catalog passes: sound against the search, and a small history for each thing they find."""
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.catalog import linearizable
+from checkers.catalog.history import catalog_history
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.models.catalog import Catalog
+from checkers.catalog.models.views import Tenancy, TenancyInput
+from checkers.catalog.passes import Contradiction, contradictions, passes, refute
+from checkers.linearizability import (
+    CheckOutcome,
+    Limits,
+    Operation,
+    Projection,
+    Result,
+    check_operations,
+)
+from checkers.linearizability.certificate import Certificate, certify_core
+from checkers.linearizability.verify import CertificateError
+from harness.ops import History, OpType, Verdict
+from tests.checkers.catalog.catalogs import oracle, random_history, spoil
+from tests.checkers.catalog.test_linearizable import small_history
+from tests.support.histories import Writer
+
+FAST = Limits(shrink_steps=0)
+
+
+def found_in(history: History) -> list[Contradiction]:
+    return list(contradictions(catalog_history(history).operations))
+
+
+def longer_history(seed: int) -> History:
+    rng = random.Random(seed)
+    history = random_history(
+        seed,
+        count=rng.randint(15, 60),
+        names=rng.choice([1, 2, 4]),
+        processes=rng.randint(2, 6),
+        lost=rng.choice([0, 0.05, 0.2]),
+        rest=rng.choice([0.2, 1, 4]),
+    )
+    return spoil(history, rng) if rng.random() < 0.8 else history
+
+
+def assert_proven(found: Contradiction) -> None:
+    """The verifier agrees, and the pass named operations of the history only."""
+    proof = certify_core(found.part, found.core, minimal=False)
+    assert proof.confirmed_by == "the verifier, by enumeration"
+    assert {operation.id for operation in found.part.operations} == set(found.core)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "seeds"), [(small_history, range(500)), (longer_history, range(250))]
+)
+def test_passes_never_contradict_the_search(make: Callable[[int], History], seeds: range) -> None:
+    refuted = valid = 0
+    for seed in seeds:
+        converted = catalog_history(make(seed))
+        if converted.conflicts:
+            continue
+        contradicted = list(contradictions(converted.operations))
+        for each in contradicted:
+            assert_proven(each)
+        model = Catalog(converted.operations, converted.bindings)
+        outcome = check_operations(model, converted.operations, limits=FAST, explained=False)
+        if contradicted:
+            assert outcome.result is Result.ILLEGAL, (seed, contradicted[0].rule)
+            refuted += 1
+        valid += outcome.result is Result.OK
+    assert refuted > len(seeds) // 40
+    assert valid > len(seeds) // 5
+
+
+@pytest.mark.slow
+def test_a_refutation_is_minimal_by_removal() -> None:
+    checked = 0
+    for seed in range(600):
+        contradiction = refute(catalog_history(longer_history(seed)).operations)
+        if contradiction is None:
+            continue
+        checked += 1
+        assert len(contradiction.core) <= 6
+        model = contradiction.part.model
+        for dropped in contradiction.part.operations:
+            rest = [o for o in contradiction.part.operations if o is not dropped]
+            assert check_operations(model, rest).result is Result.OK, seed
+    assert checked > 150
+
+
+def test_views_are_projections_of_whatever_the_oracle_allows() -> None:
+    """A valid history shows no contradiction in any pass."""
+    seen = 0
+    for seed in range(400):
+        history = small_history(seed)
+        if oracle(history):
+            seen += 1
+            assert not found_in(history), seed
+    assert seen > 100
+
+
+# --- one history for each ---------------------------------------------------------------------
+
+
+def altered(h: Writer, process: int, name: str, ident: str, version: int, *steps: list[str]) -> int:
+    call = {"name": name, "nonce": f"a{version}", "steps": list(steps or [["add", f"c{version}"]])}
+    return h.ok(process, "alter", call, {"table_id": ident, "schema_version": version})
+
+
+def renamed(h: Writer, process: int, name: str, new: str, ident: str, version: int) -> int:
+    call = {"name": name, "new_name": new, "nonce": f"r{version}"}
+    return h.ok(process, "rename", call, {"table_id": ident, "schema_version": version})
+
+
+def located(h: Writer, process: int, name: str, ident: str, version: int) -> int:
+    answer = {"table_id": ident, "schema_version": version, "tablets": []}
+    return h.ok(process, "locate", {"name": name}, answer)
+
+
+def listed(h: Writer, process: int, *tables: list[object]) -> int:
+    return h.ok(process, "list", {}, {"tables": list(tables)})
+
+
+def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert set(contradiction.core) == core
+    assert rule in contradiction.rule
+    assert_proven(contradiction)
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
+    assert result.verdict is Verdict.INVALID
+    assert result.operations == contradiction.core
+    assert len(result.explanation) == len(core) + 1
+    assert rule in re.sub(r"'\w+' \(id (\w+)\)", r"\1", result.explanation[-1])
+    assert result.details["proof"]["minimal"]
+
+
+def test_stale_get() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    change = altered(h, 0, "b", "T1", 1)
+    stale = h.get(1, "b", "T1")
+    assert_refuted(h, {change, stale}, "cannot go back from version 1 to version 0")
+
+
+def test_get_from_the_future() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    early = located(h, 1, "b", "T1", 1)
+    change = altered(h, 0, "b", "T1", 1)
+    assert_refuted(h, {early, change}, "was at version 1 before the change to version 1")
+
+
+def test_seen_before_it_was_created() -> None:
+    h = Writer()
+    early = located(h, 1, "b", "T1", 0)
+    create = h.create(0, "b", "T1")
+    assert_refuted(h, {early, create}, "was at version 0 before it was created")
+
+
+def test_one_version_made_twice() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    first = altered(h, 0, "b", "T1", 1)
+    second = altered(h, 1, "b", "T1", 1)
+    assert_refuted(h, {first, second}, "cannot have been given version 1 twice")
+
+
+def test_deleted_twice() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    first = h.delete(0, "b", "T1")
+    second = h.delete(1, "b", "T1")
+    assert_refuted(h, {first, second}, "cannot have been deleted twice")
+
+
+def test_seen_after_its_deletion() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    gone = h.delete(0, "b", "T1")
+    seen = listed(h, 1, ["b", "T1", 0])
+    assert_refuted(h, {gone, seen}, "was deleted and cannot come back")
+
+
+def test_a_version_beyond_the_deleted_one() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    h.call(1, "locate", {"name": "b"})
+    gone = h.delete(0, "b", "T1")
+    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
+    assert_refuted(h, {2, gone}, "was deleted at version 0 and never had a higher one")
+
+
+def test_a_list_that_leaves_out_a_table() -> None:
+    h = Writer()
+    h.create(0, "a", "T1")
+    create = h.create(0, "b", "T2")
+    torn = listed(h, 1, ["a", "T1", 0])
+    gone = h.delete(0, "b", "T2")
+    assert_refuted(h, {create, torn, gone}, "the list leaves it out")
+
+
+def test_a_list_that_was_refused_shows_nothing_to_the_passes() -> None:
+    h = Writer()
+    create = h.create(0, "a", "T1")
+    refused = h.fail(1, "list", {}, "not-found")
+    h.delete(0, "a", "T1")
+    assert found_in(h.history) == []
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=60)
+    assert result.verdict is Verdict.INVALID
+    assert set(result.operations) == {create, refused}
+
+
+def test_a_name_that_was_missing_in_the_middle() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    before = located(h, 0, "b", "T1", 0)
+    missed = h.get(1, "b", None)
+    after = located(h, 0, "b", "T1", 0)
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert contradiction.core[0] == missed
+    assert set(contradiction.core) <= {0, before, missed, after}
+    assert_refuted(h, set(contradiction.core), "'b' was table T1 before and after without a break")
+
+
+def test_an_alter_carries_a_tenant_along() -> None:
+    h = Writer()
+    h.lost(9, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
+    before = located(h, 0, "b", "T1", 0)
+    h.call(0, "alter", {"name": "b", "nonce": "x", "steps": [["add", "c"]]})
+    missed = h.get(1, "b", None)
+    h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
+    after = located(h, 0, "b", "T1", 1)
+    change = missed - 1
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert set(contradiction.core) == {before, change, missed, after}
+    assert_proven(contradiction)
+
+
+def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
+    h = Writer()
+    h.lost(9, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
+    h.call(2, "alter", {"name": "b", "nonce": "x", "steps": [["add", "c"]]})
+    located(h, 0, "b", "T1", 1)
+    h.get(1, "b", None)
+    located(h, 0, "b", "T1", 0)
+    h.ret(2, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
+    refuted = found_in(h.history)
+    assert any("cannot go back from version 1 to version 0" in each.rule for each in refuted)
+    for each in refuted:
+        assert_proven(each)
+
+
+def test_nobody_moves_in_twice() -> None:
+    tenant = ("T1", 0)
+    for f, legal in (("at", True), ("enter", False)):
+        said = [
+            Operation(0, TenancyInput("at", tenant), 0, True, 1),
+            Operation(0, TenancyInput(f, tenant), 2, True, 3),
+        ]
+        assert (check_operations(Tenancy(), said).result is Result.OK) is legal
+
+
+def test_a_rename_ends_a_tenancy() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    renamed(h, 0, "b", "c", "T1", 1)
+    h.get(1, "b", None)
+    renamed(h, 0, "c", "b", "T1", 2)
+    h.get(1, "b", "T1", 2)
+    assert not found_in(h.history)
+    assert CatalogLinearizable().check(h.history, None, time_limit_s=300).verdict is Verdict.VALID
+
+
+def test_two_tables_under_one_name_at_one_time() -> None:
+    """Each is seen from before until after the other, so neither can make room."""
+    h = Writer()
+    h.lost(8, "create", {"name": "b", "nonce": "n-T1", "columns": ["a"]})
+    h.lost(9, "create", {"name": "b", "nonce": "n-T2", "columns": ["a"]})
+    h.call(1, "locate", {"name": "b"})
+    located(h, 0, "b", "T1", 0)
+    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T2", "schema_version": 0})
+    h.call(1, "locate", {"name": "b"})
+    located(h, 0, "b", "T1", 0)
+    h.ret(1, OpType.OK, {"result": "ok", "table_id": "T2", "schema_version": 0})
+    assert_refuted(h, {4, 5, 8, 9}, "'b' cannot be two tables at one time")
+
+
+def test_one_version_under_two_names() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    h.call(0, "locate", {"name": "b"})
+    other = located(h, 1, "c", "T1", 0)
+    h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 0})
+    refuted = [f for f in found_in(h.history) if "has one name" in f.rule]
+    assert [set(f.core) for f in refuted] == [{0, other}]
+    assert_proven(refuted[0])
+
+
+def test_one_version_with_two_lists_of_columns() -> None:
+    h = Writer()
+    create = h.create(0, "b", "T1")
+    other = h.get(1, "b", "T1", columns=["z"])
+    assert_refuted(h, {create, other}, "version 0 of table T1 has one list of columns")
+
+
+def test_columns_that_do_not_follow_from_the_steps() -> None:
+    h = Writer()
+    create = h.create(0, "b", "T1")
+    change = altered(h, 0, "b", "T1", 1, ["add", "c"])
+    odd = h.get(1, "b", "T1", 1, columns=["a", "d"])
+    assert_refuted(h, {create, change, odd}, "the columns of version 1 of table T1 follow")
+
+
+def test_steps_that_cannot_be_taken() -> None:
+    h = Writer()
+    create = h.create(0, "b", "T1")
+    change = altered(h, 0, "b", "T1", 1, ["drop", "nothing"])
+    assert_refuted(h, {create, change}, "version 1 of table T1 cannot follow")
+
+
+def test_an_applied_version_that_was_not_made() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    odd = h.get(1, "b", "T1", 0, applied_schema_version=1)
+    assert_refuted(h, {odd}, "version 1 of table T1 was not made yet")
+
+
+def test_ids_and_nonces_in_conflict_are_proven() -> None:
+    h = Writer()
+    h.create(1, "b", "T1")
+    h.get(2, "b", "T9", comment="n-T1")
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
+    assert result.verdict is Verdict.INVALID
+    assert result.details["proof"] == {
+        "core": [0, 2],
+        "minimal": True,
+        "part": "ids and nonces",
+        "confirmed_by": "the verifier, by enumeration",
+    }
+
+
+def test_a_pass_that_lies_crashes_the_checker() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    h.delete(0, "b", "T1")
+    seen = h.get(1, "b", "T1")
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    honest = tuple(
+        Operation(o.client_id, o.input, 0, o.output, o.return_time, o.id) if o.id == seen else o
+        for o in contradiction.part.operations
+    )
+    part = type(contradiction.part)(contradiction.part.name, contradiction.part.model, honest)
+    with pytest.raises(CertificateError, match="has a legal order"):
+        certify_core(part, contradiction.core, minimal=True)
+
+
+def test_what_a_pass_finds_and_nobody_confirms_is_left_to_the_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    h.delete(0, "b", "T1")
+    h.get(1, "b", "T1")
+    monkeypatch.setattr(linearizable, "certify_core", unconfirmed)
+    result = CatalogLinearizable().check(h.history, None, time_limit_s=300)
+    assert result.verdict is Verdict.INVALID
+    assert "search" in result.details["decided_by"]
+    assert result.details["proof"]["confirmed_by"]
+
+
+def unconfirmed(part: Projection[Any, Any, Any], *_: object, **__: object) -> Certificate:
+    return Certificate(verdict=Result.ILLEGAL, part=part.name)
+
+
+def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    for version in range(1, 301):
+        altered(h, 0, "b", "T1", version)
+        if version == 150:
+            gone = h.get(1, "b", None)
+    asked: list[bool] = []
+
+    def counted(*args: Any, explained: bool = True, **options: Any) -> CheckOutcome:
+        asked.append(explained)
+        return check_operations(*args, explained=explained, **options)
+
+    monkeypatch.setattr(passes, "check_operations", counted)
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert contradiction.core[0] == gone
+    assert len(contradiction.core) == 3
+    assert len(asked) < 60
+    assert not any(asked)  # telling why takes a hundred times longer
+
+
+def test_the_earliest_contradiction_is_told() -> None:
+    h = Writer()
+    h.create(0, "b", "T1")
+    altered(h, 0, "b", "T1", 1)
+    first = h.get(1, "b", "T1", 0)
+    h.delete(0, "b", "T1", 1)
+    h.get(1, "b", "T1", 1, columns=["a", "c1"])
+    contradiction = refute(catalog_history(h.history).operations)
+    assert contradiction is not None
+    assert contradiction.core[0] == first
+
+
+@pytest.mark.slow
+def test_ten_thousand_operations_take_one_pass() -> None:
+    """No contradiction, and no view is built where none is found."""
+    history = random_history(3, count=10_000, names=20, processes=16, lost=0.01)
+    operations = catalog_history(history).operations
+    assert refute(operations) is None

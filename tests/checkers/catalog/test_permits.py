@@ -1,0 +1,703 @@
+"""Permits of a profile: exactly these, counted, never as valid; all else stays invalid."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkers.catalog.invariants import CatalogInvariantsChecker
+from checkers.catalog.linearizable import CatalogLinearizable
+from checkers.catalog.permits import judge_permitted
+from checkers.conduct.crash import CrashChecker
+from checkers.conduct.liveness import LivenessChecker
+from harness.errors import EXIT_VALID
+from harness.ops import Attempt, CheckResult, History, OpType, Verdict, worst
+from harness.permits import permits_of, permitted_in, permitted_of
+from harness.verdict.judge import EXIT_CODES, Judgement
+from tests.checkers.catalog.catalogs import oracle, spoil
+from tests.checkers.catalog.stale_histories import permitting, stale_history, stale_oracle
+from tests.checkers.catalog.test_invariants import edit, tablet
+from tests.checkers.catalog.test_named_invariants import good_history, good_snapshot
+from tests.support.histories import Writer
+
+Step = Callable[[Writer], Any]
+TWICE = (Attempt("m1", 0, 1, "TIMED_OUT"), Attempt("m1", 2, 3, "ok"))
+
+
+def lin(h: Writer, *permits: str) -> CheckResult:
+    return CatalogLinearizable().check(permitting(h.history, *permits), None, time_limit_s=60)
+
+
+def at(h: Writer, f: str, value: Any, answer: Any, *, term: int, node: str) -> int:
+    """An operation that a leader of this term answered."""
+    index = h.call(term, f, value)
+    h.ret(term, OpType.OK, {"result": "ok", "term": term, **answer}, node)
+    return index
+
+
+def create(h: Writer, name: str, ident: str, *, term: int, node: str) -> int:
+    call = {"name": name, "nonce": f"n-{ident}", "columns": ["a"]}
+    return at(h, "create", call, {"table_id": ident, "schema_version": 0}, term=term, node=node)
+
+
+def listing(h: Writer, *tables: tuple[str, str], term: int = 1, node: str = "m1") -> int:
+    entries = [[name, ident, 0] for name, ident in tables]
+    return at(h, "list", None, {"tables": entries}, term=term, node=node)
+
+
+# --- stale reads ---------------------------------------------------------------------------------
+
+
+def test_exactly_what_can_be_explained_is_permitted() -> None:
+    """Against every order, by brute force: masters of which some are deposed, and spoiled ones."""
+    permitted = refused = needed = 0
+    for seed in range(500):
+        rng = random.Random(seed)
+        history = stale_history(seed, count=rng.randint(4, 9))
+        if seed % 3:
+            history = spoil(history, rng)
+        history = permitting(history, "stale-read")
+        wanted = stale_oracle(history)
+        relaxed = judge_permitted(history, permits_of(history), end_s=time.monotonic() + 60)
+        assert relaxed is not None
+        assert relaxed.exhausted, seed
+        assert (relaxed.counts is not None) == wanted, seed
+        assert wanted or seed % 3, f"what the masters of seed {seed} do is permitted"
+        permitted, refused = permitted + wanted, refused + (not wanted)
+        needed += wanted and not oracle(history)
+    assert min(permitted, refused) > 100
+    assert needed > 5
+
+
+def test_the_checker_says_so() -> None:
+    for seed in range(6):
+        history = stale_history(seed, count=300, names=4, stale=0.2)
+        assert CatalogLinearizable().check(history, None, time_limit_s=60).verdict is (
+            Verdict.INVALID
+        )
+        result = CatalogLinearizable().check(
+            permitting(history, "stale-read"), None, time_limit_s=60
+        )
+        assert result.verdict is Verdict.PERMITTED, result
+        assert permitted_in(result)["stale-read"] >= 1
+        assert result.details["rule"] == "stale-read"
+
+
+def deposed(h: Writer) -> None:
+    """m1 led in term 1, m2 leads in term 2 and made `b`."""
+    create(h, "a", "A", term=1, node="m1")
+    create(h, "b", "B", term=2, node="m2")
+
+
+STALE: dict[str, tuple[Step, Verdict]] = {
+    "lacks what a later term acknowledged": (lambda h: listing(h, ("a", "A")), Verdict.PERMITTED),
+    "lacks what its own term acknowledged": (lambda h: listing(h, term=1), Verdict.INVALID),
+    "lacks it though of a later term still": (
+        lambda h: listing(h, ("a", "A"), term=3, node="m3"),
+        Verdict.INVALID,
+    ),
+    "lacks it though it says no term": (
+        lambda h: h.ok(1, "list", None, {"tables": [["a", "A", 0]]}),
+        Verdict.INVALID,
+    ),
+    "lacks what the same node acknowledged": (
+        lambda h: listing(h, ("a", "A"), node="m2"),
+        Verdict.INVALID,
+    ),
+    "shows what never was": (lambda h: listing(h, ("a", "A"), ("c", "C")), Verdict.INVALID),
+    "takes back what it showed": (
+        lambda h: (listing(h, ("a", "A"), ("b", "B")), listing(h, ("a", "A"))),
+        Verdict.INVALID,
+    ),
+    "a change that acts on the past": (
+        lambda h: create(h, "b", "B2", term=1, node="m1"),
+        Verdict.INVALID,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_stale_answer_is_permitted_and_a_wrong_one_is_not(name: str) -> None:
+    step, verdict = STALE[name]
+    h = Writer()
+    deposed(h)
+    step(h)
+    assert lin(h).verdict is Verdict.INVALID
+    result = lin(h, "stale-read")
+    assert result.verdict is verdict, result
+    if verdict is Verdict.INVALID:
+        assert result.explanation[-1].startswith("Nor does what the profile permits (stale-read)")
+    else:
+        assert permitted_in(result) == {"stale-read": 1}
+
+
+def test_a_refused_change_is_an_observation() -> None:
+    h = Writer()
+    deposed(h)
+    at(h, "delete", {"name": "a", "nonce": "d"}, {"table_id": "A", "schema_version": 0},
+       term=2, node="m2")  # fmt: skip
+    index = h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+    h.ret(1, OpType.FAIL, {"result": "exists", "term": 1}, "m1")
+    assert lin(h).verdict is Verdict.INVALID
+    result = lin(h, "stale-read")
+    assert result.verdict is Verdict.PERMITTED
+    assert result.operations == (index + 1,)  # the fact comes first
+
+
+# --- the other permits ---------------------------------------------------------------------------
+
+
+def renamed_during(h: Writer, inside: Step) -> None:
+    """`a` gets the name `z` while `inside` happens."""
+    h.create(1, "a", "A")
+    h.create(1, "b", "B")
+    h.call(2, "rename", {"name": "a", "new_name": "z", "nonce": "r"})
+    inside(h)
+    h.ret(2, OpType.OK, {"result": "ok", "table_id": "A", "schema_version": 1})
+
+
+def shown(h: Writer, *tables: list[Any]) -> int:
+    return h.ok(3, "list", None, {"tables": list(tables)})
+
+
+def history_of(name: str) -> Writer:
+    h = Writer()
+    match name:
+        case "torn":
+            renamed_during(h, lambda h: shown(h, ["b", "B", 0]))
+        case "torn too far":  # `b` was there all along, and no client touched it
+            renamed_during(h, lambda h: shown(h, ["a", "A", 0]))
+        case "torn twice the same":
+            renamed_during(h, lambda h: shown(h, ["a", "A", 0], ["z", "A", 1], ["b", "B", 0]))
+        case "gap":
+            renamed_during(h, lambda h: h.get(3, "a", None) + h.get(4, "z", None))
+            h.get(3, "z", "A", 1)
+        case "gap elsewhere":
+            renamed_during(h, lambda h: h.get(3, "b", None))
+        case "made twice" | "made twice, sent once":
+            index = h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+            h.get(2, "a", "A1", comment="n")
+            h.delete(2, "a", "A1")
+            sent = TWICE if name == "made twice" else TWICE[1:]
+            h.add(1, OpType.OK, "create", {"result": "ok", "table_id": "A2", "schema_version": 0},
+                  "m1", attempts=sent)  # fmt: skip
+            assert index == 0
+            h.get(2, "a", "A2", comment="n")
+        case "deleted twice" | "deleted twice, sent once":
+            h.create(1, "a", "A")
+            h.call(1, "delete", {"name": "a", "nonce": "d"})
+            h.get(2, "a", None)
+            h.create(2, "a", "B")
+            sent = TWICE if name == "deleted twice" else TWICE[1:]
+            h.add(1, OpType.OK, "delete", {"result": "ok", "table_id": "B", "schema_version": 0},
+                  "m1", attempts=sent)  # fmt: skip
+        case "dirty":
+            h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+            h.get(2, "a", "A", comment="n")
+            h.fail(3, "create", {"name": "a", "nonce": "n2", "columns": []}, "exists")
+            h.ret(1, OpType.FAIL, None)
+            h.get(2, "a", None)
+        case "dirty for ever":
+            h.call(1, "create", {"name": "a", "nonce": "n", "columns": ["a"]})
+            h.ret(1, OpType.FAIL, None)
+            h.get(2, "a", "A", comment="n")
+            h.get(2, "a", None)
+        case _:
+            raise AssertionError(name)
+    return h
+
+
+@pytest.mark.parametrize(
+    ("name", "permit", "verdict"),
+    [
+        ("torn", "torn-list", Verdict.PERMITTED),
+        ("torn too far", "torn-list", Verdict.INVALID),
+        ("torn twice the same", "torn-list", Verdict.INVALID),
+        ("gap", "name-gap", Verdict.PERMITTED),
+        ("gap elsewhere", "name-gap", Verdict.INVALID),
+        ("made twice", "ddl-twice", Verdict.PERMITTED),
+        ("made twice, sent once", "ddl-twice", Verdict.INVALID),
+        ("deleted twice", "ddl-twice", Verdict.PERMITTED),
+        ("deleted twice, sent once", "ddl-twice", Verdict.INVALID),
+        ("dirty", "dirty-create", Verdict.PERMITTED),
+        ("dirty for ever", "dirty-create", Verdict.INVALID),
+    ],
+)
+def test_each_permit_covers_its_case_and_no_more(name: str, permit: str, verdict: Verdict) -> None:
+    h = history_of(name)
+    assert lin(h).verdict is Verdict.INVALID
+    result = lin(h, permit)
+    assert result.verdict is verdict, result
+    if verdict is Verdict.PERMITTED:
+        assert set(permitted_in(result)) == {permit}
+        others = {"stale-read", "torn-list", "name-gap", "ddl-twice", "dirty-create"} - {permit}
+        assert lin(h, *sorted(others)).verdict is Verdict.INVALID
+        both = lin(h, *sorted(others), permit)
+        assert set(permitted_in(both)) == {permit}, "it is not put down to another"
+
+
+def power_cut(h: Writer) -> int:
+    inject = {"action": "inject", "fault": "f1", "targets": ["m1"], "kind": "power-cut"}
+    return h.nemesis("power-cut-leader", inject)
+
+
+def test_a_power_cut_takes_back_the_end_of_what_was_before_it() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    h.create(1, "b", "B")
+    power_cut(h)
+    h.get(2, "b", None)
+    h.create(2, "b", "C")
+    h.get(2, "a", "A")
+    h.get(2, "b", "C")
+    assert lin(h).verdict is Verdict.INVALID
+    assert lin(h, "stale-read").verdict is Verdict.INVALID
+    result = lin(h, "stale-read", "lost-after-power-cut")
+    assert result.verdict is Verdict.PERMITTED, result
+    assert permitted_in(result) == {"lost-after-power-cut": 1}
+
+
+@pytest.mark.parametrize("revision", [3, 30])
+def test_what_a_power_cut_took_is_found_though_much_was_never_answered(revision: int) -> None:
+    """The loss shows only after the new leader has gone on; a search that tries all that may
+    have happened since, before it doubts that nothing was lost, takes for ever.
+    """
+    h = Writer()
+    for number in range(20):
+        call = {"name": f"u{number}", "nonce": f"nu{number}", "columns": ["a"]}
+        h.call(100 + number, "create", call)
+
+    def changed(name: str, ident: str, term: int, revision: int) -> None:
+        call = {"name": name, "nonce": f"n-{ident}", "columns": ["a"]}
+        answer = {"table_id": ident, "schema_version": 0, "revision": revision}
+        at(h, "create", call, answer, term=term, node="m1")
+
+    for number in range(6):
+        changed(f"t{number}", f"T{number}", 1, number + 1)
+    power_cut(h)
+    for number in range(4):
+        changed(f"p{number}", f"P{number}", 2, revision + number)
+    left = ["t0", "t1", "p0", "p1", "p2", "p3"]
+    entries = [[name, name.upper(), 0] for name in left]
+    at(h, "list", None, {"tables": entries, "revision": revision + 3}, term=2, node="m2")
+    result = lin(h, "lost-after-power-cut")
+    assert permitted_in(result) == {"lost-after-power-cut": 1}
+    assert result.details["permit_steps"] < 20_000
+
+
+@pytest.mark.parametrize("disks", [["m1"], []])
+def test_a_power_cut_of_what_was_down_already_is_one(disks: list[str]) -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    missed = {"action": "inject", "fault": "f1", "targets": [], "kind": "power-cut"}
+    h.nemesis("power-cut-all", {**missed, "disks": disks} if disks else missed)
+    h.get(2, "a", None)
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is (Verdict.PERMITTED if disks else Verdict.INVALID)
+
+
+def test_a_version_may_be_made_again_after_a_power_cut() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+
+    def alter(column: str) -> None:
+        steps = {"name": "a", "nonce": column, "steps": [["add", column]]}
+        h.ok(1, "alter", steps, {"table_id": "A", "schema_version": 1})
+
+    alter("x")
+    power_cut(h)
+    alter("y")
+    h.get(2, "a", "A", 1, columns=["a", "y"])
+    assert permitted_in(lin(h, "lost-after-power-cut")) == {"lost-after-power-cut": 1}
+
+
+def test_what_was_lost_before_the_cut_is_lost() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    h.get(2, "a", None)
+    power_cut(h)
+    h.get(2, "a", None)
+    assert lin(h, "lost-after-power-cut").verdict is Verdict.INVALID
+
+
+def test_a_loss_in_the_middle_is_never_permitted() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    h.create(1, "b", "B")
+    power_cut(h)
+    h.get(2, "a", None)
+    h.get(2, "b", "B")
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is Verdict.INVALID
+    assert result.explanation[-1].startswith("Nor does what the profile permits")
+
+
+def test_what_was_made_after_the_cut_is_not_lost_by_it() -> None:
+    h = Writer()
+    h.create(1, "a", "A")
+    power_cut(h)
+    h.create(1, "b", "B")
+    h.get(2, "b", None)
+    result = lin(h, "lost-after-power-cut")
+    assert result.verdict is Verdict.INVALID
+    assert result.explanation[-1].startswith("Nor does what the profile permits")
+
+
+# --- other checkers ------------------------------------------------------------------------------
+
+
+def invariants(h: Writer, *permits: str) -> CheckResult:
+    checker = CatalogInvariantsChecker()
+    return checker.check(permitting(h.history, *permits), None, time_limit_s=60)
+
+
+def with_revisions(node: str = "m1", term: int = 1) -> Writer:
+    h = Writer()
+    changes = {"table_id": "B", "schema_version": 0, "revision": 9}
+    at(h, "create", {"name": "b", "nonce": "n-B"}, changes, term=2, node="m2")
+    at(h, "list", None, {"tables": [], "revision": 5}, term=term, node=node)
+    return h
+
+
+def test_an_older_revision_is_stale_only_of_an_older_term_and_another_node() -> None:
+    result = invariants(with_revisions(), "stale-read")
+    assert result.verdict is Verdict.UNKNOWN, "it has no snapshot, but nothing is broken"
+    assert result.details["violations"] == 0
+    for wrong in (with_revisions(node="m2"), with_revisions(term=2)):
+        assert invariants(wrong, "stale-read").verdict is Verdict.INVALID
+    assert invariants(with_revisions()).verdict is Verdict.INVALID
+
+
+def test_a_stale_answer_is_held_against_the_newest_that_it_had_to_know() -> None:
+    """Its own term acknowledged revision 7; that a later one has 9 is no excuse for 5."""
+    h = Writer()
+    for term, node, ident, revision in ((1, "m3", "A", 7), (2, "m2", "B", 9)):
+        answer = {"table_id": ident, "schema_version": 0, "revision": revision}
+        at(h, "create", {"name": ident, "nonce": f"n-{ident}"}, answer, term=term, node=node)
+    at(h, "list", None, {"tables": [], "revision": 5}, term=1, node="m1")
+    result = invariants(h, "stale-read")
+    assert result.details["by_invariant"] == {"revisions": 1}
+    assert "from 7 to 5" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("error", "broken"),
+    [
+        ("TABLE_ALREADY_PRESENT/SERVICE_UNAVAILABLE: the name is reserved", {}),
+        ("UNKNOWN_ERROR/INVALID_ARGUMENT: bad", {"refusals": 1}),
+        ("EVEN_REPLICATION_FACTOR/INVALID_ARGUMENT: even", {"refusals": 1}),
+    ],
+)
+def test_a_deposed_leader_refuses_by_what_it_has_but_reads_requests_as_all_do(
+    error: str, broken: dict[str, int]
+) -> None:
+    h = Writer()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.fact("leader", {"node": "m2", "term": 2})
+    h.call(5, "create", {"name": "a", "nonce": "n", "columns": ["a"], "replicas": 3})
+    h.add(5, OpType.FAIL, "create", None, "m1", error=error)
+    assert invariants(h).details["by_invariant"] == {"refusals": 1}
+    assert invariants(h, "stale-read").details["by_invariant"] == broken
+
+
+def test_nodes_may_differ_after_a_power_cut_and_names_stay_unique() -> None:
+    def told(*edits: tuple[str, Any], cut: bool = True) -> CheckResult:
+        h = good_history(edit(good_snapshot(), *edits))
+        if cut:
+            power_cut(h)
+        return invariants(h, "lost-after-power-cut")
+
+    other = ("tservers.t3.tablets.2.columns.2.0", 7)
+    assert told(other, cut=False).verdict is Verdict.INVALID
+    assert permitted_in(told(other)) == {"lost-after-power-cut": 1}
+    twice = ("masters.m2.tablets.+", tablet("B1", "B", "", "", "DELETED"))
+    assert told(other, twice).verdict is Verdict.INVALID
+
+
+def test_what_answers_prove_before_a_power_cut_is_not_put_down_to_it() -> None:
+    def told(*, cut_first: bool) -> CheckResult:
+        h = Writer()
+        if cut_first:
+            power_cut(h)
+        for version, ids in enumerate(([1, 2], [1], [1, 2])):  # the id 2 comes back
+            columns = ["a", "b"][: len(ids)]
+            h.get(6, "a", "X", version, column_ids=ids, columns=columns)
+        if not cut_first:
+            power_cut(h)
+        return invariants(h, "lost-after-power-cut")
+
+    assert told(cut_first=False).details["by_invariant"] == {"column-ids": 1}
+    assert told(cut_first=True).details["by_invariant"] == {}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("by_rows", [True, False])
+def test_what_shows_only_after_a_power_cut_may_be_put_down_to_it(by_rows: bool, cut: bool) -> None:
+    """The final rows, and answers that were under way, are of the remaining state."""
+    h, rows = Writer(), good_snapshot()
+    h.get(6, "a", "A", 0, column_ids=[1], columns=["lost"])
+    h.call(6, "get", {"name": "a"})
+    if cut:
+        power_cut(h)
+    answer = {"table_id": "A", "applied_schema_version": 1}
+    other = {"column_ids": [1], "columns": ["made"]}
+    h.ret(6, OpType.OK, {"result": "ok", **answer, **({} if by_rows else other)})
+    if by_rows:
+        h.fact("snapshot", rows)
+    broken = invariants(h, "lost-after-power-cut").details["by_invariant"]
+    assert ("column-ids" in broken) is not cut
+
+
+def exited(*log: str, **more: Any) -> History:
+    h = Writer()
+    h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": list(log), **more})
+    signs = ("not caught up within",)
+    return permitting(h.history, "catch-up-exit", signs=signs)
+
+
+@pytest.mark.parametrize(
+    ("history", "verdict"),
+    [
+        (exited("I started", "F not caught up within 30 s"), Verdict.PERMITTED),
+        (exited("F out of memory"), Verdict.INVALID),
+        (exited(), Verdict.INVALID),
+        (exited("F not caught up within 30 s", by="host"), Verdict.UNKNOWN),
+    ],
+)
+def test_an_exit_is_permitted_by_what_its_log_says(history: History, verdict: Verdict) -> None:
+    result = CrashChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is verdict
+    assert permitted_in(result) == ({"catch-up-exit": 1} if verdict is Verdict.PERMITTED else {})
+    plain = CrashChecker().check(History(list(history)[1:]), None, time_limit_s=60)
+    assert plain.verdict is not Verdict.PERMITTED
+
+
+@pytest.mark.parametrize("when", ["never", "before", "after"])
+def test_an_exit_that_a_fault_leads_to_is_permitted_only_after_it(when: str) -> None:
+    h = Writer()
+    if when == "before":
+        power_cut(h)
+    log = ["AssertionError: a committed entry was lost: truncation from 3"]
+    h.fact("node-exit", {"node": "m2", "code": 1, "expected": False, "log": log})
+    if when == "after":
+        power_cut(h)
+    signs = ("a committed entry was lost",)
+    history = permitting(h.history, "lost-after-power-cut", signs=signs, after="power-cut")
+    result = CrashChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is (Verdict.PERMITTED if when == "before" else Verdict.INVALID), result
+
+
+def unmade(h: Writer, *, seen: str) -> None:
+    """An answer showed a table `x` that has no row in the end, or no columns at first."""
+    if seen == "of no create":
+        h.get(5, "x", "X", comment="")
+    elif seen == "acknowledged":
+        h.create(5, "x", "X")
+    else:
+        h.call(5, "create", {"name": "x", "nonce": "n", "columns": ["a"]})
+        h.ok(6, "list", None, {"tables": [["x", "X", 0]]})
+        h.ret(5, OpType.FAIL, None)
+    if seen == "after it":
+        h.get(6, "x", "X", comment="n")
+
+
+@pytest.mark.parametrize("seen", ["under way", "after it", "acknowledged", "of no create"])
+def test_a_table_without_a_row_is_permitted_only_as_a_dirty_create(seen: str) -> None:
+    def told(*permits: str) -> CheckResult:
+        h = Writer()
+        unmade(h, seen=seen)
+        for op in good_history().lines:
+            h.add(op.process, op.type, op.f, op.value, op.node)
+        return invariants(h, *permits)
+
+    assert told().details["by_invariant"] == {"acknowledged": 1}
+    result = told("dirty-create")
+    assert result.verdict is (Verdict.PERMITTED if seen == "under way" else Verdict.INVALID), result
+
+
+@pytest.mark.parametrize(
+    ("ids", "version", "ended", "verdict"),
+    [
+        ([], 0, False, Verdict.PERMITTED),
+        ([], 0, True, Verdict.INVALID),
+        ([], 1, False, Verdict.INVALID),
+        ([2], 0, False, Verdict.INVALID),
+    ],
+)
+def test_a_table_under_way_has_no_columns_yet(
+    ids: list[int], version: int, ended: bool, verdict: Verdict
+) -> None:
+    def told(*permits: str) -> CheckResult:
+        h = Writer()
+        h.get(6, "a", "X", column_ids=[1])
+        h.call(5, "create", {"name": "a", "nonce": "n-X", "columns": ["a"]})
+        if ended:
+            h.ret(5, OpType.FAIL, None)
+        h.get(6, "a", "X", version, column_ids=ids)
+        h.get(6, "a", "X", version + 1, column_ids=[1, 2])
+        return invariants(h, *permits)
+
+    assert told().details["by_invariant"]["column-ids"] >= 1
+    result = told("dirty-create")
+    assert ("column-ids" in result.details["by_invariant"]) == (verdict is Verdict.INVALID), result
+
+
+@pytest.mark.parametrize(
+    ("rules", "verdict"),
+    [
+        ({"liveness": ("converged",)}, Verdict.PERMITTED),
+        ({"liveness": ("live",)}, Verdict.INVALID),
+        ({"bounds": ("converged",)}, Verdict.INVALID),
+    ],
+)
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_permit_may_give_up_a_rule_of_one_checker(
+    rules: Any, verdict: Verdict, serves: bool
+) -> None:
+    h = Writer()
+    missing = [] if serves else ["create"]
+    h.fact("live", {"ok": serves, "took_s": 1.0, "bound_s": 60.0, "missing": missing})
+    h.fact("converged", {"ok": False, "took_s": 90.0, "bound_s": 90.0, "pending": ["it alters"]})
+    history = permitting(h.history, "reports-once", rules=rules)
+    result = LivenessChecker().check(history, None, time_limit_s=60)
+    assert result.verdict is (verdict if serves else Verdict.INVALID), result
+
+
+@pytest.mark.parametrize(
+    ("after", "led", "verdict"),
+    [
+        ("leader-change", ["m1"], Verdict.INVALID),
+        ("leader-change", ["m1", "m1"], Verdict.INVALID),
+        ("leader-change", ["m1", "m2"], Verdict.PERMITTED),
+        ("leader-back", ["m1", "m2"], Verdict.INVALID),
+        ("leader-back", ["m1", "m1", "m2"], Verdict.INVALID),
+        ("leader-back", ["m1", "m2", "m1"], Verdict.PERMITTED),
+        ("power-cut", ["m1", "m2", "m1"], Verdict.INVALID),
+    ],
+)
+def test_a_permit_needs_what_it_comes_from(after: Any, led: list[str], verdict: Verdict) -> None:
+    h = Writer()
+    for term, node in enumerate(led, start=1):
+        h.fact("leader", {"node": node, "term": term})
+    result = at_rest(h, "it alters", rules={"liveness": ("converged",)}, after=after)
+    assert result.verdict is verdict, result
+
+
+def at_rest(h: Writer, *pending: str, **permit: Any) -> CheckResult:
+    """The result of liveness for an end with this still open."""
+    h.fact("live", {"ok": True, "took_s": 1.0, "bound_s": 60.0, "missing": []})
+    fact = {"took_s": 90.0, "bound_s": 90.0, "pending": list(pending)}
+    h.fact("converged", {"ok": not pending, **fact})
+    history = permitting(h.history, "may-exit", **permit)
+    return LivenessChecker().check(history, None, time_limit_s=60)
+
+
+@pytest.mark.parametrize(
+    ("log", "healed_after", "pending", "verdict"),
+    [
+        ("F gave up", False, ["m1 does not answer"], Verdict.PERMITTED),
+        ("F gave up", True, ["m1 does not answer"], Verdict.INVALID),
+        ("F gave up", False, ["m2 does not answer"], Verdict.INVALID),
+        ("F gave up", False, ["m1 does not answer", "m2 does not answer"], Verdict.INVALID),
+        ("F gave up", False, ["m1 does not answer", "it alters"], Verdict.INVALID),
+        ("F broke", False, ["m1 does not answer"], Verdict.INVALID),
+    ],
+)
+def test_nobody_waits_for_what_ended_as_it_may(
+    log: str, healed_after: bool, pending: list[str], verdict: Verdict
+) -> None:
+    h = Writer()
+    h.fact("phase", {"phase": "heal-all"})
+    h.fact("node-exit", {"node": "m1", "code": 1, "expected": False, "log": [log]})
+    if healed_after:
+        h.fact("phase", {"phase": "heal-all"})
+    result = at_rest(h, *pending, signs=("gave up",))
+    assert result.verdict is verdict, result
+    assert permitted_in(result) == ({"may-exit": 1} if verdict is Verdict.PERMITTED else {})
+
+
+@pytest.mark.parametrize("asked", [{}, {"asked_late": ["m3"], "rest": ["m3"]}])
+@pytest.mark.parametrize(
+    ("node", "log", "healed_before", "verdict"),
+    [
+        ("m1", "F gave up", True, Verdict.PERMITTED),
+        ("m1", "F gave up", False, Verdict.INVALID),
+        ("m1", "F broke", True, Verdict.INVALID),
+        ("m3", "F gave up", True, Verdict.INVALID),
+    ],
+)
+def test_a_core_may_lack_who_ended_as_it_may(
+    node: str, log: str, healed_before: bool, verdict: Verdict, asked: Any
+) -> None:
+    h = Writer()
+    end = {"node": node, "code": 1, "expected": False, "log": [log]}
+    if healed_before:
+        h.fact("phase", {"phase": "heal-core"})
+        h.fact("node-exit", end)
+    else:
+        h.fact("node-exit", end)
+        h.fact("phase", {"phase": "heal-core"})
+    fact = {"took_s": 61.0, "bound_s": 60.0, "missing": ["create"]}
+    h.fact("live", {"ok": False, "core": ["m1", "m2"], **fact, **asked})
+    h.fact("phase", {"phase": "heal-all"})
+    h.fact("converged", {"ok": True, "took_s": 1.0, "bound_s": 90.0, "pending": []})
+    history = permitting(h.history, "may-exit", signs=("gave up",))
+    result = LivenessChecker().check(history, None, time_limit_s=60)
+    if asked and verdict is Verdict.INVALID:
+        verdict = Verdict.UNKNOWN  # no node of the core was asked
+    assert result.verdict is verdict, result
+
+
+def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut() -> None:
+    def told(asked_first: bool) -> CheckResult:
+        h = Writer()
+        calls = [lambda: h.call(1, "create", {"name": "b", "nonce": "n"}), lambda: power_cut(h)]
+        for act in calls if asked_first else reversed(calls):
+            act()
+        h.ret(1, OpType.OK, {"result": "ok", "table_id": "B", "schema_version": 0, "revision": 9})
+        h.ok(2, "list", None, {"tables": [], "revision": 5})
+        return invariants(h, "lost-after-power-cut")
+
+    assert told(asked_first=True).details["violations"] == 0
+    assert told(asked_first=False).details["by_invariant"] == {"revisions": 1}
+
+
+@pytest.mark.parametrize(("log", "verdict"), [("gave up", Verdict.PERMITTED), ("F broke", None)])
+def test_the_catalog_is_judged_without_a_master_that_ended_as_it_may(
+    log: str, verdict: Verdict | None
+) -> None:
+    def told(*edits: tuple[str, Any]) -> CheckResult:
+        h = good_history(edit(good_snapshot(), ("masters.m3", None), *edits))
+        end = {"node": "m3", "code": 1, "expected": False, "log": [log]}
+        h.fact("node-exit", end)
+        history = permitting(h.history, "may-exit", signs=("gave up",))
+        return CatalogInvariantsChecker().check(history, None, time_limit_s=60)
+
+    assert told().verdict is (verdict or Verdict.UNKNOWN), told()
+    twice = ("masters.m2.tablets.+", tablet("B1", "B", "", "", "DELETED"))
+    assert told(twice).verdict is Verdict.INVALID
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+def test_permitted_is_worse_than_valid_and_better_than_unknown() -> None:
+    order = [Verdict.VALID, Verdict.PERMITTED, Verdict.UNKNOWN, Verdict.INVALID]
+    for place, verdict in enumerate(order):
+        assert worst([Verdict.VALID, verdict]) is verdict
+        assert all(worst([other, verdict]) is verdict for other in order[:place])
+    assert [verdict.holds for verdict in order] == [True, True, False, False]
+
+
+def test_what_is_permitted_is_no_failure_of_a_command() -> None:
+    results = [
+        CheckResult("a", Verdict.PERMITTED, "", details={"permitted": {"x": 3, "y": 1}}),
+        CheckResult("b", Verdict.PERMITTED, "", details={"permitted": {"x": 2}}),
+        CheckResult("c", Verdict.VALID, ""),
+    ]
+    judgement = Judgement(tuple(results))
+    assert judgement.verdict is Verdict.PERMITTED
+    assert judgement.exit_code == EXIT_CODES[Verdict.PERMITTED] == EXIT_VALID
+    assert permitted_of(results) == {"x": 3, "y": 1}

@@ -1,0 +1,672 @@
+"""Limits that a target declares, and what exceeds them."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checkers.conduct.bounds import BoundsChecker
+from harness.ops import CheckResult, Op, OpType, Verdict
+from targets.kudu.bounds import describe_accepted, describe_bounds
+from targets.kudu.flags import Flags
+from tests.support.histories import Writer
+
+S = 1_000_000_000
+Json = dict[str, Any]
+
+
+class Timeline(Writer):
+    """A writer whose clock is set by hand, in seconds."""
+
+    now_s = 0.0
+
+    def add(self, *args: Any, **more: Any) -> int:
+        index = super().add(*args, **more)
+        op = self.lines[index]
+        self.lines[index] = Op(
+            index, int(self.now_s * S), op.process, op.type, op.f, op.value, op.error, op.node
+        )
+        return index
+
+    def served(self, *times_s: float) -> None:
+        for time_s in times_s:
+            self.now_s = time_s
+            self.ok(1, "get", {"name": "a"})
+
+    def fault(
+        self, kind: str, begin_s: float, end_s: float | None, *targets: str, **more: Any
+    ) -> None:
+        """The heal is written at once; only times matter."""
+        ident = f"f{len(self.lines)}"
+        self.now_s = begin_s
+        inject = {"action": "inject", "fault": ident, "targets": list(targets), "kind": kind}
+        self.nemesis("some-name", inject | more)
+        if end_s is not None:
+            self.now_s = end_s
+            self.nemesis("some-name", {"action": "heal", "fault": ident})
+
+
+def limit(measure: str, of: str = "", number: float = 5, **per: float) -> Json:
+    return {"name": f"{measure} {of}".strip(), "measure": measure, "of": of, "limit": number,
+            "per": per, "why": "it is so"}  # fmt: skip
+
+
+def judge(
+    h: Timeline, *limits: Json, settled: bool = True, end_s: float = 60, **more: Any
+) -> CheckResult:
+    h.now_s = end_s
+    h.fact("phase", {"phase": "heal-core"})
+    h.fact("converged", {"ok": settled})
+    declared = {"limits": list(limits), "quorum": ["m1", "m2", "m3"], **more}
+    h.fact("snapshot", {"bounds": declared})
+    return BoundsChecker().check(h.history, SimpleNamespace(concurrency=3), time_limit_s=1)
+
+
+ALL = [limit("outage", kind) for kind in ("none", "kill", "cut")]
+
+
+def steady(until_s: float = 60) -> list[float]:
+    return [float(second) for second in range(1, int(until_s))]
+
+
+def test_a_target_that_serves_is_valid() -> None:
+    h = Timeline()
+    h.served(*steady())
+    result = judge(h, *ALL)
+    assert result.verdict is Verdict.VALID
+    assert result.details["looked"] == {"outages": 59}
+
+
+def without(begin_s: float, end_s: float) -> list[float]:
+    return [second for second in steady() if not begin_s < second < end_s]
+
+
+@pytest.mark.parametrize(("back_s", "verdict"), [(14, Verdict.VALID), (17, Verdict.INVALID)])
+def test_an_outage_without_a_fault(back_s: float, verdict: Verdict) -> None:
+    h = Timeline()
+    h.served(*without(10, back_s))
+    assert judge(h, *ALL).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("faults", "back_s", "rule"),
+    [
+        ([("kill", 11, 20, "m1")], 15, None),
+        ([("kill", 11, 20, "m1")], 17, "outage kill"),
+        ([("kill", 11, 20, "m1"), ("cut", 12, 22, "m2")], 17, None),  # a majority was hit
+        ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 20, None),  # for a second, and 5 each
+        ([("kill", 11, 14, "m1"), ("cut", 13, 40, "m2")], 22, "outage"),
+        ([("kill", 11, 13, "m1"), ("cut", 14, 40, "m2")], 21, "outage"),  # never at once
+        ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 19, None),  # each adds its limit
+        ([("kill", 11, 13, "t1"), ("cut", 12, 14, "t1")], 21, "outage"),
+        ([("kill", 11, 20, "m1", "m2", "m3")], 24, None),  # down for 9 s, then 5
+        ([("kill", 11, 20, "m1", "m2", "m3")], 27, "outage kill"),
+        ([("kill", 11, None, "m1", "m2")], 50, None),  # never healed
+        ([("kill", 11, 20)], 17, "outage none"),  # it hit no node
+        ([("quake", 11, 20, "m1")], 50, None),  # the target promises nothing for it
+        ([("kill", 2, 4, "m1")], 17, "outage none"),  # long over
+    ],
+)
+def test_faults_excuse_outages_by_their_kind(
+    faults: list[tuple[Any, ...]], back_s: float, rule: str | None
+) -> None:
+    h = Timeline()
+    h.served(*without(10, back_s))
+    for kind, begin_s, end_s, *targets in faults:
+        h.fault(kind, begin_s, end_s, *targets)
+    result = judge(h, *ALL)
+    assert result.verdict is (Verdict.INVALID if rule else Verdict.VALID), result
+    assert result.details.get("rule", "").startswith(rule or "")
+
+
+@pytest.mark.parametrize(
+    ("served_again_s", "clients", "verdict"),
+    [(41, True, Verdict.VALID), (41, False, Verdict.INVALID), (59, True, Verdict.INVALID)],
+)
+def test_clients_who_were_cut_off_are_waited_for(
+    served_again_s: int, clients: bool, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    h.fault("cut", 11, 40, "m1", **({"clients": True} if clients else {}))
+    h.served(*range(served_again_s, 70))
+    assert judge(h, *ALL).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("cut_off", "only", "verdict"),
+    [
+        (["client:0", "client:1"], True, Verdict.INVALID),  # the third should have been served
+        (["client:0", "client:1", "client:2"], True, Verdict.VALID),
+        (["client"], True, Verdict.VALID),
+        (["client:0"], False, Verdict.VALID),  # its nodes were cut from one another as well
+    ],
+)
+def test_an_outage_is_excused_where_all_clients_were_cut_off(
+    cut_off: list[str], only: bool, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    more = {"clients_only": True} if only else {}
+    h.fault("cut", 11, 40, "m1", "m2", "m3", clients=cut_off, **more)
+    h.served(*range(41, 70))
+    assert judge(h, *ALL).verdict is verdict
+
+
+def test_clients_who_were_cut_off_for_a_moment_excuse_that_moment() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    h.fault("cut", 11, 13, "m1", clients=True)
+    h.fault("kill", 12, 40, "m2")
+    h.served(*range(24, 70))
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("faults", "back_s", "verdict"),
+    [
+        ([], 14, Verdict.VALID),
+        ([], 17, Verdict.INVALID),
+        ([("kill", 11, 13, "x")], 16, Verdict.VALID),  # it may have been all that there was
+        ([("kill", 11, 13, "x")], 19, Verdict.INVALID),
+    ],
+)
+def test_where_nobody_says_who_must_be_up_any_fault_hinders_while_it_is_on(
+    faults: list[tuple[Any, ...]], back_s: float, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*without(10, back_s))
+    for fault in faults:
+        h.fault(*fault)
+    assert judge(h, *ALL, quorum=[]).verdict is verdict
+
+
+def test_a_reset_is_over_at_once() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    h.fault("reset", 11, 40, "m1", "m2", clients=True)
+    h.served(*range(30, 70))
+    assert judge(h, *ALL, limit("outage", "reset")).verdict is Verdict.INVALID
+
+
+def test_an_outage_may_last_to_the_end_of_chaos_and_not_beyond() -> None:
+    h = Timeline()
+    h.served(*steady(30))
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+    h = Timeline()
+    h.served(*steady(30))
+    assert judge(h, *ALL, end_s=33).verdict is Verdict.VALID
+
+
+def test_only_what_a_serving_target_can_say_is_an_answer() -> None:
+    h = Timeline()
+    h.served(*without(10, 20))
+    for second in range(11, 20):
+        h.now_s = second
+        h.fail(2, "get", {"name": "a"}, None)
+        h.lost(100 + second, "create", {"name": "a"})
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+    h = Timeline()
+    h.served(*without(10, 20))
+    for second in range(11, 20):
+        h.now_s = second
+        h.fail(2, "delete", {"name": "a"}, "not-found")
+    assert judge(h, *ALL).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(
+    ("at_s", "fact", "value", "verdict"),
+    [
+        (45, "heartbeat-gap", {"from_s": 12.0, "to_s": 45.0}, Verdict.UNKNOWN),
+        (12, "heartbeat-gap", {"from_s": 2.0, "to_s": 9.5}, Verdict.INVALID),
+        (55, "heartbeat-gap", {"from_s": 51.0, "to_s": 55.0}, Verdict.INVALID),
+        (5, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
+        (5, "node-exit", {"node": "m1", "by": "host"}, Verdict.UNKNOWN),
+        (5, "node-exit", {"node": "m1", "by": "itself"}, Verdict.INVALID),
+        (55, "infrastructure", {"node": None, "what": "the engine failed"}, Verdict.UNKNOWN),
+    ],
+)
+def test_an_outage_that_meets_a_disturbance_convicts_nobody(
+    at_s: float, fact: str, value: Json, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*without(10, 50))
+    h.now_s = at_s
+    h.fact(fact, value)
+    assert judge(h, *ALL).verdict is verdict
+
+
+def starved(h: Timeline, begin_s: float, end_s: float, *nodes: str) -> None:
+    """A fact for each second, as the harness writes it."""
+    while begin_s < end_s:
+        h.now_s = min(begin_s + 1, end_s)
+        waited = dict.fromkeys(nodes or ("m1",), 0.6)
+        h.fact("starvation", {"from_s": begin_s, "to_s": h.now_s, "waited_s": waited})
+        begin_s = h.now_s
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "verdict"),
+    [
+        (9.8, 13, Verdict.UNKNOWN),
+        (5, 20, Verdict.UNKNOWN),
+        (13, 13.4, Verdict.INVALID),  # less than a tenth of the limit
+        (5, 11.5, Verdict.INVALID),  # the limit passed once more after that
+        (2, 9, Verdict.INVALID),  # before
+        (18, 20, Verdict.INVALID),  # and after
+    ],
+)
+def test_nodes_that_get_no_processor_are_convicted_of_no_outage(
+    begin_s: float, end_s: float, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(*without(10, 17))
+    starved(h, begin_s, end_s, "m2", "the link proxy")
+    result = judge(h, *ALL)
+    assert result.verdict is verdict
+    assert ("m2 and the link proxy waited" in result.reason) is (verdict is Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("back_s", "verdict"), [(25, Verdict.VALID), (27, Verdict.UNKNOWN), (40, Verdict.INVALID)]
+)
+def test_what_a_majority_was_down_for_makes_no_starvation_small(
+    back_s: float, verdict: Verdict
+) -> None:
+    """Down from 10 to 20 s, starved until 22; the limit of 5 s is over at 25."""
+    h = Timeline()
+    h.fault("kill", 10, 20, "m1", "m2")
+    h.served(*without(10, back_s))
+    starved(h, 20, 22)
+    h.now_s = back_s
+    h.ok(1, "get", {"name": "a"})
+    assert judge(h, *ALL).verdict is verdict
+
+
+def test_starvation_is_told_in_any_order_and_by_whoever() -> None:
+    for facts in (
+        [{"from_s": 13, "to_s": 14}, {"from_s": 9, "to_s": 13.5, "waited_s": {}}],
+        [{"from_s": 9, "to_s": 14, "waited_s": 3}, {"from_s": 10, "to_s": 11, "waited_s": None}],
+    ):
+        h = Timeline()
+        h.served(*without(10, 17))
+        for fact in facts:
+            h.fact("starvation", fact)
+        result = judge(h, *ALL)
+        assert result.verdict is Verdict.UNKNOWN
+        assert "from 9.000 to 14.000 s" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("back_s", "begin_s", "verdict"),
+    [
+        (17, 11, Verdict.UNKNOWN),
+        (17, 30, Verdict.INVALID),
+        (50, 11, Verdict.INVALID),
+        (50, 30, Verdict.INVALID),
+    ],
+)
+def test_a_limit_that_passed_undisturbed_convicts(
+    back_s: float, begin_s: float, verdict: Verdict
+) -> None:
+    """In any order with the disturbance."""
+    h = Timeline()
+    h.served(*without(10, back_s))
+    h.now_s = begin_s + 4
+    h.fact("heartbeat-gap", {"from_s": begin_s, "to_s": begin_s + 4})
+    assert judge(h, *ALL).verdict is verdict
+
+
+@pytest.mark.parametrize("measure", ["elections", "calls"])
+def test_each_second_of_starvation_counts_as_a_fault(measure: str) -> None:
+    for until_s, verdict in ((4, Verdict.INVALID), (5, Verdict.VALID)):
+        h = Timeline()
+        starved(h, 2, until_s)
+        for term in range(11):
+            h.fact("leader", {"node": "m1", "term": term})
+        result = judge(h, limit(measure, "c", number=2, fault=3), calls={"c": 11})
+        assert result.verdict is verdict
+
+
+def test_a_disturbance_that_cost_no_time_changes_nothing() -> None:
+    h = Timeline()
+    h.served(*steady())
+    h.fact("heartbeat-gap", {"from_s": 20.0, "to_s": 22.0})
+    assert judge(h, *ALL).verdict is Verdict.VALID
+
+
+def test_a_disturbance_may_cost_as_many_leaders_as_a_fault() -> None:
+    for count, verdict in ((0, Verdict.INVALID), (1, Verdict.VALID)):
+        h = Timeline()
+        for _ in range(count):
+            h.fact("infrastructure", {"what": "the engine failed"})
+        for term in range(5):
+            h.fact("leader", {"node": "m1", "term": term})
+        assert judge(h, limit("elections", number=2, fault=3)).verdict is verdict
+
+
+def test_elections_grow_with_faults_and_seconds() -> None:
+    for terms, verdict in ((9, Verdict.VALID), (12, Verdict.INVALID)):
+        h = Timeline()
+        h.fault("kill", 3, 4, "m1")
+        for term in range(terms):
+            h.fact("leader", {"node": "m1", "term": term})
+        assert judge(h, limit("elections", number=2, fault=3, second=0.1)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict"),
+    [
+        ([("m1", 1), ("m2", 2), ("m1", 3)], Verdict.VALID),
+        ([("m1", 1), ("m2", 2), ("m3", 2)], Verdict.INVALID),
+        ([("m1", 0), ("m2", 0)], Verdict.UNKNOWN),  # a target without terms: nothing to look at
+    ],
+)
+def test_a_term_has_one_leader(facts: list[tuple[str, int]], verdict: Verdict) -> None:
+    h = Timeline()
+    for node, term in facts:
+        h.fact("leader", {"node": node, "term": term})
+    assert judge(h, limit("leaders", number=1)).verdict is verdict
+
+
+def test_who_leads_by_asking_is_no_announcement() -> None:
+    h = Timeline()
+    h.fact("leader", {"node": "m1", "term": 1})
+    h.fact("leader", {"node": "m2", "term": 1, "asked": True})
+    assert judge(h, limit("leaders", number=1)).verdict is Verdict.VALID
+
+
+def test_replicas_do_not_differ() -> None:
+    for count, verdict in ((0, Verdict.VALID), (1, Verdict.INVALID)):
+        h = Timeline()
+        facts = [h.fact("divergence", {"group": "g", "index": 4}) for _ in range(count)]
+        result = judge(h, limit("diverged", number=0))
+        assert (result.verdict, list(result.operations)) == (verdict, facts)
+
+
+def test_calls_are_held_against_amounts() -> None:
+    bound = limit("calls", "Create", 10, replica=2)
+    for count, verdict in ((16, Verdict.VALID), (17, Verdict.INVALID)):
+        result = judge(Timeline(), bound, calls={"Create": count}, amounts={"replica": 3})
+        assert result.verdict is verdict
+    assert result.details["rule"] == "calls Create"
+    assert judge(Timeline(), bound, calls={}).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(10, Verdict.VALID), (11, Verdict.UNKNOWN)])
+def test_a_limit_that_grows_by_who_knows_how_much_convicts_nobody(
+    count: int, verdict: Verdict
+) -> None:
+    bound = limit("calls", "Create", 10, replica=2)
+    assert judge(Timeline(), bound, calls={"Create": count}).verdict is verdict
+
+
+def test_a_cluster_whose_masters_are_all_silent_is_not_convicted_of_its_calls() -> None:
+    create = "TabletServerAdminService.CreateTablet"
+    dumps = {"m1": None, "m2": None, "m3": None}
+    declaration = describe_bounds(dumps, {"t1": {"calls": {create: 111}}}, Flags())
+    limits = [each for each in declaration.pop("limits") if each["of"] == create]
+    result = judge(Timeline(), *limits, **{**declaration, "quorum": []})
+    assert (result.verdict, result.details["rule"]) == (Verdict.UNKNOWN, "incomplete")
+
+
+def per_second(of: str, flags: Flags, masters: int = 3, tservers: int = 3) -> float:
+    nodes = [dict.fromkeys(f"{role}{n}" for n in range(many))
+             for role, many in (("m", masters), ("t", tservers))]  # fmt: skip
+    limits = describe_bounds(*nodes, flags)["limits"]
+    return next(each["per"]["second"] for each in limits if each["of"].endswith(of))
+
+
+def test_limits_of_calls_follow_the_flags_that_say_how_often_they_come() -> None:
+    assert per_second("TSHeartbeat", Flags()) == 60
+    assert per_second("TSHeartbeat", Flags(), masters=5, tservers=4) == 60
+    assert per_second("TSHeartbeat", Flags(), masters=5, tservers=40) == 600
+    assert per_second("TSHeartbeat", Flags(heartbeat_interval_ms=10)) == 6000
+    assert per_second("TSHeartbeat", Flags(heartbeat_interval_ms=3000)) == 20
+    assert per_second("RequestConsensusVote", Flags()) == 4
+    assert per_second("RequestConsensusVote", Flags(raft_heartbeat_interval_ms=50)) == 40
+    halved = Flags(leader_failure_max_missed_heartbeat_periods=1.5)
+    assert per_second("RequestConsensusVote", halved) == 8
+
+
+def test_limits_of_usual_calls_are_whole_numbers_as_in_stored_histories() -> None:
+    limits = describe_bounds({"m1": None}, {"t1": None}, Flags())["limits"]
+    shares = [each for limit in limits if limit["measure"] == "calls" for each in
+              limit["per"].values() if each > 10]  # fmt: skip
+    assert shares
+    assert {type(share) for share in shares} == {int}
+
+
+def test_counters_are_held_of_each_node_at_rest() -> None:
+    counters = {"m1": {"locks": 5}, "m2": {"locks": 6}, "t1": {}}
+    result = judge(Timeline(), limit("counter", "locks"), counters=counters)
+    assert result.verdict is Verdict.INVALID
+    assert len(result.explanation) == 1
+    result = judge(Timeline(), limit("counter", "locks"), counters=counters, settled=False)
+    assert result.verdict is Verdict.UNKNOWN
+
+
+def test_memory_is_held_of_each_node_that_was_measured() -> None:
+    def judged(**held: int | None) -> CheckResult:
+        h = Timeline()
+        h.fact("memory", {"bytes": {node: mib and mib << 20 for node, mib in held.items()}})
+        return judge(h, limit("memory", number=40, operation=0.5), *ALL[:1])
+
+    assert judged(m1=40, m2=39).verdict is Verdict.VALID
+    over = judged(m1=40, m2=41, m3=None)
+    assert over.verdict is Verdict.INVALID
+    assert over.details["rule"] == "memory"
+    assert len(over.explanation) == 1
+    assert over.details["exempt"] == {"memory": 1}
+    assert judge(Timeline(), limit("memory")).verdict is Verdict.UNKNOWN  # not measured
+    h = Timeline()
+    h.served(*steady())
+    beside = judge(h, limit("memory"), *ALL)
+    assert beside.verdict is Verdict.VALID
+    assert beside.reason.endswith("; not measured: memory")
+
+
+MIB = 1 << 20
+
+
+def used(h: Timeline, at_s: float, **told: Json) -> None:
+    """A measurement in MiB, by kind and node; `None` if there was none."""
+    h.now_s = at_s
+    bytes_of = {
+        f"{kind}_bytes": {node: mib and int(mib * MIB) for node, mib in nodes.items()}
+        for kind, nodes in told.items()
+    }
+    h.fact("usage", bytes_of)
+
+
+@pytest.mark.parametrize(
+    ("measure", "of", "kind"), [("disk", "", "disk"), ("memory", "any time", "memory")]
+)
+def test_what_nodes_hold_is_held_whenever_it_was_measured(measure: str, of: str, kind: str) -> None:
+    def judged(*looks: Json, number: float = 40) -> CheckResult:
+        h = Timeline()
+        for second, nodes in enumerate(looks, 1):
+            used(h, second, **{kind: nodes})
+        return judge(h, limit(measure, of, number, operation=0.5), *ALL[:1])
+
+    name = f"{measure} {of}".strip()
+    assert judged({"m1": 40, "t1": 1}, {"m1": 3, "t1": 40}).verdict is Verdict.VALID
+    over = judged({"m1": 41}, {"m1": 50, "t1": 1}, {"m1": 3, "t1": None})
+    assert (over.verdict, over.details["rule"]) == (Verdict.INVALID, name)
+    assert over.operations == (1,)  # the worst look
+    assert len(over.explanation) == 1
+    missed = judged({"m1": 4, "m2": None}, {"m1": 4, "m2": None})
+    assert (missed.verdict, missed.details["exempt"]) == (Verdict.VALID, {name: 1})
+    for nothing in ([], [{"m1": None}]):
+        assert judged(*nothing).verdict is Verdict.UNKNOWN  # never valid by silence
+        assert judged(*nothing).details["unmeasured"] == [name]
+
+
+def test_a_limit_of_what_is_held_grows_with_operations() -> None:
+    h = Timeline()
+    h.served(*range(1, 11))
+    used(h, 20, disk={"m1": 45, "m2": 44})
+    assert judge(h, limit("disk", number=40, operation=0.5)).verdict is Verdict.VALID
+    used(h, 21, disk={"m1": 45, "m2": 45.5})
+    assert judge(h, limit("disk", number=40, operation=0.5)).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("looks", "verdict"),
+    [
+        ([(0, 100), (30, 105), (60, 110)], Verdict.VALID),  # earlier writes do not count
+        ([(0, 0), (30, 5), (60, 10), (90, 15), (120, 20)], Verdict.VALID),
+        ([(0, 0), (30, 5), (60, 11)], Verdict.INVALID),
+        ([(0, 0), (30, 1), (60, 6), (90, 12)], Verdict.INVALID),  # from 30 to 90
+        ([(0, 0), (30, 1), (60, 6), (91, 12)], Verdict.VALID),  # no minute of which that is known
+        ([(0, 0), (120, 20)], Verdict.VALID),  # the limit is for two minutes
+        ([(0, 0), (120, 21)], Verdict.INVALID),
+        ([(0, 50), (10, 4), (20, 9)], Verdict.VALID),  # a new process begins with zero
+        ([(0, 50), (10, 6), (20, 11)], Verdict.INVALID),
+        ([(0, 50), (10, None), (20, 5), (30, 10)], Verdict.VALID),
+        ([(0, 50), (10, None), (20, 61)], Verdict.INVALID),
+        ([(0, 50)], Verdict.UNKNOWN),  # one look is none
+        ([(0, None), (10, None)], Verdict.UNKNOWN),
+        ([], Verdict.UNKNOWN),
+    ],
+)
+def test_what_a_node_writes_is_held_for_each_minute(
+    looks: list[tuple[float, float | None]], verdict: Verdict
+) -> None:
+    h = Timeline()
+    for at_s, mib in looks:
+        used(h, at_s, written={"t1": mib})
+    result = judge(h, limit("written", number=10), end_s=200)
+    assert result.verdict is verdict, result
+    assert result.details["unmeasured"] == (["written"] if verdict is Verdict.UNKNOWN else [])
+
+
+@pytest.mark.parametrize(
+    ("mib", "verdict"),
+    # 10, 60 seconds of 0.1, the four operations from 61 s on, and one fault of two that lasted
+    [(10 + 6 + 4 + 3, Verdict.VALID), (10 + 6 + 4 + 3.5, Verdict.INVALID)],
+)
+def test_a_limit_of_what_is_written_grows_with_what_its_minute_met(
+    mib: float, verdict: Verdict
+) -> None:
+    h = Timeline()
+    h.served(10, 59, 61, 90, 130, 180)
+    h.fault("kill", 100, 125, "m1")
+    h.fault("kill", 30, 40, "m1")
+    h.served(181, 190, 200)
+    used(h, 120, written={"t1": 1})
+    used(h, 180, written={"t1": 1 + mib})
+    grows = limit("written", number=10, operation=1, second=0.1, fault=3)
+    assert judge(h, grows, end_s=240).verdict is verdict
+
+
+def test_a_limit_of_what_is_written_that_grows_by_who_knows_what_convicts_nobody() -> None:
+    h = Timeline()
+    used(h, 10, written={"t1": 0.5})
+    used(h, 20, written={"t1": 100})
+    grows = limit("written", number=10, replica=1)
+    assert judge(h, grows).verdict is Verdict.UNKNOWN
+    assert judge(h, grows, amounts={"replica": 89}).verdict is Verdict.INVALID
+
+
+def test_what_masters_write_of_what_they_know_is_expected_of_them() -> None:
+    def share(made: int, **flags: int) -> float:
+        table = {"id": "A", "state": "RUNNING", "num_replicas": 1, "version": 0}
+        rows = [{"table_id": "A", "state": "RUNNING"}] * made
+        master = {"revision": 1, "tables": [table], "tablets": rows}
+        limits = describe_bounds({"m1": master}, {"t1": None}, Flags(**flags))["limits"]
+        (written,) = [each for each in limits if each["measure"] == "written"]
+        return written["per"]["operation"] * 1024 - 64
+
+    assert share(0) == 0
+    assert share(1000) == pytest.approx(10)  # 200 kB and three entries, of each sixty
+    assert share(1000, master_snapshot_every=10) == pytest.approx(60)
+
+
+def test_nothing_is_valid_without_limits_or_a_snapshot() -> None:
+    h = Timeline()
+    h.served(*steady())
+    assert BoundsChecker().check(h.history, None, time_limit_s=1).verdict is Verdict.UNKNOWN
+    assert judge(Timeline()).verdict is Verdict.UNKNOWN
+    h = Timeline()
+    h.fact("snapshot", None)
+    assert BoundsChecker().check(h.history, None, time_limit_s=1).verdict is Verdict.UNKNOWN
+    assert judge(Timeline(), limit("weight")).verdict is Verdict.UNKNOWN
+
+
+def test_an_open_operation_is_no_answer() -> None:
+    h = Timeline()
+    h.served(*without(10, 30))
+    h.now_s = 15
+    h.add(7, OpType.INVOKE, "get", {"name": "a"})
+    assert judge(h, *ALL).verdict is Verdict.INVALID
+
+
+def test_the_bundled_target_declares_what_its_nodes_report() -> None:
+    tables = [
+        {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 2},
+        {"id": "B", "state": "REMOVED", "num_replicas": 1, "version": 1},
+    ]
+    tablets = [
+        {"table_id": "A", "state": "RUNNING"},
+        {"table_id": "A", "state": "CREATING"},
+        {"table_id": "A", "state": "REPLACED"},
+        {"table_id": "B", "state": "DELETED"},
+    ]
+    group = {"counters": {"garbage segments": 1}}
+    leader = {
+        "revision": 9, "tables": tables, "tablets": tablets, "raft": group,
+        "counters": {"locks": 1}, "calls": {"x": 1},
+    }  # fmt: skip
+    server = {
+        "calls": {"x": 5},
+        "put_off": {"x": 2},
+        "files": 17,
+        "tablets": [
+            {"raft": {"counters": {"garbage segments": n, "log segments": n + 1}}} for n in (0, 3)
+        ]
+        + [{"raft": None}],
+    }
+    behind = {"revision": 3, "tables": [], "tablets": []}
+    declaration = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
+    assert declaration["calls"] == {"x": 6, "x carried out": 3}
+    assert declaration["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
+    assert declaration["counters"]["t1"] == {
+        "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
+    }  # fmt: skip
+    assert declaration["amounts"] == {
+        "live table": 1, "live tablet": 2, "configuration changed": 0, "replica copied": 0,
+        "replica made": 10, "tablet altered": 7,
+    }  # fmt: skip
+    assert declaration["quorum"] == ["m1", "m2", "m3"]
+    kinds = {each["of"] for each in declaration["limits"] if each["measure"] == "outage"}
+    assert kinds == {"none", "cut", "kill", "power-cut", "pause", "restart", "reset"}
+    assert len({each["name"] for each in declaration["limits"]}) == len(declaration["limits"])
+
+
+@pytest.mark.parametrize(
+    ("files", "tablets", "verdict"),
+    [(9, 2, Verdict.VALID), (20, 2, Verdict.VALID), (21, 2, Verdict.INVALID), (21, 3, "valid")],
+)
+def test_files_go_with_their_tablets(files: int, tablets: int, verdict: str) -> None:
+    rows = [{"table_id": "A", "state": "RUNNING"}] * tablets
+    table = {"id": "A", "state": "RUNNING", "num_replicas": 3, "version": 0}
+    master = {"revision": 1, "tables": [table], "tablets": rows}
+    declared = describe_bounds({"m1": master}, {"t1": {"files": files}}, Flags())
+    limits = [each for each in declared["limits"] if each["name"] == "files"]
+    h = Timeline()
+    h.served(*steady())
+    result = judge(h, *limits, counters=declared["counters"], amounts=declared["amounts"])
+    assert result.verdict == verdict, result
+
+
+def test_only_limits_of_requests_that_are_not_usual_are_declared() -> None:
+    assert describe_accepted(3, Flags()) == {}
+    assert describe_accepted(4, Flags(heartbeat_interval_ms=100)) == {}
+    assert describe_accepted(4, Flags(max_create_tablets_per_ts=2)) == {
+        "accepts": {"new_replicas": 8}
+    }
+    narrow = Flags(max_num_columns=2, max_identifier_length=1, max_num_replicas=1)
+    assert describe_accepted(3, narrow) == {
+        "accepts": {"columns": 2, "name_bytes": 1, "replicas": [1, 1]}
+    }

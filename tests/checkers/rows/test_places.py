@@ -1,0 +1,342 @@
+"""Rows that answers leave out or put elsewhere: skipped tablets, rows in two, other times."""
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from checkers.rows.elle import ElleRows
+from checkers.rows.once import ExactlyOnce
+from checkers.rows.registers import LinearizableRows, SnapshotScans
+from checkers.rows.sessions import ReadYourWrites
+from harness.ops import History, OpType, Verdict
+from tests.checkers.rows.histories import random_history
+from tests.checkers.rows.test_rows import Rows, judge, permitting, up, verdicts
+
+
+def two_tablets() -> Rows:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("b", "1")], 11, tablet="U")
+    return h
+
+
+def test_a_scan_that_leaves_out_a_tablet_showed_it_empty() -> None:
+    h = two_tablets()
+    h.scan(1, {"a": {"v": "1"}}, 20, end="b")  # it did not ask for what the other tablet has
+    h.scan(1, {"a": {"v": "1"}}, 10, at=10)  # nor had that anything then
+    h.scan(1, {"a": {"v": "1"}}, None, mode="latest")  # any replica, of any time
+    assert verdicts(h) == {}
+    h.scan(1, {"a": {"v": "1"}}, 20)
+    assert verdicts(h) == {"snapshot-scans": "stale-row", "elle-rows": ""}
+    h = two_tablets()
+    h.scan(1, {"a": {"v": "1"}}, None, mode="latest", replica="leader")
+    assert verdicts(h) == {"linearizable-rows": "stale-row"}
+
+
+def test_a_scan_without_any_tablet() -> None:
+    h = two_tablets()
+    h.scan(1, {}, 20)
+    h.lines[-1].value["parts"].clear()
+    assert verdicts(h) == {"snapshot-scans": "stale-row", "elle-rows": ""}
+
+
+def without_a_tablet(history: History, rng: random.Random) -> tuple[History, bool]:
+    """A scan of the history without a tablet of which it showed rows, and whether there is one."""
+    lines = list(history)
+    scans = [
+        (place, number)
+        for place, op in enumerate(lines)
+        if op.type is OpType.OK and op.f == "scan"
+        for number, part in enumerate(op.value["parts"])
+        if part["rows"]
+    ]
+    if not scans:
+        return history, False
+    place, number = rng.choice(scans)
+    parts = list(lines[place].value["parts"])
+    del parts[number]
+    value = {**lines[place].value, "parts": parts}
+    lines[place] = msgspec.structs.replace(lines[place], value=value)
+    return History(lines), True
+
+
+def test_any_tablet_that_any_scan_leaves_out_is_missed() -> None:
+    """In histories of a plain store, in which nothing but that is wrong."""
+    count = 0
+    for seed in range(60):
+        history = random_history(seed, lost=0.0, deletes=False, count=30)
+        spoiled, is_spoiled = without_a_tablet(history, random.Random(seed))
+        if not is_spoiled:
+            continue
+        checkers = (LinearizableRows(), SnapshotScans())
+        results = [judge(checker, spoiled).verdict for checker in checkers]
+        at_several = any(
+            op.value["timestamp"] is None
+            for op, before in zip(spoiled, history, strict=True)
+            if op != before
+        )
+        assert Verdict.INVALID in results or at_several, seed
+        count += Verdict.INVALID in results
+    assert count > 40
+
+
+# --- places --------------------------------------------------------------------------------------
+
+
+def test_a_row_in_two_tablets() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("a", "2")], 11, tablet="U")
+    assert verdicts(h) == {"rows-exactly-once": "two-places"}
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [["update", "a", {"v": "2"}]], 11, "not-found", tablet="U")  # it is not there
+    assert "rows-exactly-once" not in verdicts(h)
+
+
+@pytest.mark.parametrize("moved", [None, "delete", "rename"])
+def test_a_name_that_leads_to_two_tables(moved: str | None) -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    if moved is not None:
+        h.lost(2, moved, {"name": "r", "nonce": "n", "new_name": "s"})
+    h.read(1, "a", None, 20)
+    h.lines[-1].value["table_id"] = "other"
+    h.lines[-1].value["tablet"] = "O"
+    assert verdicts(h) == ({} if moved else {"rows-exactly-once": "two-places"})
+
+
+def test_a_scan_that_shows_more_than_it_was_asked_for() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1"), up("b", "1")], 10)
+    h.scan(1, {"b": {"v": "1"}}, 20, start="b")
+    assert verdicts(h) == {}
+    h.scan(1, {"a": {"v": "1"}, "b": {"v": "1"}}, 20, start="b")
+    assert verdicts(h) == {"rows-exactly-once": "not-asked"}
+
+
+def absent(h: Rows, f: str) -> None:
+    """Process 1 is answered that there is no table `r`."""
+    call: dict[str, Any] = {"table": "r", "key": "a"}
+    if f == "write":
+        call = {"table": "r", "nonce": "w", "rows": [up("a", "1")]}
+    h.call(1, f, call)
+    h.ret(1, OpType.FAIL if f == "write" else OpType.OK, {"result": "not-found"})
+
+
+@pytest.mark.parametrize("f", ["read", "scan", "write"])
+def test_a_table_that_is_there_is_found(f: str) -> None:
+    h = Rows()
+    absent(h, f)
+    h.call(0, "create", {"name": "r", "nonce": "n"})
+    absent(h, f)  # it may not be made yet
+    h.ret(0, OpType.OK, {"result": "ok", "table_id": "id", "schema_version": 0})
+    assert "rows-exactly-once" not in verdicts(h)
+    absent(h, f)
+    assert verdicts(h) == {"rows-exactly-once": "no-table"}
+    permitted = Rows()
+    permitting(permitted, "stale-read")
+    permitted.create(0, "r", "id")
+    absent(permitted, f)
+    assert verdicts(permitted) == {}
+
+
+def test_a_table_that_may_have_been_deleted_need_not_be_found() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.lost(2, "delete", {"name": "r", "nonce": "d"})
+    absent(h, "read")
+    assert verdicts(h) == {}
+
+
+# --- times ---------------------------------------------------------------------------------------
+
+
+def test_a_scan_at_another_time_than_it_named() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("a", "2")], 20)
+    h.scan(1, {"a": {"v": "1"}}, 15, at=15)
+    assert verdicts(h) == {}
+    h.scan(1, {"a": {"v": "1"}}, 15, at=25)
+    assert verdicts(h) == {"read-your-writes": "asked-time"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "found"), [("latest", {}), ("snapshot", {"read-your-writes": "asked-time"})]
+)
+def test_tablets_of_one_scan_are_at_one_time(mode: str, found: dict[str, str]) -> None:
+    h = two_tablets()
+    h.scan(1, {"a": {"v": "1"}}, 20, mode=mode)
+    part = {"tablet": "U", "timestamp": 21, "rows": [["b", {"v": "1"}]]}
+    h.lines[-1].value["parts"].append(part)
+    h.lines[-1].value["timestamp"] = None
+    assert verdicts(h) == found
+
+
+def test_scans_that_do_not_say_their_time_are_counted_as_exempt() -> None:
+    h = Rows()
+    h.scan(1, {}, None)
+    h.scan(1, {}, 7)
+    details = judge(ReadYourWrites(), h.history).details
+    assert (details["exempt"], details["looked"]["asked-time"]) == ({"asked-time": 1}, 1)
+
+
+# --- power cuts ----------------------------------------------------------------------------------
+
+CUT = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
+
+
+def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.write(0, [up("a", "1")], 10)
+    h.nemesis("power-cut-all", CUT)
+    h.read(1, "a", {"v": "1"})
+    h.read(1, "a", None)  # the next leader had lost it
+    h.write(0, [up("a", "2")], 20)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
+    h.read(1, "a", None)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+
+
+def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut", "stale-read")
+    h.write(0, [up("a", "1")], 10)
+    h.read(1, "a", None)
+    h.nemesis("power-cut-all", CUT)
+    h.read(1, "a", None)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize(
+    ("when", "verdict"),
+    [("before", Verdict.INVALID), ("during", Verdict.PERMITTED), ("after", Verdict.INVALID)],
+)
+def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
+    when: str, verdict: Verdict
+) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    for moment in ("before", "during", "after"):
+        if moment == "during":
+            h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+        if moment == when:
+            h.nemesis("power-cut-all", CUT)
+        if moment == "during":
+            part = {"tablet": "T", "timestamp": 10, "rows": [0], "again": [[20, ["ok"]]]}
+            h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
+    assert judge(ExactlyOnce(), h.history).verdict is verdict
+
+
+@pytest.mark.parametrize("when", ["during", "after"])
+@pytest.mark.parametrize("kind", [OpType.OK, OpType.INFO])
+def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: str) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    part = {"tablet": "T", "timestamp": 20, "rows": [0]}
+    answer = {"table_id": "id", "rows": ["ok"], "parts": [part]}
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+    h.read(1, "a", {"v": "1"})
+    if when == "after":
+        h.ret(0, kind, answer if kind is OpType.OK else None)
+    h.nemesis("power-cut-all", CUT)
+    h.read(1, "a", None)
+    if when == "during":
+        h.ret(0, kind, answer if kind is OpType.OK else None)
+    h.read(1, "a", {"v": "1"})
+    wanted = Verdict.PERMITTED if when == "during" else Verdict.INVALID
+    assert judge(LinearizableRows(), h.history).verdict is wanted
+
+
+@pytest.mark.parametrize(("first", "verdict"), [(10, Verdict.PERMITTED), (30, Verdict.INVALID)])
+@pytest.mark.parametrize("later", [40, 41])
+@pytest.mark.parametrize("checker", [SnapshotScans(), ElleRows()])
+def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
+    checker: Any, first: int, later: int, verdict: Verdict
+) -> None:
+    """By a replica that has it still, until it hears of a leader without it."""
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    if first == 10:
+        h.write(0, [up("a", "1")], first)
+    h.nemesis("power-cut-all", CUT)
+    if first == 30:
+        h.write(0, [up("a", "1")], first)
+    h.scan(1, {"a": {"v": "1"}}, 40)
+    h.scan(1, {}, later)
+    assert judge(checker, h.history).verdict is verdict
+
+
+@pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
+def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: Any) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+    h.nemesis("power-cut-all", CUT)
+    part = {"tablet": "T", "timestamp": 10, "rows": [0]}
+    h.ret(0, OpType.OK, {"table_id": "id", "rows": ["ok"], "parts": [part]})
+    h.read(1, "a", None, 20)
+    assert judge(checker, h.history).verdict is Verdict.PERMITTED
+
+
+def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
+    """The contradiction shows its first operations, which are all of before the cut."""
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.write(0, [up("a", "1")], 10)
+    for at in range(11, 31):
+        h.scan(1, {"a": {"v": "1"}}, at)
+    h.write(0, [up("a", "2")], 31)
+    h.nemesis("power-cut-all", CUT)
+    h.scan(1, {"a": {"v": "1"}}, 40)
+    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
+
+
+@pytest.mark.parametrize("where", ["before", "between", "after"])
+@pytest.mark.parametrize("old", ["0", None])
+def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: str | None) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    if old is not None:
+        h.write(0, [up("a", old)], 5)
+    clock = 10
+    for moment in ("before", "between", "after"):
+        h.write(0, [up("a", moment)], clock)
+        if moment == where:  # it is gone again, and no power was cut
+            h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 1)
+        h.nemesis("power-cut-all", CUT)
+        h.scan(1, {} if old is None else {"a": {"v": old}}, clock + 2)
+        clock += 10
+    assert judge(ElleRows(), h.history).verdict is Verdict.INVALID
+
+
+def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "0")]})
+    h.nemesis("power-cut-all", CUT)
+    h.scan(1, {"a": {"v": "0"}}, 5)
+    h.write(2, [up("a", "1")], 10)
+    h.scan(1, {"a": {"v": "0"}}, 11)
+    h.ret(0, OpType.INFO, None)
+    assert judge(ElleRows(), h.history).verdict is Verdict.PERMITTED
+
+
+def test_a_power_cut_of_what_was_down_already_is_one() -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.write(0, [up("a", "1")], 10)
+    h.nemesis("power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
+    h.read(1, "a", None)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.PERMITTED
+
+
+def test_once_checks_places_of_all_answers() -> None:
+    history = random_history(11, count=60)
+    looked = judge(ExactlyOnce(), history).details["looked"]
+    assert looked["two-places"] > 50
+    assert looked["not-asked"] > 20

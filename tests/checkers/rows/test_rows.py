@@ -1,0 +1,604 @@
+"""Checkers of rows: plain stores are never blamed, brute force agrees, and each rule can fail."""
+
+import itertools
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkers.rows.bank import BankSums
+from checkers.rows.elle import ElleRows
+from checkers.rows.model import Row
+from checkers.rows.once import ExactlyOnce
+from checkers.rows.problem import floors
+from checkers.rows.reading import Look, Part, RowsHistory, rows_history
+from checkers.rows.registers import LinearizableRows, SnapshotScans
+from checkers.rows.sessions import ReadYourWrites
+from harness.errors import HistoryError
+from harness.ops import History, OpType, Verdict
+from harness.permits import Permit, fact_of
+from tests.checkers.rows.histories import apply, random_history, spoiled
+from tests.support.histories import Writer
+from tests.tiers import examples
+
+ALL = (LinearizableRows(), SnapshotScans(), ElleRows(), BankSums(), ExactlyOnce(), ReadYourWrites())
+SEEDS = st.integers(0, 2**32)
+
+
+def judge(checker: Any, history: History) -> Any:
+    return checker.check(history, None, time_limit_s=300)
+
+
+@given(SEEDS, st.booleans(), st.booleans(), st.integers(1, 3), st.sampled_from([0.0, 0.2, 0.4]))
+@settings(max_examples=examples(60), deadline=None)
+def test_a_plain_store_is_never_blamed(
+    seed: int, bank: bool, deletes: bool, tablets: int, lost: float
+) -> None:
+    tablets = 1 if bank else tablets
+    history = random_history(seed, bank=bank, deletes=deletes, tablets=tablets, lost=lost)
+    for checker in ALL:
+        result = judge(checker, history)
+        assert result.verdict is not Verdict.INVALID, result.explanation
+        if result.verdict is Verdict.UNKNOWN:
+            assert result.reason == "there was nothing to judge"
+
+
+# --- oracles -----------------------------------------------------------------------------------
+
+
+def cells(row: Any) -> Row:
+    return None if row is None else tuple(sorted(row.items()))
+
+
+def played(row: Any, part: Part, key: str) -> tuple[Any, bool]:
+    """The row after a part, and whether it was answered as that would have it."""
+    legal = True
+    for written in part.rows:
+        if written.key == key:
+            result, row = apply(row, written.step.kind, dict(written.step.cells))
+            legal = legal and written.result in {None, result}
+    return row, legal
+
+
+def brute_linearizable(read: RowsHistory) -> bool:
+    """Whether each row has any order at all, by trying them all."""
+    for table, keys in read.keys.items():
+        for key in keys:
+            items: list[tuple[int, float, Any]] = []
+            for part in read.parts:
+                if part.table == table and any(row.key == key for row in part.rows):
+                    done = part.pair.completion
+                    end = done.index if part.is_known and done else float("inf")
+                    items.append((part.pair.invoke.index, end, part))
+            for look in read.looks:
+                for seen, row in read.seen_by(look) if look.is_latest else ():
+                    if seen == key and look.table == table:
+                        assert look.pair.completion is not None
+                        call, end = look.pair.invoke.index, look.pair.completion.index
+                        items.append((call, end, row))
+            if not brute_order(items, None, key):
+                return False
+    return True
+
+
+def brute_order(items: list[tuple[int, float, Any]], row: Any, key: str) -> bool:
+    if all(end == float("inf") for _, end, _ in items):
+        return True
+    first = min(end for _, end, _ in items)
+    for place, (call, _, what) in enumerate(items):
+        if call > first:
+            continue
+        rest = items[:place] + items[place + 1 :]
+        if isinstance(what, Part):
+            after, legal = played(row, what, key)
+        else:
+            after, legal = row, cells(row) == what
+        if legal and brute_order(rest, after, key):
+            return True
+    return False
+
+
+def brute_snapshots(read: RowsHistory) -> bool:
+    """Whether unknown parts can have such timestamps that all looks are as they should be."""
+    floor = floors(read)
+    stamps = sorted(
+        {item.timestamp for item in (*read.parts, *read.looks) if item.timestamp is not None}
+        | {0, *floor.values()}
+    )
+    looks = [look for look in read.looks if look.timestamp is not None]
+    for table, keys in read.keys.items():
+        for key in keys:
+            parts = [
+                part
+                for part in read.parts
+                if part.table == table and any(row.key == key for row in part.rows)
+            ]
+            stamped = [(2 * (part.timestamp or 0), part) for part in parts if part.timestamp]
+            lost = [part for part in parts if not part.timestamp]
+            wanted = [
+                (2 * (look.timestamp or 0) + 1, row)
+                for look in looks
+                if look.table == table
+                for seen, row in read.seen_by(look)
+                if seen == key
+            ]
+            places: list[list[Any]] = [
+                [None, *(s for s in stamps if s >= floor[part.pair.invoke.index])] for part in lost
+            ]
+            if not any(
+                brute_at(key, stamped, chosen, wanted) for chosen in chosen_orders(lost, places)
+            ):
+                return False
+    return True
+
+
+def chosen_orders(lost: list[Part], places: list[list[Any]]) -> Any:
+    for choice in itertools.product(*places):
+        taken = [
+            (stamp, part) for stamp, part in zip(choice, lost, strict=True) if stamp is not None
+        ]
+        yield from itertools.permutations(taken)
+
+
+def brute_at(key: str, known: Any, chosen: Any, wanted: Any) -> bool:
+    # A lost part comes after the looks at its place and before the next event: half a step later.
+    events = [(at, 0, part) for at, part in known]
+    events += [(2 * at + 1.5, n, part) for n, (at, part) in enumerate(chosen)]
+    events += [(at, 0, row) for at, row in wanted]
+    row = None
+    for _, _, what in sorted(events, key=lambda event: event[:2]):
+        if isinstance(what, Part):
+            row, legal = played(row, what, key)
+            if not legal:
+                return False
+        elif cells(row) != what:
+            return False
+    return True
+
+
+def small(seed: int) -> History:
+    rng = random.Random(seed)
+    history = random_history(
+        seed, count=rng.randint(3, 9), keys=2, processes=3, tablets=rng.randint(1, 2), lost=0.2
+    )
+    for _ in range(rng.randint(0, 2)):
+        history = spoiled(history, rng) or history
+    return history
+
+
+@given(SEEDS)
+@settings(max_examples=examples(300), deadline=None)
+def test_linearizable_rows_says_what_brute_force_says(seed: int) -> None:
+    history = small(seed)
+    expected = brute_linearizable(rows_history(history))
+    assert (judge(LinearizableRows(), history).verdict is Verdict.VALID) is expected
+
+
+@given(SEEDS)
+@settings(max_examples=examples(300), deadline=None)
+def test_snapshot_scans_says_what_brute_force_says(seed: int) -> None:
+    history = small(seed)
+    expected = brute_snapshots(rows_history(history))
+    assert (judge(SnapshotScans(), history).verdict is Verdict.VALID) is expected
+
+
+@given(SEEDS)
+@settings(max_examples=examples(100), deadline=None)
+def test_what_elle_refutes_no_snapshot_explains(seed: int) -> None:
+    """Where nothing is lost: then a part has its rows at one timestamp, for both alike."""
+    rng = random.Random(seed)
+    history = random_history(seed, count=20, lost=0.0)
+    history = spoiled(history, rng) or history
+    if judge(ElleRows(), history).verdict is Verdict.INVALID:
+        assert judge(SnapshotScans(), history).verdict is Verdict.INVALID
+
+
+# --- each rule fails, and says so ----------------------------------------------------------------
+
+
+class Rows(Writer):
+    """Rows of the table `r`, of one tablet unless told."""
+
+    def write(
+        self, process: int, rows: list[Any], timestamp: int | None, *results: str, **more: Any
+    ) -> int:
+        answered = list(results) or ["ok"] * len(rows)
+        index = self.call(
+            process, "write", {"table": "r", "nonce": f"{len(self.lines)}", "rows": rows}
+        )
+        positions = list(range(len(rows)))
+        part = {"tablet": "T", "node": "t1", "timestamp": timestamp, "rows": positions, **more}
+        value = {"table_id": "id", "rows": answered, "parts": [part]}
+        self.ret(process, OpType.OK, value, "t1")
+        return index
+
+    def lose(self, process: int, rows: list[Any]) -> int:
+        call = {"table": "r", "nonce": f"{len(self.lines)}", "rows": rows}
+        return self.lost(process, "write", call)
+
+    def read(self, process: int, key: str, row: Any, timestamp: int | None = None) -> int:
+        index = self.call(process, "read", {"table": "r", "key": key})
+        value = {"table_id": "id", "tablet": "T", "timestamp": timestamp, "row": row}
+        self.ret(process, OpType.OK, value, "t1")
+        return index
+
+    def scan(self, process: int, rows: dict[str, Any], timestamp: int | None, **asked: Any) -> int:
+        call = {"table": "r", "mode": "snapshot", "replica": "any", "at": None, **asked}
+        index = self.call(process, "scan", call)
+        part = {
+            "tablet": "T", "node": "t1", "timestamp": timestamp,
+            "rows": [list(row) for row in sorted(rows.items())],
+        }  # fmt: skip
+        value = {"table_id": "id", "timestamp": timestamp, "parts": [part]}
+        self.ret(process, OpType.OK, value, "t1")
+        return index
+
+
+def up(key: str, value: str, **more: Any) -> list[Any]:
+    return ["upsert", key, {"v": value, **more}]
+
+
+def verdicts(h: Rows) -> dict[str, str]:
+    """The rule by checker, of all that convict."""
+    rules = {}
+    for checker in ALL:
+        result = judge(checker, h.history)
+        if result.verdict is Verdict.INVALID:
+            assert result.explanation
+            rules[result.checker] = result.details.get("rule", "")
+    return rules
+
+
+def test_a_stale_read_of_a_leader() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("a", "2")], 20)
+    h.read(1, "a", {"v": "1"})
+    assert verdicts(h) == {"linearizable-rows": "stale-row"}
+    text = " ".join(judge(LinearizableRows(), h.history).explanation)
+    assert "row 'a' of table 'r'" in text
+    assert "(op 4, read" in text
+
+
+def test_a_stale_latest_scan_of_any_replica_is_no_contradiction() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("a", "2")], 20)
+    h.scan(1, {"a": {"v": "1"}}, None, mode="latest")
+    assert verdicts(h) == {}
+    h.scan(1, {"a": {"v": "1"}}, None, mode="latest", replica="leader")
+    assert verdicts(h) == {"linearizable-rows": "stale-row"}
+
+
+def test_a_lost_row_error() -> None:
+    h = Rows()
+    h.write(0, [["insert", "a", {"v": "1"}]], 10)
+    h.write(0, [["insert", "a", {"v": "2"}]], 20, "ok")
+    assert set(verdicts(h)) == {"linearizable-rows", "snapshot-scans"}
+
+
+def test_an_acknowledged_row_that_a_snapshot_misses() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.scan(1, {}, 10)
+    assert verdicts(h) == {"snapshot-scans": "stale-row", "elle-rows": ""}
+
+
+def test_a_snapshot_with_what_was_written_later() -> None:
+    h = Rows()
+    h.scan(1, {}, 5)
+    h.write(0, [up("a", "1")], 10)
+    h.scan(1, {"a": {"v": "1"}}, 9)
+    assert set(verdicts(h)) == {"snapshot-scans", "elle-rows"}
+
+
+def test_scans_at_one_timestamp_that_differ_by_a_lost_write() -> None:
+    """One of them saw it: then all at that timestamp, and later ones, must."""
+    h = Rows()
+    h.write(0, [up("b", "0")], 5)
+    h.lose(1, [up("a", "1")])
+    h.scan(2, {"a": {"v": "1"}, "b": {"v": "0"}}, 10)
+    assert verdicts(h) == {}
+    h.scan(2, {"b": {"v": "0"}}, 10)
+    assert set(verdicts(h)) == {"snapshot-scans", "elle-rows"}
+
+
+def test_a_lost_write_is_above_what_its_process_knew() -> None:
+    h = Rows()
+    h.scan(1, {}, 10)
+    h.lose(1, [up("a", "1")])
+    h.scan(2, {}, 11)
+    h.scan(2, {"a": {"v": "1"}}, 12)
+    assert verdicts(h) == {}
+    h.scan(2, {"a": {"v": "1"}}, 10)
+    assert set(verdicts(h)) >= {"snapshot-scans", "elle-rows"}
+
+
+def test_half_of_a_lost_batch() -> None:
+    """Each row by itself could be so, but a part takes effect at once."""
+    h = Rows()
+    h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
+    h.read(1, "c", None, 6)
+    h.lose(1, [up("a", "1", balance="9"), up("b", "1", balance="1")])
+    h.scan(2, {"a": {"v": "1", "balance": "9"}, "b": {"v": "0", "balance": "5"}}, 10)
+    assert set(verdicts(h)) >= {"bank-sums", "elle-rows"}
+    assert "snapshot-scans" not in verdicts(h)
+    text = " ".join(judge(BankSums(), h.history).explanation)
+    assert "a = 9 and b = 5 which add up to 14" in text
+
+
+def test_a_group_of_which_a_row_is_missing() -> None:
+    h = Rows()
+    h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
+    h.scan(2, {"a": {"v": "0", "balance": "5"}}, None, mode="latest")
+    assert verdicts(h) == {"bank-sums": "sum"}
+
+
+def test_rows_that_are_also_written_alone_are_no_group() -> None:
+    h = Rows()
+    h.write(0, [up("a", "0", balance="5"), up("b", "0", balance="5")], 5)
+    h.write(0, [up("a", "1", balance="6")], 6)
+    h.scan(2, {"a": {"v": "1", "balance": "6"}, "b": {"v": "0", "balance": "5"}}, 7)
+    assert verdicts(h) == {}
+    assert judge(BankSums(), h.history).verdict is Verdict.UNKNOWN
+    case: Any = SimpleNamespace(workload_options={"groups": 0})
+    assert BankSums().check(h.history, case, time_limit_s=1).verdict is Verdict.VALID
+
+
+def test_a_row_out_of_nowhere() -> None:
+    h = Rows()
+    h.write(0, [up("a", "0")], 5)
+    h.scan(1, {"a": {"v": "0"}, "b": {"v": "0"}}, 10)
+    assert verdicts(h)["rows-exactly-once"] == "phantom"
+
+
+def test_a_row_that_was_refused_and_is_there() -> None:
+    h = Rows()
+    h.write(0, [["insert", "a", {"v": "1"}]], 10, "already-present")
+    h.scan(1, {"a": {"v": "1"}}, 20)
+    assert verdicts(h)["rows-exactly-once"] == "refused"
+
+
+def test_a_row_that_was_seen_before_it_was_asked_for() -> None:
+    h = Rows()
+    h.write(0, [up("a", "0")], 5)
+    h.scan(1, {"a": {"v": "1"}}, 10)
+    h.write(0, [up("a", "1")], 9)
+    assert verdicts(h) == {"rows-exactly-once": "too-early"}
+
+
+@pytest.mark.parametrize("again", [[11, ["ok"]], [10, ["already-present"]]])
+def test_a_resent_request_that_is_answered_otherwise(again: list[Any]) -> None:
+    h = Rows()
+    h.write(0, [["insert", "a", {"v": "1"}]], 10, "ok", again=[[10, ["ok"]]])
+    assert verdicts(h) == {}
+    h = Rows()
+    h.write(0, [["insert", "a", {"v": "1"}]], 10, "ok", again=[[10, ["ok"]], again])
+    assert verdicts(h) == {"rows-exactly-once": "answered-twice"}
+
+
+def test_a_write_that_takes_effect_twice() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.scan(1, {"a": {"v": "1"}}, 10)
+    h.write(0, [["delete", "a", {}]], 20)
+    h.scan(1, {}, 20)
+    h.scan(1, {"a": {"v": "1"}}, 30)
+    rules = verdicts(h)
+    assert rules["rows-exactly-once"] == "took-twice"
+    assert "snapshot-scans" in rules
+
+
+def test_two_writes_at_one_moment_and_a_row_shown_twice() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(1, [up("b", "2")], 10)
+    assert verdicts(h) == {"rows-exactly-once": "one-timestamp"}
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.scan(1, {"a": {"v": "1"}}, 10)
+    h.lines[-1].value["parts"][0]["rows"] *= 2
+    assert verdicts(h) == {"rows-exactly-once": "one-timestamp"}
+
+
+def test_a_client_that_does_not_read_its_own_write() -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("a", "2")], 20)
+    h.scan(0, {"a": {"v": "1"}}, 15, mode="read-your-writes")
+    assert verdicts(h) == {"read-your-writes": "read-your-writes"}
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    h.write(0, [up("a", "2")], 20)
+    h.scan(1, {"a": {"v": "1"}}, 15, mode="read-your-writes")  # of others it knows nothing
+    h.scan(0, {"a": {"v": "1"}}, 15, at=15)  # and who names a time gets it
+    assert verdicts(h) == {}
+    h.scan(0, {"a": {"v": "1"}}, None, mode="read-your-writes")
+    assert verdicts(h) == {"read-your-writes": "read-your-writes"}
+
+
+@pytest.mark.parametrize("lose", [False, True])
+def test_what_others_may_have_done_since_excuses_a_missing_own_row(lose: bool) -> None:
+    h = Rows()
+    h.write(0, [up("a", "1")], 10)
+    if lose:
+        h.lose(1, [["delete", "a", {}]])
+    h.scan(0, {}, None, mode="read-your-writes")
+    assert ("read-your-writes" in verdicts(h)) is not lose
+
+
+def test_time_that_goes_back_for_a_client() -> None:
+    h = Rows()
+    h.read(0, "b", None, 50)
+    h.write(0, [up("a", "1")], 40)
+    assert verdicts(h) == {"read-your-writes": "causality"}
+    h = Rows()
+    h.scan(0, {}, 50)
+    h.scan(0, {}, 40)
+    assert verdicts(h) == {"read-your-writes": "own-time"}
+
+
+@pytest.mark.parametrize("name", ["r", "t"])
+def test_a_lost_write_may_be_in_another_table_only_where_its_own_was_renamed(name: str) -> None:
+    h = Rows()
+    h.write(0, [up("a", "0")], 10)
+    h.lose(1, [up("a", "1")])  # its answer would say which table that was
+    h.lost(2, "rename", {"name": name, "new_name": "u", "nonce": "x"})
+    h.call(3, "read", {"table": "s", "key": "a"})
+    h.ret(3, OpType.OK, {"table_id": "other", "tablet": "O", "row": {"v": "1"}}, "t1")
+    rules = verdicts(h)
+    assert ("phantom" in rules.values()) is (name == "t")
+
+
+def test_what_is_known_of_an_operation_that_is_lost_in_part_counts() -> None:
+    h = Rows()
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1"), up("b", "2")]})
+    parts = [
+        {"tablet": "T", "node": "t1", "timestamp": 10, "rows": [0]},
+        {"tablet": "U", "node": None, "timestamp": None, "rows": [1]},
+    ]
+    h.ret(0, OpType.INFO, {"table_id": "id", "rows": ["ok", None], "parts": parts})
+    assert verdicts(h) == {}
+    h.read(1, "b", None)
+    assert verdicts(h) == {}
+    h.read(1, "a", None)
+    assert verdicts(h) == {"linearizable-rows": "stale-row"}
+
+
+def test_rows_that_failed_did_nothing() -> None:
+    h = Rows()
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1"), up("b", "2")]})
+    parts = [
+        {"tablet": "T", "node": "t1", "timestamp": 10, "rows": [0]},
+        {"tablet": "U", "node": None, "timestamp": None, "rows": [1]},
+    ]
+    h.ret(0, OpType.INFO, {"table_id": "id", "rows": ["ok", "failed"], "parts": parts})
+    h.read(1, "b", {"v": "2"})
+    assert set(verdicts(h)) == {"linearizable-rows", "rows-exactly-once"}
+
+
+def test_columns_that_were_dropped_are_left_out() -> None:
+    h = Rows()
+    h.write(0, [["insert", "a", {"v": "1", "w": "1"}]], 10)
+    h.lost(1, "alter", {"name": "r", "nonce": "x", "steps": [["drop", "w"]]})
+    h.read(2, "a", {"v": "1"})
+    h.scan(2, {"a": {"v": "1", "w": "1"}}, 20)
+    assert verdicts(h) == {}
+    h.read(2, "a", {"w": "1"})
+    assert set(verdicts(h)) == {"linearizable-rows"}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"table_id": "id", "rows": [], "parts": []}, "rows must be 1 of"),
+        ({"table_id": "id", "rows": [None], "parts": []}, "every row must have a result"),
+        ({"table_id": "id", "rows": ["fine"], "parts": []}, "rows must be 1 of"),
+        ({"table_id": "id", "rows": ["ok"], "parts": [{}]}, "does not match the vocabulary"),
+    ],
+)
+def test_answers_outside_the_vocabulary_are_refused(value: Any, words: str) -> None:
+    h = Rows()
+    h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
+    h.ret(0, OpType.OK, value)
+    with pytest.raises(HistoryError, match=words):
+        rows_history(h.history)
+
+
+# --- what a profile permits ----------------------------------------------------------------------
+
+
+def permitting(h: Rows, *names: str) -> None:
+    permits = [Permit(name=name, why="so it is") for name in names]
+    h.fact("permits", fact_of("modern", permits))
+
+
+def led(h: Rows, process: int, value: str, timestamp: int, node: str, term: int) -> int:
+    index = h.write(process, [up("a", value)], timestamp)
+    h.lines[-1].value["parts"][0] |= {"node": node, "term": term}
+    return index
+
+
+def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
+    index = h.read(process, "a", {"v": value})
+    h.lines[-1] = msgspec.structs.replace(h.lines[-1], node=node)
+    h.lines[-1].value["term"] = term
+    return index
+
+
+@pytest.mark.parametrize(
+    ("node", "term", "permits", "expected"),
+    [
+        ("t1", 1, ("stale-read",), Verdict.PERMITTED),
+        ("t1", 1, (), Verdict.INVALID),
+        ("t2", 2, ("stale-read",), Verdict.INVALID),  # the leader of the term itself
+        ("t2", 1, ("stale-read",), Verdict.INVALID),  # who has answered in a later term
+        ("t1", 3, ("stale-read",), Verdict.INVALID),
+    ],
+)
+def test_a_deposed_leader_may_answer_from_the_past(
+    node: str, term: int, permits: tuple[str, ...], expected: Verdict
+) -> None:
+    h = Rows()
+    permitting(h, *permits)
+    led(h, 0, "1", 10, "t1", 1)
+    led(h, 0, "2", 20, "t2", 2)
+    looked(h, 1, "1", node, term)
+    result = judge(LinearizableRows(), h.history)
+    assert result.verdict is expected
+    if expected is Verdict.PERMITTED:
+        assert result.details["permitted"] == {"stale-read": 1}
+        assert result.operations == (5,)
+
+
+def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows() -> None:
+    h = Rows()
+    permitting(h, "stale-read")
+    led(h, 0, "1", 10, "t1", 1)
+    led(h, 0, "2", 20, "t1", 1)
+    led(h, 0, "3", 30, "t2", 2)
+    looked(h, 1, "1", "t1", 1)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+    h = Rows()
+    permitting(h, "stale-read")
+    led(h, 0, "1", 10, "t1", 1)
+    led(h, 0, "2", 20, "t2", 2)
+    looked(h, 1, "1", "t1", 1)
+    h.write(0, [up("b", "1")], 30)
+    h.read(1, "b", None)
+    assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("cut", [None, "between", "after"])
+def test_a_power_cut_may_take_back_what_came_before_it(cut: str | None) -> None:
+    h = Rows()
+    permitting(h, "lost-after-power-cut")
+    h.write(0, [up("a", "1")], 10)
+    value = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
+    if cut == "between":
+        h.nemesis("power-cut-all", value)
+    h.read(1, "a", None)
+    h.scan(1, {}, 30)
+    if cut == "after":
+        h.nemesis("power-cut-all", value)
+    expected = Verdict.PERMITTED if cut == "between" else Verdict.INVALID
+    for checker in (LinearizableRows(), SnapshotScans(), ElleRows()):
+        assert judge(checker, h.history).verdict is expected
+
+
+def test_a_long_history_needs_no_search() -> None:
+    history = random_history(3, count=1500, keys=8, processes=8, lost=0.0)
+    result = judge(LinearizableRows(), history)
+    assert result.verdict is Verdict.VALID
+    assert result.details["rows_searched"] == 0
+    assert judge(SnapshotScans(), history).details["rows_searched"] == 0
+
+
+def test_looks_are_of_the_parts_that_they_say() -> None:
+    read = rows_history(random_history(5))
+    assert all(isinstance(look, Look) for look in read.looks)
+    assert {look.tablet for look in read.looks} <= {"T0", "T1"}

@@ -1,0 +1,321 @@
+"""Defects of the harness itself, one at a time, and the tests that must notice each.
+
+A defect replaces one function, mostly by one that calls the original. `tests` are files or nodes of
+the quick tier, unless `heavy` is set: then they start real processes. Names of functions are those
+of the harness: one that is renamed fails here first.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from checkers.conduct.crash import _Excuses
+from harness import store
+from harness.environments.host import power
+from harness.environments.process.child import Child
+from harness.environments.sim.clock import SimClock
+from harness.environments.sim.disk import DiskStore, _Inode
+from harness.environments.sim.network import Fabric
+from harness.faults.budget import DamageBudget
+from harness.faults.ledger import Ledger
+from harness.ops import History, OpType, Verdict
+from harness.run import interpreter, phases
+from harness.run.conductor import FaultConductor
+from harness.run.heartbeat import Heartbeat
+from harness.run.recorder import EventScribe, Recorder
+from harness.soak.campaign import Campaign
+from harness.soak.journal import Journal
+from harness.store import folder
+from harness.support.workers import WorkerPool
+from harness.verdict import judge
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Defect:
+    """One defect: its name, one sentence, the patch, and the tests that must fail."""
+
+    name: str
+    title: str
+    patch: Patch
+    tests: tuple[str, ...]
+    heavy: bool
+
+
+DEFECTS: dict[str, Defect] = {}
+
+
+def defect(*tests: str, heavy: bool = False) -> Callable[[Patch], Patch]:
+    """Register a patch under its name; its docstring is the sentence."""
+
+    def register(patch: Patch) -> Patch:
+        name = patch.__name__.replace("_", "-")
+        assert patch.__doc__, name
+        DEFECTS[name] = Defect(name, patch.__doc__.rstrip("."), patch, tests, heavy)
+        return patch
+
+    return register
+
+
+def wrap(patch: pytest.MonkeyPatch, owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Replace a function; `around` gets the original first."""
+    original = getattr(owner, name)
+    patch.setattr(owner, name, lambda *args, **options: around(original, *args, **options))
+
+
+# --- faults ------------------------------------------------------------------------------------
+
+
+@defect("tests/faults/test_leases.py")
+def lease_never_ends(patch):
+    """A fault that nothing heals stays after its lease."""
+    wrap(
+        patch, Ledger, "__init__",
+        lambda original, self, cluster, *args, **options: original(
+            self, _Deaf(cluster, "call_later"), *args, **options
+        ),
+    )  # fmt: skip
+
+
+@defect("tests/sim/test_network.py")
+def heal_takes_off_the_oldest_fault(patch):
+    """A heal takes off the oldest fault of links, whichever was meant."""
+    wrap(patch, Fabric, "heal", lambda original, self, _: original(self, next(iter(self._faults))))
+
+
+@defect("tests/sim/test_network.py")
+def bites_count_twice(patch):
+    """A fault of links reports twice the frames that it touched."""
+    wrap(patch, Fabric, "heal", lambda original, *args: _doubled(original(*args)))
+
+
+@defect("tests/faults")
+def misses_count_as_hits(patch):
+    """A kill of a node that was down already counts as a hit."""
+
+    async def around(original, self, *args, **options):
+        await original(self, *args, **options)
+        return True
+
+    wrap(patch, Ledger, "_down", around)
+
+
+@defect("tests/faults/test_budget.py")
+def damage_has_no_budget(patch):
+    """Faults may destroy the synced data of a majority without --damage majority."""
+    patch.setattr(DamageBudget, "charge", lambda *_: None)
+
+
+@defect("tests/run/test_faults.py", "tests/faults/test_runs.py")
+def faults_are_not_recorded(patch):
+    """The history has no line of faults that were healed."""
+
+    def around(original, self, fault, action, *args):
+        if action != "heal":
+            original(self, fault, action, *args)
+
+    wrap(patch, FaultConductor, "_note", around)
+
+
+# --- environments ------------------------------------------------------------------------------
+
+
+@defect("tests/sim/test_disk.py")
+def torn_write_is_whole(patch):
+    """The last write that survives a power cut is never torn."""
+    wrap(patch, _Inode, "cut_power", lambda original, self, kept, _torn: original(self, kept, None))
+
+
+@defect("tests/sim/test_disk.py")
+def power_cut_keeps_unsynced_data(patch):
+    """A power cut in the simulation is a plain kill."""
+    wrap(
+        patch, DiskStore, "crash",
+        lambda original, self, **_: original(self, lose_unsynced=False, torn=False),
+    )  # fmt: skip
+
+
+@defect("tests/host/test_power.py")
+def real_power_cut_keeps_unsynced_data(patch):
+    """A power cut of a real node truncates no file."""
+    patch.setattr(power.os, "truncate", lambda *_: None)
+
+
+@defect("tests/sim/test_conformance.py")
+def clock_fault_skews_nothing(patch):
+    """A clock fault in the simulation changes no clock."""
+    wrap(
+        patch, SimClock, "adjust",
+        lambda original, self, **_: original(self, skew_ns=0, drift_ppm=0),
+    )  # fmt: skip
+
+
+@defect("tests/process/test_child.py", heavy=True)
+def pause_is_not_verified(patch):
+    """A pause returns before the process has stopped."""
+
+    async def at_once(self, *, stopped):
+        del self, stopped
+
+    patch.setattr(Child, "wait_stopped", at_once)
+
+
+# --- the run -----------------------------------------------------------------------------------
+
+
+@defect("tests/run/test_driver.py")
+def heartbeat_gap_is_not_recorded(patch):
+    """The harness does not notice that it stood still."""
+    patch.setattr(Heartbeat, "_look", lambda self: None)
+
+
+@defect("tests/generator/test_interpreter.py")
+def unknown_outcome_is_a_failure(patch):
+    """An operation that may have taken effect is recorded as `fail`."""
+
+    def around(original, self, process, f, completion):
+        if completion.type is OpType.INFO:
+            completion = msgspec.structs.replace(completion, type=OpType.FAIL)
+        return original(self, process, f, completion)
+
+    wrap(patch, Recorder, "complete", around)
+
+
+@defect("tests/run/test_recorder.py")
+def last_op_is_lost(patch):
+    """The history lacks the last operation that was recorded."""
+    wrap(patch, Recorder, "history", lambda original, self: History([*original(self)][:-1]))
+
+
+@defect("tests/run/test_recorder.py")
+def attempts_keep_the_clock_of_the_driver(patch):
+    """Times of attempts are not those of the run."""
+
+    def around(original, self, process, f, completion):
+        start_ns, self.start_ns = self.start_ns, 0
+        try:
+            return original(self, process, f, completion)
+        finally:
+            self.start_ns = start_ns
+
+    wrap(patch, Recorder, "complete", around)
+
+
+@defect("tests/generator/test_interpreter.py")
+def hanging_client_is_waited_for(patch):
+    """An operation whose client hangs has no end."""
+    patch.setattr(interpreter._Driver, "_guard", lambda self, flight: None)
+
+
+@defect("tests/run/test_conduct_sim.py")
+def final_reads_are_skipped(patch):
+    """A run ends without its final reads."""
+
+    async def nothing(self):
+        return
+
+    patch.setattr(phases._Run, "_final_reads", nothing)
+
+
+@defect("tests/run/test_recorder.py")
+def every_exit_is_expected(patch):
+    """An exit of the target's own is recorded as expected."""
+
+    def around(original, self, event):
+        if event.kind == "node-exited":
+            event = msgspec.structs.replace(event, data={**event.data, "expected": True})
+        original(self, event)
+
+    wrap(patch, EventScribe, "_on_driver_event", around)
+
+
+# --- verdicts ----------------------------------------------------------------------------------
+
+
+@defect("tests/run/test_judging.py")
+def crashed_checker_is_valid(patch):
+    """A checker that crashes holds."""
+    wrap(
+        patch, judge, "_crashed",
+        lambda original, *args: msgspec.structs.replace(original(*args), verdict=Verdict.VALID),
+    )  # fmt: skip
+
+
+@defect("tests/run/test_judging.py")
+def best_result_wins(patch):
+    """The verdict of a run is that of its best checker."""
+    patch.setattr(judge, "worst", lambda all_: min(all_, key=lambda verdict: verdict.rank))
+
+
+@defect("tests/run/test_judging.py", "tests/run/test_certificate.py")
+def nothing_judged_is_valid(patch):
+    """A check that exempted everything holds."""
+    patch.setattr(judge, "weighed", lambda result: result)
+
+
+@defect("tests/checkers/test_liveness_crash_stats.py")
+def exits_of_other_nodes_are_excused(patch):
+    """A fault of one node's disk or clock excuses exits of all nodes."""
+
+    def around(original, self, op):
+        return original(self, op) or bool(self._spans)
+
+    wrap(patch, _Excuses, "covers", around)
+
+
+# --- what is kept ------------------------------------------------------------------------------
+
+
+@defect("tests/store/test_store.py")
+def torn_log_is_whole(patch):
+    """A log that ends in a torn record counts as complete."""
+    for module in (store, folder):
+        wrap(patch, module, "read_log", lambda original, path: (original(path)[0], None))
+
+
+@defect("tests/soak/test_campaign.py")
+def result_of_another_seed_is_accepted(patch):
+    """A soak counts results of seeds that it did not ask for."""
+
+    def around(original, self, result, **options):
+        if not self.spec.first <= result.seed <= self.spec.last:
+            self.tally.take(result)
+            return True
+        return original(self, result, **options)
+
+    wrap(patch, Campaign, "take", around)
+
+
+@defect("tests/soak/test_campaign.py")
+def recorded_seed_runs_again(patch):
+    """A resumed soak runs the seeds that it has recorded."""
+    patch.setattr(Journal, "__contains__", lambda self, seed: False)
+
+
+@defect("tests/soak/test_pool.py")
+def hung_worker_is_waited_for(patch):
+    """A worker that gives no answer is never ended."""
+
+    def around(original, self, task):
+        original(self, task)
+        task.deadline_s = float("inf")
+
+    wrap(patch, WorkerPool, "_give", around)
+
+
+class _Deaf:
+    """Another object without one of its methods: that one does nothing."""
+
+    def __init__(self, inner: Any, method: str) -> None:
+        self._inner, self._method = inner, method
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda *_: None) if name == self._method else getattr(self._inner, name)
+
+
+def _doubled(bite: Any) -> Any:
+    return msgspec.structs.replace(bite, count=2 * bite.count)

@@ -1,0 +1,332 @@
+"""The verifier of certificates: right ones pass, and every way to break one is refused."""
+
+import ast
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.linearizability import UNKNOWN, Model, Operation, check_operations, verify
+from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
+from checkers.linearizability.models.register import Cas, Read, Register, Write
+from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
+from tests.linearizability.test_engine import random_register
+
+Ops = list[Operation[Any, Any]]
+
+
+def test_it_is_short_and_shares_nothing_with_the_searches() -> None:
+    path = Path(verify.__file__)
+    text = path.read_text()
+    assert len(text.splitlines()) < 165
+    ours = {
+        node.module
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(("checkers", "harness"))
+    }
+    assert ours == {"checkers.linearizability.model", "harness.errors"}
+
+
+# --- orders -----------------------------------------------------------------------------------
+
+VALID: Ops = [
+    Operation(0, Write(1), 0, None, 2, 10),
+    Operation(1, Read(), 1, 1, 3, 11),
+    Operation(2, Write(2), 4, UNKNOWN, None, 12),
+    Operation(0, Read(), 5, 2, 6, 13),
+    Operation(0, Cas(2, 3), 7, True, 9, 14),
+    Operation(1, Read(), 8, 2, 10, 15),
+    Operation(3, Write(7), 9, UNKNOWN, None, 16),
+]
+ORDER = (10, 11, 12, 13, 15, 14)
+
+
+def test_a_legal_order_passes() -> None:
+    verify_orders(Register(0), VALID, [ORDER])
+    verify_orders(Register(0), VALID, [(*ORDER, 16)])
+    verify_orders(Register(0), [], [])
+
+
+@pytest.mark.parametrize(
+    ("orders", "complaint"),
+    [
+        ([], "0 orders for 1 parts"),
+        ([ORDER, ()], "2 orders for 1 parts"),
+        ([(10, 11, 12, 13, 15)], "operation 14 returned, but never takes effect"),
+        ([(*ORDER, 12)], "takes effect twice"),
+        ([(*ORDER, 17)], "operation 17 is not in this part"),
+        ([(10, 11, 13, 15, 14)], "operation 13 is not legal"),  # without the unknown write
+        ([(10, 11, 12, 13, 14, 15)], "operation 15 is not legal"),
+        ([(11, 10, 12, 13, 15, 14)], "operation 11 is not legal"),
+        ([(10, 12, 13, 11, 15, 14)], "operation 11 takes effect after one that was called"),
+    ],
+)
+def test_a_broken_order_is_refused(orders: list[tuple[int, ...]], complaint: str) -> None:
+    with pytest.raises(CertificateError, match=complaint):
+        verify_orders(Register(0), VALID, orders)
+
+
+def test_each_part_has_an_order_of_its_own() -> None:
+    operations: Ops = [
+        Operation(0, KeyValueInput("put", "x", "a"), 0, None, 1, 0),
+        Operation(0, KeyValueInput("put", "y", "b"), 2, None, 3, 1),
+        Operation(0, KeyValueInput("get", "x"), 4, "a", 5, 2),
+    ]
+    verify_orders(KeyValue(), operations, [(0, 2), (1,)])
+    for wrong in ([(0, 2)], [(0, 1, 2), ()], [(1,), (0, 2)], [(0,), (1,)]):
+        with pytest.raises(CertificateError):
+            verify_orders(KeyValue(), operations, wrong)
+
+
+def test_a_partition_that_loses_an_operation_is_refused() -> None:
+    class Forgetful(Register):
+        def partition(self, operations: Sequence[Any], /) -> Sequence[Sequence[Any]]:
+            return [operations[:-2]]
+
+    with pytest.raises(CertificateError, match="operation 15 is in no part"):
+        verify_orders(Forgetful(0), VALID, [(10, 11, 12, 13, 14)])
+
+
+def shuffled(order: list[int], rng: random.Random, _: Ops) -> list[int]:
+    return rng.sample(order, len(order))
+
+
+def swapped(order: list[int], rng: random.Random, _: Ops) -> list[int]:
+    n = rng.randrange(len(order) - 1)
+    return [*order[:n], order[n + 1], order[n], *order[n + 2 :]]
+
+
+def shortened(order: list[int], rng: random.Random, _: Ops) -> list[int]:
+    n = rng.randrange(len(order))
+    return order[:n] + order[n + 1 :]
+
+
+def doubled(order: list[int], rng: random.Random, _: Ops) -> list[int]:
+    n = rng.randrange(len(order))
+    return [*order, order[n]]
+
+
+def lengthened(order: list[int], rng: random.Random, operations: Ops) -> list[int]:
+    order = list(order)
+    order.insert(rng.randrange(len(order) + 1), rng.choice(operations).id)
+    return order
+
+
+def holds(operations: Ops, order: list[int]) -> bool:
+    """The definition of linearizability, word for word."""
+    by_id = {o.id: o for o in operations}
+    if len(set(order)) != len(order) or not set(order) <= set(by_id):
+        return False
+    if any(not o.is_unknown and o.id not in order for o in operations):
+        return False
+    for a, b in itertools.combinations(order, 2):
+        end = by_id[b].return_time
+        if end is not None and end < by_id[a].call:
+            return False
+    state: Any = 0
+    for n in order:
+        o = by_id[n]
+        legal, state = Register(0).step(state, o.input, UNKNOWN if o.is_unknown else o.output)
+        if not legal:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("change", [shuffled, swapped, shortened, doubled, lengthened])
+def test_mutated_orders_are_refused_exactly_where_they_are_wrong(
+    change: Callable[[list[int], random.Random, Ops], list[int]],
+) -> None:
+    refused = 0
+    for seed in range(400):
+        rng = random.Random(seed)
+        operations = [replace(o, id=n) for n, o in enumerate(random_register(seed))]
+        witness = check_operations(Register(0), operations, explained=False).witness
+        if witness is None or len(witness[0]) < 2:
+            continue
+        order = change(list(witness[0]), rng, operations)
+        try:
+            verify_orders(Register(0), operations, [order])
+        except CertificateError:
+            refused += 1
+            assert not holds(operations, order), seed
+        else:
+            assert holds(operations, order), seed
+    assert refused > 30
+
+
+# --- cores ------------------------------------------------------------------------------------
+
+INVALID: Ops = [
+    Operation(0, Write(1), 0, None, 1, 0),
+    Operation(1, Write(9), 0, UNKNOWN, None, 1),
+    Operation(0, Write(2), 2, None, 3, 2),
+    Operation(1, Read(), 4, 1, 5, 3),  # stale, if write 1 came before write 2
+    Operation(0, Write(3), 6, None, 7, 4),
+]
+
+
+def core(operations: Ops, *ids: int, steps_max: int = 10_000) -> bool:
+    return verify_core(Register(0), operations, ids, steps_max=steps_max)
+
+
+def test_a_core_passes_and_so_does_a_larger_one() -> None:
+    assert core(INVALID, 0, 2, 3)
+    assert core(INVALID, 0, 2, 3, 4)
+
+
+@pytest.mark.parametrize("ids", [(0, 2), (0, 3), (2, 3), (3,), (4,)])
+def test_a_core_that_has_a_legal_order_is_refused(ids: tuple[int, ...]) -> None:
+    """Also (2, 3): the first write, made optional, may take effect after the second."""
+    with pytest.raises(CertificateError, match="has a legal order"):
+        core(INVALID, *ids)
+
+
+@pytest.mark.parametrize("ids", [(), (0, 2, 3, 77), (0, 0, 2, 3), (0, 1, 2, 3)])
+def test_a_core_is_a_set_of_operations_that_returned(ids: tuple[int, ...]) -> None:
+    with pytest.raises(CertificateError, match="is not a set of operations that returned"):
+        core(INVALID, *ids)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"call": 1},  # the read overlaps the second write
+        {"output": 2},
+        {"output": 9},  # the write that nobody saw return
+        {"return_time": None},
+        {"input": Write(1), "output": None},
+    ],
+)
+def test_a_core_of_a_history_that_is_changed_is_refused(change: dict[str, Any]) -> None:
+    changed = [replace(o, **change) if o.id == 3 else o for o in INVALID]
+    if "call" in change:  # overlapping both writes' ends
+        changed = [replace(o, return_time=4) if o.id == 0 else o for o in changed]
+    with pytest.raises(CertificateError):
+        core(changed, 0, 2, 3)
+
+
+def test_optional_operations_keep_their_call_and_their_answer() -> None:
+    early = [Operation(0, Read(), 0, 5, 1, 0), Operation(1, Write(5), 2, None, 3, 1)]
+    assert core(early, 0)  # the write was called too late to help
+    refused = [Operation(0, Read(), 2, 5, 3, 0), Operation(1, Cas(0, 5), 0, False, 1, 1)]
+    assert core(refused, 0)  # it answered that it changed nothing
+    with pytest.raises(CertificateError):
+        core([refused[0], replace(refused[1], return_time=None)], 0)
+
+
+def test_optional_operations_take_effect_at_most_once() -> None:
+    once: Ops = [
+        Operation(0, Cas(0, 1), 0, True, 1, 0),
+        Operation(1, Read(), 2, 1, 3, 1),
+        Operation(1, Write(0), 4, None, 5, 2),
+        Operation(1, Read(), 6, 1, 7, 3),
+    ]
+    assert core(once, 1, 2, 3)
+    twice = [*once, Operation(2, Cas(0, 1), 0, True, 1, 4)]
+    with pytest.raises(CertificateError):
+        core(twice, 1, 2, 3)
+
+
+def test_what_takes_too_many_steps_is_not_decided() -> None:
+    assert not core(INVALID, 0, 2, 3, steps_max=1)
+
+
+def plainly(operations: Ops, ids: set[int]) -> bool:
+    """Whether any order of the core and any others is legal: permutations, nothing else."""
+    must = [o for o in operations if o.id in ids]
+    others = [replace(o, return_time=None) for o in operations if o.id not in ids]
+    said = {o.id: UNKNOWN if o.is_unknown else o.output for o in operations}
+    for count in range(len(others) + 1):
+        for chosen in itertools.combinations(others, count):
+            for order in itertools.permutations([*must, *chosen]):
+                state: Any = 0
+                for position, o in enumerate(order):
+                    late = any(
+                        b.return_time is not None and b.return_time < o.call
+                        for b in order[position + 1 :]
+                    )
+                    legal, state = Register(0).step(state, o.input, said[o.id])
+                    if late or not legal:
+                        break
+                else:
+                    return True
+    return False
+
+
+def test_random_cores_are_decided_as_all_permutations_decide_them() -> None:
+    proven = refused = 0
+    for seed in range(300):
+        rng = random.Random(seed)
+        operations = [replace(o, id=n) for n, o in enumerate(random_register(seed)[:6])]
+        known = [o.id for o in operations if not o.is_unknown]
+        if not known:
+            continue
+        ids = rng.sample(known, rng.randint(1, len(known)))
+        expected = plainly(operations, set(ids))
+        try:
+            assert core(operations, *ids)
+        except CertificateError:
+            refused += 1
+            assert expected, seed
+        else:
+            proven += 1
+            assert not expected, seed
+    assert proven > 50
+    assert refused > 50
+
+
+def test_a_model_whose_inputs_cannot_be_hashed_is_verified_too() -> None:
+    class Listed(Model[int, list[int], None]):
+        def init(self) -> int:
+            return 0
+
+        def step(self, state: int, input_: list[int], output: Any, /) -> tuple[bool, int]:
+            return state == input_[0], input_[1]
+
+    operations = [Operation(0, [0, 1], 0, None, 1, 0), Operation(0, [0, 2], 2, None, 3, 1)]
+    assert verify_core(Listed(), operations, (0, 1), steps_max=100)
+    with pytest.raises(CertificateError):
+        verify_core(Listed(), operations, (1,), steps_max=100)
+
+
+def test_of_equal_optional_operations_the_earliest_called_is_used_first() -> None:
+    operations: Ops = [
+        Operation(0, Write(5), 0, None, 1, 0),
+        Operation(0, Write(5), 100, None, 101, 1),
+        Operation(1, Read(), 2, 5, 3, 2),
+        Operation(1, Write(9), 150, None, 151, 3),
+    ]
+    with pytest.raises(CertificateError):
+        core(operations, 2, 3)
+
+
+def test_operations_with_different_answers_are_not_interchangeable() -> None:
+    operations: Ops = [
+        Operation(0, Cas(0, 1), 0, False, 9, 0),
+        Operation(1, Cas(0, 1), 1, True, 9, 1),
+        Operation(2, Read(), 2, 1, 3, 2),
+    ]
+    with pytest.raises(CertificateError):
+        core(operations, 2)
+
+
+def test_many_optional_operations_are_decided_in_few_steps() -> None:
+    """Sixteen that may be used in any order have 65,536 subsets; few matter."""
+    writes: Ops = [Operation(n, Write(n), 0, None, 1, n) for n in range(1, 9)]
+    lost: Ops = [Operation(20, Cas(n, 99), 0, UNKNOWN, None, 20 + n) for n in range(1, 9)]
+    last = Operation(30, Read(), 5, 77, 6, 50)
+    assert core([*writes, *lost, last], 50, steps_max=2_000)
+
+
+def test_a_write_that_only_an_optional_operation_looks_at_still_matters() -> None:
+    operations: Ops = [
+        Operation(0, Write(5), 0, None, 1, 0),
+        Operation(1, Cas(5, 7), 2, True, 3, 1),
+        Operation(2, Read(), 4, 7, 5, 2),
+    ]
+    with pytest.raises(CertificateError):
+        core(operations, 2)
