@@ -35,9 +35,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 from bench.measure import ROOT, machine, peaks_mb  # noqa: E402
 from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID  # noqa: E402
 from results.facts.problems import Problems  # noqa: E402
-from results.lake import history_of, schemas  # noqa: E402
 from results.lake.log.lake import Lake  # noqa: E402
-from results.lake.tables.rebuild import HISTORY_TABLES  # noqa: E402
+from results.lake.tables.rebuild import HISTORY_TABLES, history_of  # noqa: E402
+from results.lake.tables.schema import schemas  # noqa: E402
 from results.lake.transfer.folders import writer_to  # noqa: E402
 from results.lake.transfer.ingest import ingest  # noqa: E402
 from results.lake.transfer.run_folders import run_folders  # noqa: E402
@@ -61,7 +61,7 @@ class Measured(NamedTuple):
 
 
 def opened(uri: str) -> Lake:
-    return Lake.create_or_open(uri)
+    return Lake.open(uri, create=True)
 
 
 def fill() -> None:

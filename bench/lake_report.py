@@ -151,7 +151,7 @@ def report(uri: str, engine: str, output: str) -> None:
 def opened(uri: str) -> Any:
     from results.lake.log.lake import Lake
 
-    return Lake.create_or_open(uri)
+    return Lake.open(uri, create=True)
 
 
 def repeat(source: str, uri: str, count: str, results: str) -> None:

@@ -115,7 +115,7 @@ def plan(writer: int, writers: int, runs: int) -> list[list[str]]:
 
 
 def opened(uri: str) -> Lake:
-    return Lake.create_or_open(uri)
+    return Lake.open(uri, create=True)
 
 
 def write(parsed: argparse.Namespace) -> None:

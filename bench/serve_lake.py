@@ -71,7 +71,7 @@ def filled(uri: str, store: Path, runs: int, histories: int) -> None:
     """Make the lake; one append per day and label."""
     folders = [folder for _, _, folder in run_folders(store, Problems())]
     tables = tables_of([read_source(folder) for folder in folders])
-    lake = Lake.create_or_open(uri)
+    lake = Lake.open(uri, create=True)
     appends = [(day, label) for day in range(DAYS) for label in LABELS]
     ends = [runs * (number + 1) // len(appends) for number in range(len(appends))]
     for (day, label), first, last in zip(appends, [0, *ends], ends, strict=False):

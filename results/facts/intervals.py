@@ -2,7 +2,7 @@
 
 **Unavailability.** Operations come in two kinds, mutations and reads. An operation is *answered* if
 it ended with `ok`, or with `fail` and an answer of the target itself ("the table exists": the
-target served, it just said no). The moments of answered completions cut the run's time into gaps.
+target served, and refused). The moments of answered completions cut the run's time into gaps.
 In each gap, an operation of the kind is *under way* from its invocation to its completion (or the
 end of the run). Stretches with an operation under way are joined if at most `BRIDGE_NS` lie between
 them, since a client that fails at once waits for its next turn. A joined stretch of at least

@@ -1,4 +1,4 @@
-"""The client operations of a run as columns: about fifty bytes per operation, whatever its values.
+"""The client operations of a run as columns: about fifty bytes per operation for any values.
 
 Facts count operations and use their times; none needs them as objects of two thousand bytes each.
 `of_history` reads a history, `of_rows` its rows in a lake, in a sixth of the memory of the history,

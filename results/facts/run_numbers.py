@@ -1,7 +1,7 @@
 """Counts, latencies and availability of one run, from the columns of its sealed history.
 
 The columns are read with numpy (`results.facts.operations`) instead of building a `History`, since
-a page of trends needs hundreds of runs at once. A test holds the numbers equal to those of
+a page of trends needs hundreds of runs at once. A test compares the numbers with
 `History.pairs`.
 
 Quantiles are nearest-rank: the smallest latency that at least that share of operations did not

@@ -18,7 +18,7 @@ from harness.case import imported_case
 from harness.errors import HistoryError
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
-from results.judging.verdict_rows import Checkers, Row, judge_history
+from results.judging.verdict_rows import Row, judge_history
 from results.lake.tables.rebuild import histories_by_key, history_of
 
 if TYPE_CHECKING:
@@ -38,13 +38,12 @@ def judge_range(
     number: int,
     rows: Mapping[str, pa.Table],
     budget: Budget,
-    checkers: Checkers,
 ) -> list[Row]:
     """The verdict on each key of a range; raises `HistoryError` where operations are missing.
 
     A key without any answer to look at is valid, unless no key of the range has one.
     """
-    judged = [*_judged(checker, run, number, rows, budget, checkers)]
+    judged = [*_judged(checker, run, number, rows, budget)]
     if not all(row.rule in VACUOUS for row in judged):
         for row in judged:
             if row.rule in VACUOUS and row.verdict == Verdict.UNKNOWN.value:
@@ -58,7 +57,6 @@ def _judged(
     number: int,
     rows: Mapping[str, pa.Table],
     budget: Budget,
-    checkers: Checkers,
 ) -> Iterator[Row]:
     count, expected = len(rows["operations"]), run.key_ranges[number]
     if count != expected:
@@ -68,10 +66,10 @@ def _judged(
     case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None
     for key, ops in histories_by_key(rows):
-        row = judge_history(checker, History(ops), case, budget, checkers, key=key)
+        row = judge_history(checker, History(ops), case, budget, key=key)
         if row.verdict == Verdict.INVALID.value:
             notes = notes_of(rows) if notes is None else notes
             if notes:
                 whole = History(sorted([*ops, *notes], key=lambda op: op.index))
-                row = judge_history(checker, whole, case, budget, checkers, key=key)
+                row = judge_history(checker, whole, case, budget, key=key)
         yield row

@@ -373,9 +373,9 @@ class PendingResults:
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
-        """How many chosen verdicts are listed without a row; of a run without operations none is.
+        """Count chosen verdicts that are listed without a row.
 
-        A checker of keys has no row for such a run.
+        Runs without operations do not count: a checker of keys has no row for such a run.
         """
         source = source_of(self.connection, found, "verdicts", ("run", "batch", "result_id"))
         return self.number(WITHOUT_ROWS.format(source=source), [FACTS])

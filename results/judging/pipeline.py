@@ -10,25 +10,27 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from harness.errors import InfrastructureError, UsageError
-from harness.support.workers import default_jobs
+from harness.support.workers import Busy, WorkerPool, default_jobs
 from results.facts.problems import Problem
-from results.judging.pool import in_workers
 from results.judging.report_runs import Gathered, ReportRuns
 from results.judging.unit_judge import do_units
-from results.judging.work_units import Unit
+from results.judging.work_units import STAGES_BESIDE_CHECKS, Done, RoundConfig, Unit, stages_of
 from results.lake.log.refusals import failure_of, raise_if_refused
 
 EXECUTORS: Final = ("auto", "inline", "pool")
 ROUNDS_MAX: Final = 8
 SMALL_COST_NS: Final = 2_000_000_000
 """Estimated work below which processes are not worth their start."""
+_HANG_FACTOR: Final = 4.0
+_HANG_S: Final = 60.0
+_DEATHS_A_STAGE: Final = 2
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +42,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     cost_done: int
     cost: int
     noun: str = "units"  # the unit of the count
-    time_part: float | None = (
-        None  # of the time, by `results.judging.pace.Schedule`; else that of the cost
-    )
+    time_part: float | None = None
+    """The part of the time that is over, by `results.judging.pace.Schedule`; else of the cost."""
     left: tuple[str, ...] = ()  # remaining work in words, once it is little
     kept: int = 0  # results that an interrupt leaves
 
@@ -226,3 +227,39 @@ def _in_words(unit: Unit, memory_bytes: int) -> str:
     if memory_bytes:
         parts.append(f"{memory_bytes / 1e9:.1f} GB")
     return ", ".join(parts)
+
+
+def in_workers(
+    units: Sequence[Unit], config: RoundConfig, jobs: int
+) -> Generator[Done, None, None]:
+    """Do units in `jobs` processes, which end with the generator; a lost unit yields nothing.
+
+    A unit whose worker died, or hung for much longer than its budget allows, is tried again. The
+    worker itself gives up one that kills again and again (`results.judging.markers.Marker`).
+    """
+    pool: WorkerPool[Unit, Done] = WorkerPool(
+        module="results.judging.worker",
+        arguments=[msgspec.json.encode(config).decode()],
+        answer=Done,
+        timeout_s=_silence_max_s,
+        deaths_max=_deaths_max,
+        retry_hung=True,
+        is_last=lambda done: done.part >= 1.0,
+    )
+    with contextlib.closing(pool.run(units, jobs)) as answers:
+        for unit, answer in answers:
+            if isinstance(answer, Done):
+                yield answer
+            elif isinstance(answer, Busy):
+                yield Done(unit.unit_id, 0, (), part=0.0, memory_bytes=answer.memory_bytes)
+
+
+def _deaths_max(unit: Unit) -> int:
+    """Every stage of a unit (reading, each checker, facts) may kill twice; then it is lost."""
+    return _DEATHS_A_STAGE * stages_of(unit) + 1
+
+
+def _silence_max_s(unit: Unit) -> float:
+    """The longest time that one run of a unit may take."""
+    stages = len(unit.checks) + STAGES_BESIDE_CHECKS
+    return _HANG_S + unit.budget.cpu_s * stages * _HANG_FACTOR

@@ -1,4 +1,4 @@
-"""The tables of a report from a lake: those of `results.facts.schema`, one Parquet file each.
+"""The tables of a report from a lake (`results.facts.schema`), one Parquet file each.
 
 The table `chosen` (run, result, batch) has the results that count, and `missing` the absent ones.
 Rows of `runs` and `traits` follow from the lake's own `runs`.

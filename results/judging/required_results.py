@@ -43,7 +43,7 @@ def wants_of(
     *,
     facts: bool = True,
 ) -> Wants:
-    """The required results of runs of this kind; `checkers` replaces those of their cases."""
+    """The required results of runs of this kind; `checkers` replaces their cases' checkers."""
     names, trouble = checkers, ""
     if names is None:
         try:

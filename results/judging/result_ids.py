@@ -2,7 +2,7 @@
 
 It depends on the code that reads and judges, on the budget, and on the checker with its `version`
 (or else the hash of its package, and of the bundled checkers that it may use). A run is named by
-its key and by the batch that appended it, which stand for its history and its case.
+its key and by the batch that appended it, which determine its history and its case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ READING_MODULES: Final = (
     "results.lake.log.run_streams",
     "results.lake.tables.rebuild",
     "results.lake.tables.schema",
-    "results.lake.tables.value_codecs",
     "results.lake.tables.values",
     "results.judging.staged_results",
     "results.judging.unit_judge",

@@ -37,7 +37,7 @@ from results.judging.result_ids import Check
 from results.judging.result_lake import ResultLake
 from results.judging.staged_results import Found, RunOfLake, run_of
 from results.judging.verdict_rows import (
-    Checkers,
+    checker_named,
     crashed,
     judge_history,
     mark_of,
@@ -112,7 +112,6 @@ class _Tools(NamedTuple):
 
     place: Place
     results: ResultLake
-    checkers: Checkers
 
 
 @functools.lru_cache(maxsize=1)
@@ -121,7 +120,7 @@ def _tools(uri: str, round_: str) -> _Tools:
     del round_  # another may come with other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
-    return _Tools(Place(uri), results, Checkers())
+    return _Tools(Place(uri), results)
 
 
 class _UnitJudge:
@@ -136,7 +135,7 @@ class _UnitJudge:
     ) -> None:
         self.unit = unit
         self.config = config
-        self.place, self.results, self.checkers = tools
+        self.place, self.results = tools
         self.problems = problems
         self.found = Found()
         self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
@@ -215,7 +214,7 @@ class _UnitJudge:
         results = []
         for check in self.unit.checks:
             try:
-                self.checkers.load(check.checker)
+                checker_named(check.checker)
             except HarnessError as error:
                 text = f"a worker cannot load {check.checker}: {error}"
                 self.problems.add(Problem(self.unit.key, "checker", text))
@@ -289,11 +288,11 @@ class _UnitJudge:
             try:
                 with self._stage(marker):
                     if history is not None:
-                        verdicts = [judge_history(name, history, run.case, budget, self.checkers)]
+                        verdicts = [judge_history(name, history, run.case, budget)]
                     else:
                         assert self.unit.key_range is not None
                         number = self.unit.key_range
-                        verdicts = judge_range(name, run, number, rows, budget, self.checkers)
+                        verdicts = judge_range(name, run, number, rows, budget)
             except (HarnessError, MemoryError) as error:
                 self.problems.add(Problem(run.key, "history", str(error) or type(error).__name__))
                 return

@@ -29,6 +29,10 @@ REASON_CHARS_MAX: Final = 2_000
 CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tried once more"
 
 
+checker_named: Final = functools.cache(load_checker)
+"""A lookup reads the entry points of all packages, so each checker is looked up once."""
+
+
 class Row(msgspec.Struct, kw_only=True):
     """One row of the table `verdicts`; `limited` says that a budget left it unknown."""
 
@@ -47,13 +51,6 @@ class Row(msgspec.Struct, kw_only=True):
     counterexample: str | None = None
     failed_ops: int | None = None
     limited: bool = False
-
-
-class Checkers:
-    """Plug-ins by name, looked up once: finding one means reading what all packages declare."""
-
-    def __init__(self) -> None:
-        self.load = functools.cache(load_checker)
 
 
 def mark_of(rows: Iterable[Row]) -> str:
@@ -84,13 +81,12 @@ def judge_history(
     history: History,
     case: Case,
     budget: Budget,
-    checkers: Checkers,
     *,
     key: str | None = None,
 ) -> Row:
     """Judge one history by one checker, within `budget`; any error becomes `unknown`."""
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
-    result = judge_one(checkers.load(name), history, case, budget, whole=key is None)
+    result = judge_one(checker_named(name), history, case, budget, whole=key is None)
     row = _row_of(name, result, history, key)
     row.wall_ns = time.perf_counter_ns() - wall_ns
     row.cpu_ns = time.process_time_ns() - cpu_ns

@@ -68,10 +68,6 @@ class Choice:
             and (self.last_day is None or day is None or day <= self.last_day)
         )
 
-    def takes_run(self, run: str) -> bool:
-        """Whether this run may be among them."""
-        return self.runs is None or run in self.runs
-
     def takes_file(self, file: FileRef) -> bool:
         """Whether a file may have rows of them."""
         return self.takes(file.partition) and (

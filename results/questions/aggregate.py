@@ -28,9 +28,8 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from results.questions.answer_table import answer_table
 from results.questions.baseline import Comparison, Line, compare, rows_of
-from results.questions.engines import DuckEngine, Engine, Extent, kind_of, query
+from results.questions.engines import DuckEngine, Engine, Extent, answer_table, kind_of, query
 from results.questions.failures import changes, detection, signatures
 from results.questions.trends import Stored, costs, survival, trends
 from results.questions.uplift import OUTCOMES, by_role, ratios
@@ -76,7 +75,7 @@ def aggregate(
 ) -> Answers:
     """Answer everything from the tables of `engine`.
 
-    Answers with one row per run, or more, are cut after `most` rows, except those that compare two
+    Answers with one row per run, or more, are cut after `most` rows, except comparisons of two
     labels. `stored` are the bytes of runs, if known. `asking` gets the number of answered questions
     and the total before each question. Raises `UsageError` for a baseline or label that no run has.
     """

@@ -124,7 +124,7 @@ class _Side:
 def compare(
     runs: Iterable[Row], latencies: Iterable[Row], *, baseline: str, label: str | None
 ) -> Comparison:
-    """Compare the runs of `label` (the only other one where `None`) with those of `baseline`.
+    """Compare the runs of `label` (the only other one where `None`) with the runs of `baseline`.
 
     Rows are read once and not kept: a run takes 40 bytes, its id, and 16 bytes per kind of
     operation. A row of `runs` may also be one of `run_cells`, which counts equal runs.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
@@ -28,7 +28,6 @@ import pyarrow as pa
 from harness.errors import UsageError
 from results.facts.schema import schema
 
-ENGINES: Final = ("duckdb", "spark")
 BASES: Final = ("judged", "failing_runs", "slowest")
 """Queries whose results the others read as tables, in this order."""
 MEMORY_MAX: Final = "512MB"
@@ -207,7 +206,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Make the answer of one of `BASES` a table: all of `judged`, whatever is listed of it."""
+        """Make the answer of one of `BASES` a table; of `judged` all, though reports list some."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
@@ -220,3 +219,10 @@ def quoted(text: str) -> str:
     """A text, in SQL."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
+
+
+def answer_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
+    """The columns (name and type: string, int64 or float64) of some rows, which may have more."""
+    types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
+    layout = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)

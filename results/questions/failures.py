@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from harness.verdict.signature import SEPARATOR
 from results.facts.schema import LIST_SEPARATOR
-from results.questions.answer_table import answer_table
+from results.questions.engines import answer_table
 from results.statistics.estimates import ALPHA, fisher_exact, holm, wilson, zero_bound
 from results.statistics.survival import found_within, seeds_for
 

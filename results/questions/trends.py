@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
-from results.questions.answer_table import answer_table
+from results.questions.engines import answer_table
 from results.statistics.estimates import wilson
 from results.statistics.survival import kaplan_meier
 
@@ -62,7 +62,7 @@ _COST_COLUMNS: Final = {
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
     """The table of one dimension, `day` or `code`; runs without a value are left out.
 
-    `latencies` are the rows of `latency_trends`, of which only those of all operations are used.
+    `latencies` are the rows of `latency_trends`; only rows of all operations are used.
     """
     took = {
         (row["population"], row["value"]): row

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from results.facts.schema import LIST_SEPARATOR
-from results.questions.answer_table import answer_table
+from results.questions.engines import answer_table
 from results.statistics.estimates import Ratio, Sums, risk_ratio
 from results.statistics.strata import pooled_ratio
 

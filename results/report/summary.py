@@ -71,14 +71,13 @@ def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> in
     return EXIT_VALID
 
 
-def summarise(answers: Answers, **given: Any) -> Summary:
-    """What the answer `totals` holds; `given` are the fields that no answer does."""
+def summarise(answers: Answers, **fields: Any) -> Summary:
+    """Fill a summary from the answer `totals` and from `fields` that no answer has."""
     (totals,) = answers.rows("totals")
     verdicts = {name: totals.pop(name) for name in _VERDICTS}
-    unjudged = given.pop("unjudged")
-    unjudged += given.get("not_judged", 0)
-    code = exit_code(verdicts, crashed=given["crashed"], unjudged=unjudged)
-    return Summary(verdicts=verdicts, exit_code=code, **totals, **given)
+    unjudged = fields.pop("unjudged") + fields.get("not_judged", 0)
+    code = exit_code(verdicts, crashed=fields["crashed"], unjudged=unjudged)
+    return Summary(verdicts=verdicts, exit_code=code, **totals, **fields)
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
@@ -123,7 +122,6 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
 
 
 def _counted(number: int, noun: str) -> str:
-    """`1 run`, `2,000 runs`."""
     return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 

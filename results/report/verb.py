@@ -32,9 +32,6 @@ from harness.store import load_run
 from harness.verdict.judge import EXIT_CODES
 from results.judging.pace import Pace
 from results.lake.log.refusals import is_seen
-from results.questions.engines import ENGINES
-from results.report.files import accept_output
-from results.report.report import is_lake, report
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -63,6 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parse(arguments)
     if is_seen(Path(parsed.path) / "case.json"):
         return _report_run(parsed)
+    from results.report.report import report
+
     _validate(parsed)
     progress = _Progress()
     try:
@@ -114,7 +113,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--engine",
-        choices=ENGINES,
+        choices=("duckdb", "spark"),
         help="what answers the SQL (default: duckdb; spark with --spark-master)",
     )
     parser.add_argument(
@@ -154,6 +153,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _validate(parsed: argparse.Namespace) -> None:
+    from results.report.files import accept_output
+    from results.report.report import is_lake
+
     if not is_lake(parsed.path) and not Path(parsed.path).is_dir():
         raise UsageError(
             f"{parsed.path!r} is not a folder; give a store (--store of `harness run`), "

@@ -74,21 +74,21 @@ def differences(
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """Those shown, how many there are, and how many fields are equal."""
+    """The listed differences, the number of all, and the number of equal fields."""
 
-    shown: tuple[Difference, ...]
+    listed: tuple[Difference, ...]
     count: int
     equal: int
 
     @property
     def of_faults(self) -> tuple[Difference, ...]:
         """The differences of planned faults."""
-        return tuple(item for item in self.shown if _is_of_faults(item.field))
+        return tuple(item for item in self.listed if _is_of_faults(item.field))
 
     @property
     def others(self) -> tuple[Difference, ...]:
         """All others."""
-        return self.shown[: len(self.shown) - len(self.of_faults)]
+        return self.listed[: len(self.listed) - len(self.of_faults)]
 
 
 def _is_of_faults(field: str) -> bool:

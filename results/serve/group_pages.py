@@ -22,8 +22,8 @@ from results.serve.groups import (
     trends_of,
 )
 from results.serve.library import Library
-from results.serve.page import Page
 from results.serve.query import BadQuery, Query, parse_query
+from results.serve.render import Page
 from results.serve.run_rows import FINISHED, NONE, OUTCOMES
 from results.serve.runs import Reading
 

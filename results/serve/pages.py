@@ -16,7 +16,6 @@ from results.serve.compare import differences, kinds_of_both
 from results.serve.group_pages import labels
 from results.serve.groups import failures_of, outcomes_of
 from results.serve.library import Library
-from results.serve.page import Page
 from results.serve.paths import NotThere
 from results.serve.query import (
     LISTS,
@@ -29,6 +28,7 @@ from results.serve.query import (
     order_of,
     parse_query,
 )
+from results.serve.render import Page
 from results.serve.run_folders import ARTEFACTS
 from results.serve.run_rows import NONE, RunRow
 from results.serve.runs import Reading
@@ -228,7 +228,7 @@ def compare(library: Library, query_text: str) -> Page:
     }
     data = {
         "runs": [_row_data(row) for row in pair],
-        "differences": changes.shown,
+        "differences": changes.listed,
         "differences_count": changes.count,
         "equal_fields": changes.equal,
         "verdicts": [

@@ -8,6 +8,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from results.report import number_words as numbers
 from results.report.templates import templates
 
@@ -21,6 +23,14 @@ STATIC: Final = {
 }
 _PACKAGE: Final = "results.serve"
 _OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A template, what it shows, and the same as data."""
+
+    template: str
+    context: dict[str, Any]
+    data: Any
 
 
 @functools.cache

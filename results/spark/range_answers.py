@@ -95,7 +95,7 @@ def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
     """The runs, grouped by the kinds of their cases."""
     frame, asking = in_ranges(spark, asking, slots=slots)
     work = functools.partial(kinds_of_parts, asking=asking)
-    return kinds_in(frame.mapInArrow(work, "`said` STRING").toArrow()["said"].to_pylist())
+    return kinds_in(frame.mapInArrow(work, "`kinds` STRING").toArrow()["kinds"].to_pylist())
 
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
@@ -178,7 +178,7 @@ def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.Reco
 
 
 def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
-    """What the runs of a range lack over the level of budget that is asked about."""
+    """List the results that a range's runs lack above the level of budget that is asked about."""
     if not asking.settled:
         return ()
     size_of = functools.partial(range_cost, slots=asking.slots)
@@ -188,7 +188,7 @@ def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
 def kinds_of_parts(
     batches: Iterable[pa.RecordBatch], *, asking: Asking
 ) -> Iterator[pa.RecordBatch]:
-    """What runs the ranges of a task have, as texts."""
+    """Yield the kinds of runs in each range of a task, as JSON texts."""
     for _, lake, _ in ranges_of(batches, asking):
         with contextlib.closing(DuckEngine()) as engine, readable(lake.place.uri):
             columns = ("run", "label", "workload", "finished", "case", "key_ranges")
@@ -205,11 +205,7 @@ def kinds_of_parts(
             )
             for row in rows
         ]  # fmt: skip
-        yield _text(msgspec.json.encode(kinds).decode())
-
-
-def _text(said: str) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"said": [said]})
+        yield pa.RecordBatch.from_pydict({"kinds": [msgspec.json.encode(kinds).decode()]})
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""What a task on Spark does with a range of runs that lack results, and its answer.
+"""A task on Spark that judges a range of runs that lack results, and its answer.
 
 The task plans and judges its runs with the code of every other executor
 (`results.judging.report_runs`, `results.judging.unit_judge`), and appends the results to the lake.
-One small row returns to the driver. A task that is repeated, on whichever machine, first looks for
+One small row returns to the driver. A task that is repeated, on any machine, first looks for
 the results of its runs; rows that exist twice nevertheless count once
 (`results.judging.result_lake`).
 """

@@ -1,8 +1,8 @@
-"""Ranges of runs, about as large, for tasks that each look at all tables of their runs.
+"""Ranges of runs, about equally large, for tasks that each read all tables of their runs.
 
-A run's rows stand together in every table, in the order of keys: so a range of keys is read from
-whichever files hold it, and nothing is moved. Where to cut is told by the logs and, of files that
-are larger than a task should be, by the least key of each group of rows: nothing a run is read.
+A run's rows are adjacent in every table, in the order of keys: a task reads its range from the
+files that hold it, and nothing is moved. The cuts come from the logs and, of files that are larger
+than a task should be, from the least key of each group of rows: no row of a run is read.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from results.lake.log.files import FileRef
 
 Range = tuple[str, str | None]
-"""The first run, and the one that it ends before; `None`: the last range."""
+"""The first run, and the first run of the next range; `None`: the last range."""
 ROWS_MAX: Final = 16_000_000
 """Of the largest table, in a range: some fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
-"""With fewer rows a task more costs more than it gains."""
-_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: what a driver gave, and may give anew
+"""With fewer rows, another task costs more than it gains."""
+_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: set by a driver, which may replace it
 
 
 class Files(NamedTuple):
-    """A snapshot without what is of one process."""
+    """A snapshot without the parts that only work in one process."""
 
     uri: str
     version: int
@@ -46,17 +46,17 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Files:
-        """Those of a snapshot."""
+        """The files of a snapshot."""
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:
-        """The same here; `options` are those of its place that this process has not of its own."""
+        """The same snapshot in this process; `options` adds to its own settings of the store."""
         tables = {name: tuple(files) for name, files in self.tables.items()}
         return Snapshot(self.version, tables, self.schemas, Place(self.uri, options))
 
 
 class Asking(NamedTuple):
-    """What all tasks share; it travels with every one of them."""
+    """The parts of a question that all tasks share; each task gets a copy."""
 
     lake: Files
     results: Files
@@ -73,9 +73,9 @@ class Asking(NamedTuple):
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
-    """Ranges for tasks, of which `slots` run at once, that have all runs between them.
+    """Cut all runs into ranges for tasks, of which `slots` run at once.
 
-    They are about as large in the one of the tables that has the most rows.
+    Ranges are about equally large in the table that has the most rows.
     """
     files = max(snapshot.tables.values(), key=_rows)
     rows = _rows(files)
@@ -145,7 +145,7 @@ def ranges_of(
 def sources(
     batches: Iterable[pa.RecordBatch], asking: Asking
 ) -> Iterator[tuple[int, Snapshot, ReportRuns]]:
-    """The number of each range, the lake's snapshot of it, and its runs with what is known."""
+    """The number of each range, the lake's snapshot of it, and its runs with their results."""
     for part, lake, results in ranges_of(batches, asking):
         source = ReportRuns(
             lake,

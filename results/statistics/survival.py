@@ -7,7 +7,7 @@ its variance Greenwood's (1926), the interval that of log(-log S), which stays b
 failures come before ends.
 
 *Detection*: with a share p of seeds that fail, n of them find it with probability 1 - (1 - p)^n.
-That rises with p, so the ends of p's interval (Wilson's) are those of the curve.
+That rises with p, so the ends of p's interval (Wilson's) give the ends of the curve.
 """
 
 from __future__ import annotations

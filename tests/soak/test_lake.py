@@ -390,7 +390,7 @@ def test_a_lake_and_a_store_lie_apart(tmp_path, monkeypatch, capsys, lake):
     assert list(tmp_path.iterdir()) == []
 
 
-PRELUDE = "from results.lake import soaked; soaked.RUNS_MAX = 2"
+PRELUDE = "from results.lake.transfer import soak_sink; soak_sink.RUNS_MAX = 2"
 KUDU = (*LEASELESS, "--seeds", "1..5", "--jobs", "2", "--label", "v1")
 
 

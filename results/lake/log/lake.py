@@ -28,7 +28,8 @@ state of `runs` that was read, everything is read again.
 no run is cut in two; its exact commit requires that all its inputs still exist.
 
 **Removal** (`results.lake.upkeep.removal`) rewrites the files that hold some runs without them,
-those of `runs` first. From then on, rows of these runs in other tables join with no row of `runs`.
+the files of `runs` first. From then on, the rows of these runs in other tables join with no row of
+`runs`.
 
 **Vacuum** (`results.lake.upkeep.vacuum`) removes invisible batches after a grace period. A writer
 may sleep longer than that, so vacuum first *fences* them, with an exact commit to `runs` on a state
@@ -91,7 +92,7 @@ class Lake:
         version: int,
         patience: Patience,
     ) -> None:
-        """Use `create_or_open` or `open`; `schemas` defaults to the tables of runs."""
+        """Use `open`; `schemas` defaults to the tables of runs."""
         schemas = schemas or lake_schemas()
         assert MAIN in schemas
         self.place = place
@@ -106,25 +107,6 @@ class Lake:
         self._threads = 1 if place.local else THREADS_REMOTE
 
     @classmethod
-    def create_or_open(
-        cls,
-        uri: str,
-        *,
-        schemas: Mapping[str, pa.Schema] | None = None,
-        version: int = SCHEMA_VERSION,
-        storage_options: Mapping[str, str] | None = None,
-        patience: Patience | None = None,
-    ) -> Lake:
-        """The lake at `uri`, made where there is nothing, or only what a killed creation left.
-
-        Raises `UsageError` where something else lies there, or a newer release's lake, or where
-        the store refuses us; `InfrastructureError` where it does not answer.
-        """
-        lake = cls(Place(uri, storage_options), schemas, version, patience or Patience())
-        _opening(lake.patience).call(f"create a lake at {lake.place.uri}", lake._create)
-        return lake
-
-    @classmethod
     def open(
         cls,
         uri: str,
@@ -133,10 +115,17 @@ class Lake:
         version: int = SCHEMA_VERSION,
         storage_options: Mapping[str, str] | None = None,
         patience: Patience | None = None,
+        create: bool = False,
     ) -> Lake:
-        """The lake at `uri`; writes nothing. Raises as `create_or_open`, and if there is none."""
+        """The lake at `uri`; `create` makes it where there is none, or only a part of one.
+
+        Raises `UsageError` where there is no lake, or something else, or a newer release's lake, or
+        where the store refuses us; `InfrastructureError` where it does not answer.
+        """
         lake = cls(Place(uri, storage_options), schemas, version, patience or Patience())
-        _opening(lake.patience).call(f"open {lake.place.uri}", lake._find_or_say)
+        attempt = lake._create if create else lake._find_or_say
+        doing = f"create a lake at {lake.place.uri}" if create else f"open {lake.place.uri}"
+        _opening(lake.patience).call(doing, attempt)
         return lake
 
     # Opening -------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Rows of a file are in the order of their runs, and no run spans two files of a table. So each file
 is read as a stream, from the first row group that may have a wanted run to the last, a few thousand
 rows at a time; the streams of a table are merged by run, and the tables go in step. Memory holds
-some rows of each file and one run, whatever the size of files and however many runs there are.
+some rows of each file and one run, however large the files are and however many runs there are.
 """
 
 from __future__ import annotations

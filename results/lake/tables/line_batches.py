@@ -20,12 +20,11 @@ from harness.store.parquet import schema_of
 from harness.vocabularies.kinds import READS
 from harness.vocabularies.transactions import Txn, only_reads
 from results.facts.operations import TYPES, is_no, turns, type_codes
-from results.lake.tables.attempt_outcomes import outcome_of
-from results.lake.tables.key_columns import heads_of, with_head
 from results.lake.tables.key_ranges import cut_keys, pairs_of
 from results.lake.tables.run_notes import RunNotes, notes_of, situations
+from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import Source
-from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENT_KINDS, EVENTS
+from results.lake.tables.values import ANSWERS, ASKS, EVENT_KINDS, EVENTS, outcome_of
 
 if TYPE_CHECKING:
     from results.facts.intervals import Flags, Ints
@@ -325,3 +324,27 @@ def _outcomes(said: pa.Array, errors: pa.Array) -> list[pa.Array]:
 def _present(column: pa.Array) -> Flags:
     flags: Flags = column.is_valid().to_numpy(zero_copy_only=False)
     return flags
+
+
+def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
+    """The leading columns of rows of these runs: the partition and the run."""
+    columns = zip(
+        *((each.about.case.target, each.about.label, each.about.day, each.key) for each in sources),
+        strict=True,
+    )
+    return tuple(
+        pa.array(values, field.type) for values, field in zip(columns, schema("runs"), strict=False)
+    )
+
+
+def with_head(
+    name: str,
+    heads: Sequence[pa.Array],
+    run: Ints,
+    arrays: Sequence[pa.Array],
+) -> pa.Table:
+    """The columns of a table, preceded by `heads`; `run` has the index of each row's run."""
+    rows = pa.array(run)
+    return pa.Table.from_arrays(
+        [*(head.take(rows) for head in heads), *arrays], schema=schema(name)
+    )

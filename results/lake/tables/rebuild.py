@@ -20,8 +20,7 @@ from harness.errors import HistoryError, UsageError
 from harness.ops import HARNESS, NEMESIS, Attempt, History, Op, OpType, Verdict
 from harness.store import RunRecord
 from harness.verdict.signature import Failure
-from results.lake.tables.attempt_outcomes import said_of
-from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
+from results.lake.tables.values import ANSWERS, ASKS, EVENTS, joined_outcome
 
 HISTORY_TABLES: Final = ("operations", "attempts", "faults", "events")
 _ACTORS: Final = {-1: NEMESIS, -2: HARNESS}
@@ -107,8 +106,8 @@ def _of_clients(
             continue
         end = _int64(begin + latency)
         made = tuple(
-            Attempt(to, _int64(begin + wait), _int64(end - left), said_of(outcome, text, error))
-            for _, to, wait, left, outcome, text in sorted(attempts.get(index, ()))
+            Attempt(to, _int64(begin + wait), _int64(end - left), joined_outcome(code, text, error))
+            for _, to, wait, left, code, text in sorted(attempts.get(index, ()))
         )
         done = Op(index + lines, end, process, OpType(kind), name, answer, error, node, made)
         yield key, [call, done]

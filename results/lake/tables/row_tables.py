@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from harness.errors import HistoryError
 from harness.ops import History
-from results.lake.tables.key_columns import with_head
-from results.lake.tables.line_batches import Batch
+from results.lake.tables.line_batches import Batch, with_head
 from results.lake.tables.run_rows import counted, finding_rows, node_rows, run_row, verdict_rows
 from results.lake.tables.schema import PARTITION, schema
 from results.lake.tables.sealed_run import About, Source, read_source, source_of

@@ -60,7 +60,7 @@ ASKED: Final[Mapping[str, tuple[str, str]]] = {
 """What vocabularies ask, by field: its type and meaning. The column is `asked_FIELD`."""
 
 ANSWER: Final[Mapping[str, tuple[str, str]]] = {
-    "result": ("string", "ok, or what was seen instead"),
+    "result": ("string", "ok, or the observation that contradicts it"),
     "revision": ("int64", "ddl: revision of the catalog that answered"),
     "term": ("int64", "term of the node that answered"),
     "table_id": ("string", "id of the table"),

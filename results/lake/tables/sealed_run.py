@@ -1,7 +1,7 @@
 """A run of a store on its way into a lake: its identity, its case, the columns of its history.
 
-The columns are those of `harness.store.parquet`, whether the store has a sealed file or the log of
-a run that was cut short.
+The columns are the same as in `harness.store.parquet`, from a sealed file or from the log of a run
+that was cut short.
 """
 
 from __future__ import annotations

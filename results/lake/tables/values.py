@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from results.lake.tables.schema import NUMBERS, REST, STEPS, TEXTS, arrow_type
+from results.lake.tables.schema import ANSWER, ASKED, EVENT, NUMBERS, REST, STEPS, TEXTS, arrow_type
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _TYPES: Final[Mapping[str, Any]] = {
@@ -37,6 +37,7 @@ _TYPES: Final[Mapping[str, Any]] = {
 _BAD_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 _decode: Final = msgspec.json.Decoder().decode
+_BETWEEN: Final = ": "
 
 
 class Shredder:
@@ -74,7 +75,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # most fields are those of other operations
+        columns = {  # most fields belong to other operations
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -168,3 +169,38 @@ def _fits(value: Any, kind: str) -> bool:
         return type(value) is int and -(1 << 63) <= value < 1 << 63
     inner = {TEXTS: "string", NUMBERS: "int64", STEPS: TEXTS}[kind]
     return type(value) is list and all(_fits(item, inner) for item in value)
+
+
+ASKS: Final = Shredder("asked", ASKED, ("new", "old", "rows", "value"))
+ANSWERS: Final = Shredder(
+    "answer", ANSWER, ("masters", "parts", "row", "rows", "tables", "tablets", "value")
+)
+EVENTS: Final = Shredder(
+    "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
+)
+EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
+"""The notes with typed fields; other notes are JSON as a whole."""
+
+
+def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
+    """Code and text of an attempt's outcome, which is `ok` or an error, usually `CODE: text`.
+
+    The last attempt usually has the operation's own `error`, with ids that no other run has: its
+    text is null, since storing it again would take a third of the table of attempts. An empty text
+    says that there is none though `error` has one.
+    """
+    code, _, rest = outcome.partition(_BETWEEN)
+    if rest:
+        return code, None if outcome == error else rest
+    return outcome, None if joined_outcome(outcome, None, error) == outcome else ""
+
+
+def joined_outcome(code: str, text: str | None, error: str | None) -> str:
+    """The outcome that `outcome_of` took apart."""
+    if text:
+        return f"{code}{_BETWEEN}{text}"
+    if text is None and error is not None:
+        begin, _, rest = error.partition(_BETWEEN)
+        if begin == code and rest:
+            return error
+    return code

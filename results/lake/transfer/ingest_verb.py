@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
             f"--lake {parsed.lake!r} lies within the store {str(parsed.store)!r}, whose folders "
             "are runs; keep them apart"
         )
-    lake = Lake.create_or_open(parsed.lake)
+    lake = Lake.open(parsed.lake, create=True)
     status = Status()
     ingested, problems = ingest(
         parsed.store, lake, writer_to(lake), unfinished=parsed.unfinished, progress=status

@@ -8,7 +8,8 @@ runs of the same code from the lake (`versions` of a run has its digest).
 
 Every append makes one file per table, so a long soak, or many at once, would make thousands. The
 writer of a partition's 64th small append, or the 128th and so on, merges the small files of the
-partition: each table has about a hundred small files per partition at most, whatever the writers.
+partition: each table has about a hundred small files per partition at most, with any number of
+writers.
 
 Runs of soaks are named after their seeds: a run in the lake with the same id, history and verdict
 is the same run, even if it ran on another day.
@@ -72,7 +73,7 @@ class LakeSink(SoakSink):
         storage_options: Mapping[str, str] | None = None,
     ) -> SoakedRuns:
         """See `harness.plugins.SoakSink`; makes the lake where there is none."""
-        lake = Lake.create_or_open(uri, storage_options=storage_options)
+        lake = Lake.open(uri, storage_options=storage_options, create=True)
         return SoakedRuns(lake, name=name, prefix=prefix)
 
 

@@ -157,7 +157,7 @@ def _opened(folder: Path) -> Lake:
     uri = str(folder)
 
     def lake() -> Lake:
-        return Lake.create_or_open(uri, patience=Patience(total_s=PATIENCE_S))
+        return Lake.open(uri, patience=Patience(total_s=PATIENCE_S), create=True)
 
     try:
         return lake()

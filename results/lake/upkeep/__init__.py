@@ -1,1 +1,6 @@
 """Maintenance of a lake: merge small files, remove dead ones, check soundness."""
+
+from typing import Final
+
+GRACE_HOURS: Final = 24
+"""The default age of files that `vacuum` removes: readers of older versions may need them."""

@@ -14,8 +14,8 @@ from harness.errors import UsageError
 from results.lake.log.delta import Log
 from results.lake.log.files import MAIN, batch_of, merge_of
 from results.lake.log.lake import Lake
+from results.lake.upkeep import GRACE_HOURS
 
-GRACE_HOURS: Final = 24
 MS_AN_HOUR: Final = 3_600_000
 FENCES_MAX: Final = 10_000  # in one commit; the next vacuum finds the rest
 

@@ -1,4 +1,4 @@
--- One row a run: what is compared between labels besides latencies.
+-- One row per run: the numbers, other than latencies, that are compared between labels.
 WITH down AS (
     SELECT run,
            CAST(SUM(CASE WHEN kind = 'mutation' THEN end_ns - start_ns ELSE 0 END) AS BIGINT)

@@ -1,7 +1,7 @@
--- Which runs are not valid, and what is the first reason of the worst checker?
+-- Runs that are not valid, with the first reason of their worst checker.
 -- Of several that are as bad the first of the case names the failure, as in soaks and `run.json`;
--- those that only this report was asked for come last.
--- Invalid ones without a bug switch come first: nobody asked for those.
+-- checkers that only this report was asked for come last.
+-- Invalid runs without a bug switch come first: their bugs are real.
 -- A base table: later files read it under the name `failing_runs`.
 WITH ranked AS (
     SELECT v.run, v.checker, v.rule, v.signature, v.reason,

@@ -1,5 +1,5 @@
 -- The same case and code, and not the same outcome: another verdict, or in the simulation another
--- history, which there means that something besides the seed decides.
+-- history, which there means that something other than the seed decides.
 WITH cases AS (
     SELECT setting, code, seed, environment,
            COUNT(*) AS runs,

@@ -1,6 +1,6 @@
 -- How long after a heal does an operation of each kind succeed again? (nearest ranks)
--- `waited` counts from the first one that was under way after the heal: nobody may have tried
--- before. `untried`: heals after which nobody tried; `never`: tried, but none succeeded any more.
+-- `waited` counts from the first one that was under way after the heal: clients may not have tried
+-- before. `untried`: heals after which no client tried; `never`: tried, but none succeeded any more.
 -- In ns: the middle of a bucket (harness.store.buckets), but for the longest.
 WITH ranked AS (
     SELECT population, nemesis, f, counted, ns, n, untried, never, most_ns,

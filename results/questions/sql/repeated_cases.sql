@@ -1,5 +1,5 @@
 -- Cases that ran several times with the same code: did they come out otherwise?
--- A row a setting and code; a case is its setting and seed, whatever the label.
+-- One row per setting and code; a case is its setting and seed, under any label.
 -- Other histories are expected where time is real; in the simulation there must be none.
 WITH cases AS (
     SELECT setting, code, seed, environment,

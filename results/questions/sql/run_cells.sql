@@ -1,4 +1,4 @@
--- Runs counted and added up by population, nemeses and verdict: whatever else is told of runs alike
+-- Runs counted and added up by population, nemeses and verdict: everything else about equal runs
 -- is a sum of these.
 SELECT population, label, workload, asked, bugs, environment, target, profile, setting, nemeses, verdict,
        COUNT(*) AS runs,

@@ -7,8 +7,8 @@ history has it; for the others every leader that occurs in the history and in a 
 term) yields one, and the median is used. The page says how many there were, and how far apart. A
 line without a time (a traceback) belongs to the line above it.
 
-Small logs are embedded whole, large ones as the lines around `focus`. The page says what is left
-out.
+Small logs are embedded whole, large ones as the lines around `focus`. The page counts the lines
+that it leaves out.
 """
 
 from __future__ import annotations

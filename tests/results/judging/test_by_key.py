@@ -20,13 +20,12 @@ from results.judging.by_key import judge_range
 from results.judging.pipeline import check
 from results.judging.report_runs import ReportRuns
 from results.judging.staged_results import run_of
-from results.judging.verdict_rows import Checkers
-from results.lake import rows_of
 from results.lake.log.lake import Lake
 from results.lake.log.row_files import stored_schema
 from results.lake.log.run_streams import runs_in
 from results.lake.tables import key_ranges
 from results.lake.tables.rebuild import histories_by_key, history_of
+from results.lake.tables.row_tables import rows_of
 from results.lake.tables.schema import schema
 from results.lake.tables.sealed_run import About
 from tests.results.judging.stores import put_keyed, tables_of
@@ -147,7 +146,7 @@ def test_verdicts_are_those_of_a_plain_loop(seed):
     with pytest.MonkeyPatch.context() as monkeypatch:
         tables = rows(history, monkeypatch, 10**6)
     run = run_of({**tables["runs"].to_pylist()[0], "batch": "b"})
-    found = judge_range("cas-register", run, 0, tables, Budget(), Checkers())
+    found = judge_range("cas-register", run, 0, tables, Budget())
 
     assert {row.key: row.verdict for row in found} == plain_loop(history)
 
@@ -192,7 +191,7 @@ def test_an_operation_that_is_gone_is_noticed():
     run = run_of({**tables["runs"].to_pylist()[0], "batch": "b"})
     less = {**tables, "operations": tables["operations"].slice(1)}
     with pytest.raises(HistoryError, match="came in"):
-        judge_range("cas-register", run, 0, less, Budget(), Checkers())
+        judge_range("cas-register", run, 0, less, Budget())
 
 
 def test_answers_that_changed_keys_are_caught(tmp_path, monkeypatch):

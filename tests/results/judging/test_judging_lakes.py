@@ -18,8 +18,8 @@ from results.judging.pipeline import check
 from results.judging.report_runs import ReportRuns
 from results.judging.result_lake import ResultLake
 from results.judging.verdict_rows import CRASHED
-from results.lake import schemas
 from results.lake.log.lake import Lake
+from results.lake.tables.schema import schemas
 from results.lake.upkeep.compaction import compact
 from results.lake.verb import main as lake_verb
 from tests.results.judging.stores import (

@@ -9,10 +9,10 @@ import pytest
 
 from harness.cli import main
 from harness.errors import InfrastructureError, UsageError
-from results.lake import SCHEMA_VERSION
 from results.lake.log.lake import Lake
 from results.lake.log.location import Place
 from results.lake.log.storage_errors import AgainError, Patience, said_of
+from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from results.lake.upkeep.vacuum import Vacuumed, vacuum
@@ -90,6 +90,10 @@ def test_writers_who_could_overwrite_each_other_are_refused():
         Place("s3://bucket/lake", {"AWS_CONDITIONAL_PUT": "disabled"})
 
 
+def open_toy(path, *, create):
+    return Lake.open(str(path), schemas=SCHEMAS, version=1, patience=IMPATIENT, create=create)
+
+
 def foreign_table(path):
     import deltalake
 
@@ -106,9 +110,9 @@ def foreign_folder(path):
 def test_a_foreign_thing_of_the_name_of_a_table_is_refused_and_untouched(tmp_path, table, foreign):
     foreign(tmp_path / "place" / table)
     before = sorted(tmp_path.rglob("*"))
-    for opening, words in {Lake.create_or_open: "name an", Lake.open: "name an|no lake"}.items():
+    for create, words in {True: "name an", False: "name an|no lake"}.items():
         with pytest.raises(UsageError, match=words):
-            opening(str(tmp_path / "place"), schemas=SCHEMAS, version=1, patience=IMPATIENT)
+            open_toy(tmp_path / "place", create=create)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -128,7 +132,7 @@ def test_a_foreign_table_beside_the_tables_is_left_alone(tmp_path):
 )
 def test_a_lake_of_another_version_is_refused(tmp_path, capsys, more, advice):
     uri, store = str(tmp_path / "lake"), str(tmp_path / "store")
-    Lake.create_or_open(uri, version=SCHEMA_VERSION + more)
+    Lake.open(uri, version=SCHEMA_VERSION + more, create=True)
     (tmp_path / "store").mkdir()
     before = sorted(tmp_path.rglob("*"))
     for words in (
@@ -347,7 +351,7 @@ def test_looking_makes_no_folders(tmp_path):
 @pytest.mark.parametrize("module", ["deltalake", "tenacity"])
 def test_without_the_extra_the_verbs_say_what_to_install(tmp_path, monkeypatch, capsys, module):
     (tmp_path / "store").mkdir()
-    Lake.create_or_open(str(tmp_path / "lake"))
+    Lake.open(str(tmp_path / "lake"), create=True)
     before = sorted(tmp_path.rglob("*"))
     monkeypatch.setitem(sys.modules, module, None)
     for words in (

@@ -1,4 +1,4 @@
-"""`harness lake check` looks at what reports found as well: `LAKE/results`."""
+"""`harness lake check` looks at the results of reports as well: `LAKE/results`."""
 
 import shutil
 
@@ -39,7 +39,7 @@ def lake(judged, tmp_path):
 
 def checked(lake, capsys):
     code = lake_verb(["check", str(lake)])
-    own, _, found = capsys.readouterr().out.partition("what reports found")
+    own, _, found = capsys.readouterr().out.partition("results of reports")
     return code, own, found
 
 

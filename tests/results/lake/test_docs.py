@@ -64,7 +64,7 @@ def history(seed):
 def lake(tmp_path_factory):
     """Six runs of two days in a few appends, and rows that a dead writer left of a seventh."""
     place = tmp_path_factory.mktemp("docs")
-    lake = Lake.create_or_open(str(place / "lake"))
+    lake = Lake.open(str(place / "lake"), create=True)
     for seed in range(8):
         store = place / f"store{seed % 4}"
         invalid = seed % 4 == 1

@@ -13,9 +13,9 @@ from harness.errors import EXIT_UNKNOWN, EXIT_VALID, InfrastructureError, UsageE
 from harness.ops import CheckResult, History, Op, OpType, Verdict
 from harness.store import load_run
 from harness.verdict.signature import Failure
-from results.lake import schemas
 from results.lake.log.files import BATCH
 from results.lake.log.lake import Lake
+from results.lake.tables.schema import schemas
 from results.lake.tables.sealed_run import read_source
 from results.lake.transfer.ingest import ingest
 from results.lake.transfer.ingest_verb import main as ingest_verb

@@ -202,9 +202,9 @@ def test_a_foreign_place_is_refused_and_untouched(tmp_path):
         "folder": "thesis.tex",
         "file": "not a folder",
     }.items():
-        for opening in (Lake.create_or_open, Lake.open):
+        for create in (True, False):
             with pytest.raises(UsageError, match=words):
-                opening(str(tmp_path / place), schemas=SCHEMAS, version=1)
+                Lake.open(str(tmp_path / place), schemas=SCHEMAS, version=1, create=create)
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -123,10 +123,9 @@ def test_what_goes_wrong_while_fences_are_read_is_worth_another_try(endpoint):
 
 
 def opened(uri, options, **patience):
-    Lake.create_or_open(
+    Lake.open(
         uri, schemas=SCHEMAS, version=1, storage_options=options,
-        patience=Patience(sleep=lambda _: None, **patience),
-    )  # fmt: skip
+        patience=Patience(sleep=lambda _: None, **patience), create=True)  # fmt: skip
 
 
 def test_trouble_is_one_clear_line(endpoint):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from harness.errors import HistoryError
 from harness.ops import HARNESS, NEMESIS, Attempt, CheckResult, History, Op, OpType, Verdict
 from results.facts.operations import of_history
-from results.lake import case_of, history_of, record_of, rows_of
-from results.lake.tables.row_tables import tables_of
+from results.lake.tables.rebuild import case_of, history_of, record_of
+from results.lake.tables.row_tables import rows_of, tables_of
 from results.lake.tables.schema import schemas
 from results.lake.tables.sealed_run import source_of
 from tests.results.lake.histories import about, histories

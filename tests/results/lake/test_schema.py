@@ -7,8 +7,7 @@ import pytest
 
 from harness.vocabularies import ddl, follower_reads, members, rows
 from results.judging.result_lake import RESULT_TABLES, RESULTS_VERSION
-from results.lake import SCHEMA_VERSION
-from results.lake.tables.schema import ASKED, PARTITION, TABLES
+from results.lake.tables.schema import ASKED, PARTITION, SCHEMA_VERSION, TABLES
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "lake-tables.md"
 PLAIN = {

@@ -17,9 +17,9 @@ from harness.errors import HarnessError, InfrastructureError, UsageError
 from harness.ops import History, Verdict
 from harness.store import RunFolder, is_being_written
 from results.facts.problems import RUNNING, SEED_WITHOUT_RUN
-from results.lake import SCHEMA_VERSION, schemas
 from results.lake.log.lake import SCHEMA, Lake
 from results.lake.tables.rebuild import HISTORY_TABLES, history_of
+from results.lake.tables.schema import SCHEMA_VERSION, schemas
 from results.lake.transfer import ingest, store_lake
 from results.lake.transfer.folder_memo import MEMO
 from results.lake.transfer.store_lake import LAKE_FOLDER, lake_of_store
@@ -465,11 +465,6 @@ def test_a_file_in_the_place_of_the_lake_is_named(store):
     (store / LAKE_FOLDER).touch()
     with pytest.raises(UsageError, match="not a folder; remove it"):
         lake_of_store(store)
-
-
-def test_no_store_is_a_usage_error(tmp_path):
-    with pytest.raises(UsageError, match="is not a folder"):
-        lake_of_store(tmp_path / "none")
 
 
 def test_a_full_disk_is_named_and_does_not_blame_the_lake(store, monkeypatch):

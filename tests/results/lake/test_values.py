@@ -1,4 +1,4 @@
-"""Values are taken apart by the rule in `results.lake.tables.values`, whatever they are."""
+"""Values and outcomes of attempts are taken apart by the rules of `results.lake.tables.values`."""
 
 import msgspec
 import pyarrow as pa
@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.lake.tables.value_codecs import ANSWERS, ASKS, EVENTS
-from results.lake.tables.values import Shredder
+from results.lake.tables.values import (
+    ANSWERS,
+    ASKS,
+    EVENTS,
+    Shredder,
+    joined_outcome,
+    outcome_of,
+)
 from tests.results.lake.histories import VALUES
 
 encode = msgspec.json.Encoder(order="sorted").encode
@@ -54,3 +60,20 @@ def test_a_field_has_its_column_only_where_that_gives_it_back(value, columns):
 
     assert tuple(table.to_pylist()[1].values()) == columns
     assert SHREDDER.join(table) == [usual, value, usual]
+
+
+OUTCOMES = ["ok", "E: x", "E: y", "E", "E: ", ": x", "", ": ", "E: x: y", "E: : x"]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_outcomes_of_attempts_come_back(outcome):
+    for error in (None, *OUTCOMES):
+        code, text = outcome_of(outcome, error)
+        assert joined_outcome(code, text, error) == outcome, error
+
+
+def test_an_outcome_does_not_repeat_the_error_of_its_operation():
+    assert outcome_of("E: x", "E: x") == ("E", None)
+    assert outcome_of("E: x", "E: y") == ("E", "x")
+    assert outcome_of("ok", None) == ("ok", None)
+    assert outcome_of("E", "E: y") == ("E", "")

@@ -47,8 +47,8 @@ def rows(runs, *, target="kudu", label="nightly", day=DAY):
 
 def lake_at(uri, *, schemas=SCHEMAS, version=1, patience=QUICK, **options):
     """The lake there; made if there is none."""
-    return Lake.create_or_open(
-        str(uri), schemas=schemas, version=version, patience=patience, **options
+    return Lake.open(
+        str(uri), schemas=schemas, version=version, patience=patience, **options, create=True
     )
 
 

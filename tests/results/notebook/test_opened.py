@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import results
 from harness.errors import UsageError
 from harness.store import load_run
-from results.lake import schemas
 from results.lake.log.lake import Lake
 from results.lake.log.storage_errors import Patience
+from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.lake.upkeep.compaction import compact
@@ -29,7 +29,7 @@ QUICK = Patience(sleep=lambda _: None)
 
 
 def lake_at(uri, **options):
-    return Lake.create_or_open(str(uri), patience=QUICK, **options)
+    return Lake.open(str(uri), patience=QUICK, **options, create=True)
 
 
 def ingested(store, uri, **options):
@@ -166,7 +166,7 @@ def test_a_data_frame(opened):
     [
         ({"label": "v3"}, "there is no label 'v3'; there are none, "),
         ({"target": "kudo"}, "there is no target 'kudo'; there are kudu"),
-        ({"runs": ["alpha/a1"]}, "there is no run 'alpha/a1'; keys are those of the column `run`"),
+        ({"runs": ["alpha/a1"]}, "there is no run 'alpha/a1'; "),
         ({"runs": [7]}, "runs is 7"),
         ({"day": "today"}, "day is 'today'"),
         ({"day": ".."}, "day is '..'"),

@@ -9,8 +9,8 @@ import pytest
 
 import results
 from results.judging.result_lake import RESULT_TABLES, ResultLake, result_schema
-from results.lake import schemas
 from results.lake.log.lake import Lake
+from results.lake.tables.schema import schemas
 from results.lake.transfer.folders import writer_to
 from results.lake.transfer.ingest import ingest
 from results.report.report import report
@@ -27,7 +27,7 @@ def lake(tmp_path):
     store = tmp_path / "store"
     for seed in (1, 2, 3):
         add_quick(store, "reg", f"r{seed}", seed=seed, label="v1" if seed < 3 else "v2")
-    made = Lake.create_or_open(str(tmp_path / "lake"))
+    made = Lake.open(str(tmp_path / "lake"), create=True)
     ingest(store, made, writer_to(made))
     return made
 

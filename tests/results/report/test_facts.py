@@ -15,7 +15,7 @@ from harness.case import Case
 from harness.ops import History, ScheduledOp
 from harness.plan.random_case import draw_case
 from results.facts.extraction import extract
-from results.facts.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of, overlap_ns, union
+from results.facts.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of
 from results.facts.schema import COLUMNS, FACT_TABLES, ddl, schema
 from results.facts.setting import asked_nemeses, setting_of
 from tests.results.report.histories import MS, Script, run_of
@@ -27,27 +27,6 @@ def rows(history, table, **changes):
 
 
 # --- intervals -----------------------------------------------------------------------------------
-
-POINTS = st.tuples(st.integers(0, 30), st.integers(0, 12)).map(lambda pair: (pair[0], sum(pair)))
-
-
-def covered(intervals):
-    return {moment for start, end in intervals for moment in range(start, end)}
-
-
-@given(st.lists(POINTS, max_size=8))
-def test_union_covers_the_same_moments_with_disjoint_intervals(intervals):
-    joined = union(intervals)
-
-    assert covered(joined) == covered(intervals)
-    assert sum(end - start for start, end in joined) == len(covered(intervals))
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(joined))
-
-
-@given(st.lists(POINTS, max_size=6), st.lists(POINTS, max_size=6))
-def test_overlap_counts_common_moments(first, second):
-    assert overlap_ns(union(first), union(second)) == len(covered(first) & covered(second))
-
 
 STEP = OUTAGE_NS_MIN // 5  # a tenth of a second
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from harness.case import imported_case
 from harness.ops import HARNESS, NEMESIS, History, Op, OpType
 from results.facts.extraction import extract, extract_rows
-from results.facts.operations import counted, of_history
+from results.facts.operations import counted
 from results.judging.by_key import notes_of
 from results.lake.tables.row_tables import tables_of
 from results.lake.tables.sealed_run import About, source_of
@@ -92,10 +92,6 @@ def test_rows_of_a_lake_give_the_facts_of_their_history(seed):
     total = {name: sum(row["n"] for row in expected[name]) for name in ("ops", "infos")}
     assert total["ops"] == len(history.pairs)
     assert total["infos"] >= sum(pair.type is OpType.INFO for pair in history.pairs)
-
-
-def test_an_empty_history():
-    assert len(of_history(History(()))[0]) == 0
 
 
 CELLS = st.lists(st.tuples(st.integers(-1, 5), st.integers(-1, 2**20), st.booleans()), max_size=30)

@@ -263,7 +263,7 @@ def test_bad_use_is_one_clear_line(small, capsys, arguments, message):
 
 def test_no_store_and_an_empty_one(tmp_path, capsys):
     assert report(capsys, tmp_path / "none")[0] == 254
-    Lake.create_or_open(str(tmp_path / "empty"))
+    Lake.open(str(tmp_path / "empty"), create=True)
     (tmp_path / "store").mkdir()
     for name in ("store", "empty"):
         code, _, err = report(capsys, tmp_path / name)
@@ -363,7 +363,7 @@ def test_runs_that_repeat_another_are_no_trials_of_their_own(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsys, monkeypatch):
+def test_unsettled_results_are_counted_and_judged_again_on_demand(tmp_path, capsys, monkeypatch):
     from checkers.registers.linearizable import RegisterLinearizable
 
     add_quick(tmp_path, "n", "r")
@@ -374,7 +374,7 @@ def test_what_is_unsettled_is_counted_and_judged_anew_when_asked(tmp_path, capsy
     with monkeypatch.context() as poor:
         poor.setattr(RegisterLinearizable, "check", trip)
         _, out, _ = report(capsys, tmp_path)
-    told = "1 of them unknown for want of time, memory or a worker: --again judges them anew"
+    told = "1 of them unknown for want of time, memory or a worker: --again"
     assert told in out
     assert told in report(capsys, tmp_path)[1]
     assert "<code>--again</code>" in (tmp_path / ".report" / "report.html").read_text()
@@ -398,7 +398,7 @@ def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, ca
     for row in rates:
         assert (row["runs"], row["unknown"], row["rate"]) == (5, 5, None)
         assert (row["low"], row["high"], row["below"]) == (0.0, 1.0, 1.0)
-    assert "0 of 0 invalid (besides 5 unknown): the rate is below 100 %" in out
+    assert "0 of 0 invalid (and 5 unknown): the rate is below 100 %" in out
 
 
 def test_the_folder_of_reports_is_named_in_one_place():

@@ -257,7 +257,7 @@ def test_a_lake_that_vanishes_is_said_and_the_list_stays(tmp_path, open_lake, ea
 
 
 def empty_lake(path):
-    Lake.create_or_open(str(path))
+    Lake.open(str(path), create=True)
     return path
 
 

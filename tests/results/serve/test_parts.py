@@ -1,8 +1,6 @@
 """The parts below the pages, against plain Python: numbers, groups, intervals, the index."""
 
 import contextlib
-import itertools
-import math
 import os
 
 import pytest
@@ -15,7 +13,8 @@ from results.report import number_words as numbers
 from results.serve.compare import flat
 from results.serve.library import Library
 from results.serve.paths import read_bounded
-from results.statistics.estimates import QUANTILES, wilson
+from results.statistics.estimates import QUANTILES
+from tests.results.report.oracle import rank
 from tests.results.run.perfetto.histories import histories
 from tests.results.serve.stores import add_run, history
 from tests.tiers import examples
@@ -23,15 +22,6 @@ from tests.tiers import examples
 
 def sealed(folder, made):
     return add_run(folder / "store", "x", "r", made=made)
-
-
-def nearest_rank(values, permille):
-    """The smallest value that at least `permille` of 1000 do not exceed, by trying them all."""
-    ordered = sorted(values)
-    for value in ordered:
-        if sum(other <= value for other in ordered) * 1000 >= permille * len(ordered):
-            return value
-    return None
 
 
 @given(made=histories(backwards=False))
@@ -48,7 +38,7 @@ def test_numbers_are_those_of_the_history(made, tmp_path_factory):
         assert kind.info == sum(pair.completion is not None for pair in infos)
         assert kind.open == sum(pair.completion is None for pair in infos)
         latencies = [p.completion.time - p.invoke.time for p in pairs if p.type is OpType.OK]
-        expected = [nearest_rank(latencies, share) for share in QUANTILES] if latencies else []
+        expected = [rank(latencies, share) for share in QUANTILES] if latencies else []
         assert list(kind.latency_ns) == expected
     assert {kind.f for kind in numbers.kinds} == {pair.invoke.f for pair in made.pairs}
 
@@ -64,7 +54,7 @@ def test_numbers_of_the_chaos_phase_seconds_and_faults(tmp_path):
     ]  # fmt: skip
     assert numbers.ok_per_s == len(inside) / 7
     latencies = [pair.completion.time - pair.invoke.time for pair in inside]
-    assert numbers.p99_ns == nearest_rank(latencies, 990)
+    assert numbers.p99_ns == rank(latencies, 990)
     band = numbers.faults[0]
     assert (band.nemesis, band.targets) == ("kill", "m1")
     assert (band.start_ns, band.end_ns) == (3_000_000_000, 6_000_000_000)
@@ -118,17 +108,6 @@ def test_columns_that_are_no_history_are_refused(tmp_path, types):
         run_numbers(folder)
 
 
-@pytest.mark.parametrize(("found", "of"), [(0, 1), (0, 300), (1, 2), (7, 9), (300, 300), (50, 100)])
-def test_wilson_solves_its_equation(found, of):
-    """The ends are where the share is 1.96 standard errors (under the end) away."""
-    low, high = wilson(found, of)
-    assert 0 <= low <= found / of <= high <= 1
-    for end in (low, high):
-        if 0 < end < 1:
-            z = abs(found / of - end) / math.sqrt(end * (1 - end) / of)
-            assert z == pytest.approx(1.959964, abs=1e-5)
-
-
 def test_only_plain_files_are_read_and_up_to_a_bound(tmp_path):
     path = tmp_path / "big"
     path.write_bytes(b"x" * 11)
@@ -159,14 +138,6 @@ def test_numbers_are_read_again_when_the_history_changed(tmp_path):
         other = add_run(store, "x", "s", made=history(count=12))
         (other / "history.parquet").replace(folder / "history.parquet")
         assert library.numbers(row).total.count == 12
-
-
-def test_histories_of_the_oracle_have_all_kinds():
-    """Else the comparison above would prove nothing."""
-    kinds = set()
-    for pair in itertools.chain(history().pairs):
-        kinds.add((pair.type, pair.completion is None))
-    assert len(kinds) == 4
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,8 @@ def test_nobody_listens(ports):
         # What a user meets: no Spark is started, which would try for minutes.
         with pytest.raises(InfrastructureError) as caught:
             spark.get_spark(url)
-        assert str(caught.value) == (
-            f"--spark-master is {url!r}, and nobody listens there (127.0.0.1:{gone}: Connection "
-            "refused); start the master, or name another"
-        )
+        assert repr(url) in str(caught.value)
+        assert f"(127.0.0.1:{gone}: Connection refused)" in str(caught.value)
 
 
 def test_a_host_that_says_nothing_is_not_waited_for(monkeypatch):

@@ -63,7 +63,7 @@ def kinds_of(what, *starts):
     texts = [
         text
         for batch in range_answers.kinds_of_parts(rows, asking=what)
-        for text in batch["said"].to_pylist()
+        for text in batch["kinds"].to_pylist()
     ]
     return range_answers.kinds_in(texts)
 

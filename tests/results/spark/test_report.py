@@ -232,7 +232,7 @@ def test_a_lake_in_an_object_store_needs_no_jar_and_no_settings_of_executors(
     uri = f"s3://{BUCKET}/lake"
     with s3_server() as endpoint:
         options = options_for(endpoint)
-        made = Lake.create_or_open(uri, storage_options=options)
+        made = Lake.open(uri, storage_options=options, create=True)
         ingest(store, made, writer_to(made), unfinished=True)
         work = spark_lake(uri, options=options)
         checked, _ = work.ask(work.check())

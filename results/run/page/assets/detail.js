@@ -1,4 +1,4 @@
-// Detail: everything about what is selected, beside the panels. Text only, never markup.
+// Detail: everything about the selection, next to the panels. Text only, never markup.
 
 const LIST_MAX = 200;
 const LOG_LINES = 6; // before and after the moment
@@ -22,7 +22,7 @@ function fill(id, ...children) {
   return place;
 }
 
-// Where a file of the run lies, seen from the page; whatever its name is, it is a name of a file.
+// The path of a file of the run, relative to the page; any name is quoted as a file's name.
 const fileAddress = (path) => `./${path.split("/").map(encodeURIComponent).join("/")}`;
 
 const row = (name, ...value) => el("div", { class: "row" }, el("dt", {}, name), el("dd", {}, ...value));
@@ -137,7 +137,7 @@ function logExcerpt(log, time) {
     el("p", { class: "soft" }, link, `, ${plural(log.total, "line")}. ${note}`), el("pre", { class: "log" }, ...lines));
 }
 
-// A JSON line without what stands beside it anyway.
+// A JSON line without the fields that the page shows next to it.
 function logText(line) {
   if (!line.startsWith('{"ts_ns"')) return line.replace(/^@?\d+\.\d+ /, "");
   try {

@@ -12,7 +12,7 @@ function axisPanel(canvas, page) {
       pen.textAlign = "center";
       for (const time of found) {
         const x = view.x(time), text = seconds(time, step), half = pen.measureText(text).width / 2;
-        if (x - half >= LEFT - 4 && x <= view.width - 24) pen.fillText(text, x, 11); // beside "time"
+        if (x - half >= LEFT - 4 && x <= view.width - 24) pen.fillText(text, x, 11); // clear of "time"
       }
       pen.textAlign = "left";
       label(pen, "time", 11);
@@ -30,7 +30,7 @@ function axisPanel(canvas, page) {
   });
 }
 
-// The lanes from top to bottom: name, what is drawn in it, and its height.
+// The lanes from top to bottom: name, content and height.
 function factRows(page) {
   const { data } = page;
   const rows = [{ name: "phase", height: ROW, draw: drawPhases }];
@@ -211,7 +211,7 @@ const stillAnswers = (reign) => (reign.in_term ? `still answers in term ${reign.
 
 function reignLines(page, reign) {
   const lines = [`${reign.node} led${inTerm(reign)}`];
-  if (reign.asked) lines.push("nobody announces leaders here: it was seen when somebody asked, and changes in between are not known");
+  if (reign.asked) lines.push("the target does not announce leaders: the harness saw this one when it asked, and changes in between are not known");
   if (reign.contested) lines.push("another node led in this term or a later one");
   lines.push(reign.end === null ? `from ${seconds(reign.start)} to the end` : `from ${seconds(reign.start)} to ${seconds(reign.end)}, when ${reign.until}`);
   if (reign.answered) lines.push(`but it still answered ${reign.in_term ? `in term ${reign.term} ` : ""}at ${seconds(reign.answered)} (hatched)`);

@@ -42,7 +42,7 @@ function tableTest({ ops, data }, wanted) {
   };
 }
 
-// Kind, values, error or node contain the text, whatever its case; `#12` is the op at index 12.
+// Kind, values, error or node contain the text, in any case; `#12` is the op at index 12.
 function textTest({ ops, data }, wanted) {
   const number = /^#(\d+)$/.exec(wanted);
   if (number) { const position = positionOf(ops, Number(number[1])); return (i) => i === position; }

@@ -57,7 +57,7 @@ function blamedOf(data, ops, named) {
   return told.length ? told[0] : named.length ? named[0] : -1;
 }
 
-// Near enough to see it and its neighbours, wide enough to see where it stands.
+// Near enough to see it and its neighbours, wide enough to see its place in the run.
 function bringOp(start, end) {
   const span = view.to - view.from, length = Math.max(end - start, 1e5);
   if (span > length * 400 || span < length * 1.2) view.show(start, end, length * 20);
@@ -92,7 +92,7 @@ function showAnomaly(page) {
   } else view.fit();
 }
 
-// The next (or the one before) of some positions, in the order of time, from what is selected.
+// The next (or the one before) of some positions, in the order of time, from the selection.
 function step(page, positions, by) {
   if (!positions.length) return;
   const ordered = Array.from(positions).sort((a, b) => a - b);
@@ -104,7 +104,7 @@ function step(page, positions, by) {
   page.select(ordered[at], true);
 }
 
-// The next fault or leader (or the one before), from the moment of what is selected: these lanes
+// The next fault or leader (or the one before), from the moment of the selection: these lanes
 // have no other way in for a keyboard.
 function stepFact(page, facts, select, by) {
   if (!facts.length) return;
@@ -200,7 +200,7 @@ function actions(page) {
     for (const i of filter.found) if (best < 0 || Math.abs(ops.start[i] - middle) < Math.abs(ops.start[best] - middle)) best = i;
     if (best >= 0) page.select(best);
   };
-  const beside = (by) => { if (page.selected >= 0) { const next = neighbours(page, page.selected)[by]; if (next >= 0) page.select(next, true); } else near(); };
+  const neighbour = (by) => { if (page.selected >= 0) { const next = neighbours(page, page.selected)[by]; if (next >= 0) page.select(next, true); } else near(); };
   return {
     ArrowLeft: () => view.pan(-0.15), ArrowRight: () => view.pan(0.15), ArrowUp: () => view.zoom(0.75), ArrowDown: () => view.zoom(1 / 0.75),
     "+": () => view.zoom(0.5), "=": () => view.zoom(0.5), "-": () => view.zoom(2), PageUp: () => view.pan(-0.9), PageDown: () => view.pan(0.9),
@@ -208,7 +208,7 @@ function actions(page) {
     a: () => { showAnomaly(page); showTimeline(); }, n: () => { step(page, page.focus, 1); showTimeline(); }, p: () => { step(page, page.focus, -1); showTimeline(); },
     f: () => stepFact(page, page.data.faults, selectFault, 1), F: () => stepFact(page, page.data.faults, selectFault, -1),
     l: () => stepFact(page, page.data.reigns, selectReign, 1), L: () => stepFact(page, page.data.reigns, selectReign, -1),
-    j: () => step(page, filter.found, 1), k: () => step(page, filter.found, -1), "[": () => beside(0), "]": () => beside(1), Enter: near,
+    j: () => step(page, filter.found, 1), k: () => step(page, filter.found, -1), "[": () => neighbour(0), "]": () => neighbour(1), Enter: near,
     "/": () => byId("text").focus(), r: () => { byId("rpc").click(); }, c: () => { byId("colour").click(); }, t: () => toggleTheme(page),
     x: () => page.setFilter({ kind: "", outcome: "", process: "", node: "", table: "", text: "" }),
     "?": () => byId("help").showModal(),
@@ -291,7 +291,7 @@ function cuts({ data }) {
   const { values_cut: values, value_chars_max: most, attempts_cut: attempts } = data.ops;
   const parts = [];
   if (values) parts.push(`${plural(values, "value")} cut after ${most.toLocaleString("en")} characters.`);
-  if (data.lanes > LANES_PIXELS) parts.push(`${plural(data.lanes - LANES_PIXELS, "lane")} not drawn; filters find what is in them.`);
+  if (data.lanes > LANES_PIXELS) parts.push(`${plural(data.lanes - LANES_PIXELS, "lane")} not drawn; filters find their operations.`);
   if (attempts) parts.push(`${plural(attempts, "RPC attempt")} left out.`);
   byId("cuts").textContent = parts.length ? `${parts.join(" ")} All of it is in history.parquet.` : "";
 }
@@ -346,7 +346,7 @@ function start(data) {
   window.addEventListener("hashchange", () => showAddress(page));
   // Panels out of sight are not kept up to date; on paper all of them can be seen.
   window.addEventListener("beforeprint", () => { for (const panel of panels) panel.paint(true); });
-  // For tests and for the curious: what is shown, and the functions that counted it.
+  // For tests and for the curious: the shown data, and the functions that counted it.
   window.harnessPage = { page, view, filter, panels, quantiles, rates, redraw };
   document.documentElement.dataset.ready = "yes";
 }

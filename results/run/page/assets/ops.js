@@ -123,7 +123,7 @@ function oneBar(pen, page, i, x0, x1, y, height, dim) {
 }
 
 // A column of pixels has the colour of what happened in it: of several, info comes before ok, ok
-// before fail, since what is unknown must not be painted over. Neighbours of one colour become one
+// before fail, since unknown outcomes must not be painted over. Neighbours of one colour become one
 // rectangle, so that the work for the pen is bounded by the width, not by the operations.
 const columnKeys = new Uint32Array(8192);
 
@@ -159,7 +159,7 @@ function coarseLane(pen, page, positions, [low, high], y, { bar: height }) {
   pen.globalAlpha = 1;
 }
 
-// The offending operations, the selected one with its attempts, and what is hovered.
+// The offending operations, the selected one with its attempts, and the hovered one.
 function onTop(pen, page, { step, top, bar: height }) {
   const { ops } = page;
   const labelled = new Map(); // where the last label of a lane ends
@@ -186,7 +186,7 @@ function onTop(pen, page, { step, top, bar: height }) {
   }
 }
 
-// What an offending operation is, beside it, where the bar has no room for it; returns its end.
+// The label of an offending operation, next to its bar if that has no room; returns its end.
 function blameLabel(pen, page, i, x, y, height) {
   const text = `op ${page.ops.index[i]} ${opLabel(page, i)}`.slice(0, 60);
   pen.font = "600 11px system-ui, sans-serif";

@@ -117,7 +117,7 @@ function gridLines(pen, height) {
   pen.stroke();
 }
 
-// The faults as bands behind everything, so that cause and effect stand in one picture.
+// The faults as bands behind everything, so that one picture has cause and effect.
 function faultBands(pen, page, height) {
   pen.globalAlpha = 0.1;
   let last = -1; // of many faults in one pixel one is drawn

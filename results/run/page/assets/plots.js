@@ -1,6 +1,6 @@
 // Plots: latency (log scale, quantiles by kind over time) and rate (ok, fail, info), over the bands
 // of the faults. Quantiles are by nearest rank over the ok operations invoked in a bucket; rates
-// count operations by the moment they ended, those that never did at the end of the run.
+// count operations by the moment they ended; unfinished ones count at the end of the run.
 
 const DOTS_MAX = 4000;
 const BUCKETS_MAX = 160;
