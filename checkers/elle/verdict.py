@@ -120,7 +120,7 @@ def _sentences(result: ElleResult) -> list[str]:
     lines: list[str] = []
     for anomaly, cases in result.anomalies.items():
         count = result.counts.get(anomaly, len(cases))
-        lines.append(f"{anomaly}, found {count} time{'s' if count > 1 else ''}:")
+        lines.append(f"{anomaly} ({count} found):")
         lines += (f"  {sentence}" for case in cases[:CASES_TOLD_MAX] for sentence in case.text)
     lines += result.notes
     if len(lines) > SENTENCES_MAX:

@@ -1,4 +1,4 @@
-"""Is a history linearizable? A checker in pure Python, with Porcupine's vocabulary.
+"""Linearizability: search, proofs and minimal cores in pure Python, with Porcupine's vocabulary.
 
     outcome = check_operations(Register(), [Operation(0, Write(1), 0, None, 10), ...])
 

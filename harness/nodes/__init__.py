@@ -1,1 +1,1 @@
-"""Nodes as data: what a target declares about them, what can degrade, and who is calling."""
+"""Nodes as data: declarations, kinds of faults and degradations, and the calling client."""

@@ -42,7 +42,9 @@ def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult]
     with contextlib.closing(pool.run(wanted(), jobs)) as answers:
         for job, answer in answers:
             if isinstance(answer, SeedResult):
-                result = answer
+                seed = job.case.seed
+                reason = f"its worker answered with the result of seed {answer.seed}"
+                result = answer if answer.seed == seed else crashed(job, reason, answer.wall_s)
             elif isinstance(answer, Lost):
                 result = crashed(job, answer.reason, answer.wall_s)
             else:

@@ -1,1 +1,1 @@
-"""Tools that know nothing of runs: files, processes, HTTP, interrupts."""
+"""Tools that know nothing about runs: files, processes, HTTP, interrupts."""

@@ -1,4 +1,4 @@
-"""A lake on Spark: its tables as DataFrames, its runs judged, and asked about, by executors.
+"""A lake on Spark: its tables as DataFrames; executors judge its runs and answer questions.
 
 `frames` reads a consistent version without any jar; `task_plan` cuts pending work into tasks;
 `tasks` is the work of one task; `range_answers` lets tasks answer a report's questions, each for a

@@ -1,1 +1,1 @@
-"""Intervals, tests and curves that no library of ours has."""
+"""Intervals, tests and curves that no library has."""

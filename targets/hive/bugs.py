@@ -6,11 +6,10 @@ effects of their rows are permitted (`targets.hive.permits`) and reported as suc
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import Final
 
-from targets.ledger import Find, Row, switched_on
+from targets.ledger import Find, Row, Switch, profiles_of, switched_on, titles_of
 
 _DDL: Final = "targets.hive.metastore.ddl"
 _SERVICE: Final = "targets.hive.metastore.service"
@@ -21,11 +20,8 @@ _AT_WRITES: Final = (
 HIVE: Final = ("hive2.3", "hive4")
 
 
-class Bug(enum.Enum):
+class Bug(Switch):
     """All switches. The id on the command line has dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
-
-    # Every call asks for some; an enum's own hash is that of its name, made in Python.
-    __hash__ = object.__hash__
 
     DROP_DROP = Row(
         title="a drop does not check how many rows it deleted",
@@ -169,26 +165,11 @@ class Bug(enum.Enum):
         find=None,
     )
 
-    @property
-    def id(self) -> str:
-        """Its name on the command line and in cases."""
-        return self.name.replace("_", "-")
 
-
-BUGS: Final[Mapping[str, str]] = {
-    bug.id: f"{bug.value.title} ({bug.value.until})" for bug in sorted(Bug, key=lambda b: b.name)
-}
-"""Every switch in one line, sorted."""
-
-PROFILES: Final[Mapping[str, frozenset[Bug]]] = {
-    profile: frozenset(bug for bug in Bug if profile in bug.value.profiles)
-    for profile in ("strict", *HIVE)
-}
-"""The rows of each profile."""
-
-_BY_ID: Final = {bug.id: bug for bug in Bug}
+BUGS: Final[Mapping[str, str]] = titles_of(Bug)
+PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", *HIVE))
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
     """The rows of `profile` and those switched on; raises `UsageError` for unknown ones."""
-    return switched_on(PROFILES, _BY_ID, profile, ids)
+    return switched_on(Bug, PROFILES, profile, ids)

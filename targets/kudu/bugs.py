@@ -12,11 +12,10 @@ Where all three agree, or where only flags differ, no switch is needed.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import Final
 
-from targets.ledger import Find, Row, switched_on
+from targets.ledger import Find, Row, Switch, profiles_of, switched_on, titles_of
 
 _MASTER: Final = "targets.kudu.master"
 _HMS: Final = "targets.kudu.hms"
@@ -24,11 +23,8 @@ LEGACY: Final = ("legacy",)
 STILL: Final = ("legacy", "modern")
 
 
-class Bug(enum.Enum):
+class Bug(Switch):
     """All switches. The id on the command line has dashes: `Bug.KUDU_765` is `KUDU-765`."""
-
-    # Every call asks for some; an enum's own hash is that of its name, made in Python.
-    __hash__ = object.__hash__
 
     NO_LEASE = Row(
         title="leaders answer reads without asking a majority",
@@ -415,22 +411,9 @@ class Bug(enum.Enum):
         ),
     )
 
-    @property
-    def id(self) -> str:
-        """Its name on the command line and in cases."""
-        return self.name.replace("_", "-")
 
-
-BUGS: Final[Mapping[str, str]] = {
-    bug.id: f"{bug.value.title} ({bug.value.until})" for bug in sorted(Bug, key=lambda b: b.name)
-}
-"""Every switch in one line, sorted."""
-
-PROFILES: Final[Mapping[str, frozenset[Bug]]] = {
-    profile: frozenset(bug for bug in Bug if profile in bug.value.profiles)
-    for profile in ("strict", "modern", "legacy")
-}
-"""The rows of each profile."""
+BUGS: Final[Mapping[str, str]] = titles_of(Bug)
+PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", "modern", "legacy"))
 
 _USUAL: Final[Mapping[str, bool]] = {
     "log_force_fsync_all": False,  # P18: as in Kudu, but for votes, which are always synced here
@@ -449,9 +432,7 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 }
 """Flags whose defaults differ in a profile."""
 
-_BY_ID: Final = {bug.id: bug for bug in Bug}
-
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
     """The rows of `profile` and those switched on; raises `UsageError` for unknown ones."""
-    return switched_on(PROFILES, _BY_ID, profile, ids)
+    return switched_on(Bug, PROFILES, profile, ids)

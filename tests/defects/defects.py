@@ -257,7 +257,7 @@ def nothing_judged_is_valid(patch):
     patch.setattr(judge, "weighed", lambda result: result)
 
 
-@defect("tests/checkers/test_liveness_crash_stats.py")
+@defect("tests/checkers/conduct/test_liveness_crash_stats.py")
 def exits_of_other_nodes_are_excused(patch):
     """A fault of one node's disk or clock excuses exits of all nodes."""
 

@@ -143,7 +143,7 @@ def test_plug_ins_judge_runs() -> None:
     result = ElleListAppend().check(lists, None, time_limit_s=300)
     assert Verdict.INVALID is result.verdict
     assert result.checker == "elle-list-append"
-    assert result.explanation[0] == "G0-realtime, found 1 time:"
+    assert result.explanation[0] == "G0-realtime (1 found):"
     assert result.operations == (0, 2)  # invocations: what a page or a picture opens
     assert result.details["not"] == ["strong-read-uncommitted"]
     assert result.details["drawings"][0].startswith("<svg")

@@ -247,7 +247,7 @@ def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(history,
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
     """By itself it contradicts everything: nothing else would say where the change came from."""
     told = check(alter_of_a_renamed_table()).explanation
-    assert any("What it saw is this change: Process 0 altered d.x (b)" in line for line in told)
+    assert any("It saw this change: Process 0 altered d.x (b)" in line for line in told)
 
 
 def test_drops_one_after_another_are_never_permitted_twice():

@@ -55,6 +55,7 @@ def strike(words, *, clocks=(), why_no_disks=None):
             name="process", reaches_foreign=FOREIGN, why_no_faulty_disks=lambda: why_no_disks
         ),
         recorder=SimpleNamespace(now_ns=lambda: 0),
+        ledger=SimpleNamespace(new_id=lambda: "f1"),
         clocks=frozenset(clocks),
         nemeses={},
     )

@@ -180,7 +180,7 @@ def test_other_code_begins_anew_says_so_and_replaces_the_runs(tmp_path, code):
         work(found, {1, 2})
     code["digest"] = "0the2"
     with Opened(tmp_path) as found:
-        assert any("the code changed since this soak ran last" in text for text in found.notes)
+        assert any("the code changed since this soak last ran" in text for text in found.notes)
         assert list(found.pending()) == [1, 2, 3, 4]
         work(found)
     assert len(runs(tmp_path)) == 4

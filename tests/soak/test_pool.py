@@ -298,6 +298,17 @@ def test_a_result_is_taken_before_an_interrupt_is():
     assert taken == [1]
 
 
+def test_the_result_of_another_seed_is_not_taken(monkeypatch):
+    def answer_about_the_next(_, work, __):
+        for each in work:
+            yield each, SeedResult(seed=each.case.seed + 1, verdict="valid", reason="")
+
+    monkeypatch.setattr(pool.WorkerPool, "run", answer_about_the_next)
+    (result,) = in_workers(toys(7))
+    assert (result.seed, result.verdict) == (7, CRASH)
+    assert "seed 8" in result.reason
+
+
 def test_enough_is_enough():
     results = in_workers(toys(*range(50)), until=lambda found: found.seed < 2)
     assert [found.seed for found in results] == [0, 1, 2]

@@ -141,7 +141,7 @@ async def test_draws_differ_from_one_fault_to_the_next():
         ("kill node:m9", "no node 'm9'"),
         ("do fly on leader", "no operation"),
         ("shape leader from members loss=5%", "--env"),
-        ("cut client:0 from leader", "tells clients apart"),
+        ("cut client:0 from leader", "distinguishes clients"),
         ("clock leader offset=5s", "foreign program"),
         ("disk leader error=5%", "foreign"),
     ],

@@ -169,7 +169,7 @@ def _known_to_rows(
                     f"the replicas of tablet {ident} are {', '.join(peers)}, and were so from its "
                     f"beginning; the answer names {', '.join(tablet['replicas'])}"
                 )
-            _complain(findings, "located-rows", answer, what)
+            _complain(findings, "located-rows", answer, what, may_be_lost=True)
 
 
 # --- done -------------------------------------------------------------------------------------
@@ -273,6 +273,7 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindi
                     "done-early",
                     answer,
                     f"its answer is of revision {revision}, and tablet {row['id']} {when}",
+                    may_be_lost=True,
                 )
 
 

@@ -1,1 +1,1 @@
-"""`harness up`, `down`, `break`, `heal` and `status`: clusters that stay up."""
+"""`harness up`, `down`, `break`, `heal` and `status`: long-lived clusters."""

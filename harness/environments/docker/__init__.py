@@ -1,4 +1,4 @@
-"""Nodes as containers; see `environment` (a run), `deploy` (its parts), `rules` (cuts)."""
+"""Nodes as containers: `environment` runs a plan, `deploy` creates it, `network` breaks links."""
 
 from harness.environments.docker.environment import DockerEnvironment
 from harness.environments.docker.image.image import build_image, image_exists, image_tag

@@ -1,4 +1,4 @@
-"""A link proxy that speaks Toxiproxy's HTTP API, and a typed client for it and for the real one.
+"""A link proxy with Toxiproxy's HTTP API, and a typed client for it and the real one.
 
 Start it with `python -m harness.environments.toxiproxy --listen HOST:PORT`. It follows
 https://github.com/Shopify/toxiproxy (v2.12.0; one suite checks the answers and the data path of

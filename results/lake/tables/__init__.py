@@ -1,1 +1,1 @@
-"""Rows of runs: the schema of the tables, how a history becomes rows, and rows a history again."""
+"""Rows of runs: the schema of the tables, and the way from histories to rows and back."""

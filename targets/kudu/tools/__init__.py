@@ -1,1 +1,1 @@
-"""The command-line tools of the bundled target, after Kudu's `kudu`: what they look at and say."""
+"""The command-line tool of the bundled target, after Kudu's `kudu`."""

@@ -1,1 +1,1 @@
-"""The Docker engine: its SDK behind a typed face, and what it answers."""
+"""The Docker engine: its SDK behind a typed face, and its answers as values."""

@@ -1,1 +1,1 @@
-"""Faults of links between containers: packet rules, bad streams, and who else interferes."""
+"""Link faults between containers: packet rules, netem, bad streams, and outside interference."""

@@ -1,1 +1,1 @@
-"""The image of Spark's executors, workers and drivers; see `image`."""
+"""The image of Spark's executors, workers and drivers."""
