@@ -3,7 +3,7 @@
 The correct path and the broken one are next to each other in the target, behind one condition:
 `if Bug.KUDU_765 in node.bugs`. Profiles are sets of rows and the defaults of some flags. A row says
 where it is in our code (a test holds it to that) and how the harness finds it; `harness list`, the
-page `docs/bugs.md` and the exam (`python -m bench.mutants --bugs`) are made from it.
+page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are made from it.
 
 Identifiers are those of Kudu's issue tracker where there is one. A topic, `P1` to `P23`, is a row
 of the table of profiles: how Kudu of 2016 (`legacy`) and of today (`modern`) differ from `strict`.

@@ -39,7 +39,7 @@ def test_the_schedules_are_not_vacuous() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 500, 100))
 def test_no_change_of_membership_breaks_a_promise(first: int) -> None:
-    """`python -m bench.raft_schedules` runs as many as one likes."""
+    """`python -m bench.targets.raft_schedules` runs as many as one likes."""
     totals: Counter[str] = Counter()
 
     for seed in range(first, first + 100):

@@ -1,8 +1,8 @@
-"""Bad links against a real engine, as the probe of `bench.docker_links` measures them."""
+"""Bad links against a real engine, as the probe of `bench.faults.docker_links` measures them."""
 
 import pytest
 
-from bench.docker_links import CASES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
+from bench.faults.docker_links import CASES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
 from harness.cluster import Capability, Link, LinkQuality
 from harness.environments.docker import undo
 from harness.environments.docker.engine.labels import Part, container_name

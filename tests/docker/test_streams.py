@@ -1,12 +1,12 @@
-"""Bad streams against a real engine, as the probe of `bench.docker_streams` measures them."""
+"""Bad streams against a real engine, measured by the probe of `bench.faults.docker_streams`."""
 
 import asyncio
 import time
 
 import pytest
 
-from bench.docker_links import NODES, probe_plan
-from bench.docker_streams import CASES, LINK, measure
+from bench.faults.docker_links import NODES, probe_plan
+from bench.faults.docker_streams import CASES, LINK, measure
 from harness.cluster import STREAMS, Capability
 from harness.environments.docker import undo
 from harness.environments.docker.engine.labels import Part, container_name

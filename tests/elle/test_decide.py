@@ -237,7 +237,7 @@ def test_anomalies_are_forbidden_beside_models() -> None:
 def wrong(
     kind: str, seeds: range, models: Sequence[str] = brute.MODELS
 ) -> list[tuple[int, str, str]]:
-    """The verdicts that brute force contradicts; `bench/elle_oracle.py` tries 2,000 histories."""
+    """The verdicts that brute force contradicts; `bench.judging.elle_oracle` tries 2,000."""
     found = []
     for seed in seeds:
         history = brute.random_history(random.Random(f"test/{kind}/{seed}"), lists=kind == "lists")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.elle import planted
+from bench.judging.elle import planted
 from checkers.elle import Transaction, check_list_append
 from checkers.elle import check as check_module
 from checkers.elle.infer import shortcuts

@@ -8,9 +8,9 @@ from tests.hive.databases import answers, with_store
 from tests.hive.deploy import Deployed, deploy
 from tests.hive.test_membership import both_of_the_first_list_go
 from tests.hive.test_metastores import every_operation
-from tests.hive.test_token_stores import on_the_database
-from tests.hive.test_tokens import life
-from tests.hive.token_stores import CASES as TOKEN_CASES
+from tests.hive.tokens.test_token_stores import on_the_database
+from tests.hive.tokens.test_tokens import life
+from tests.hive.tokens.token_stores import CASES as TOKEN_CASES
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from bench import track_record
-from bench.mutants import case_of
+from bench.targets import track_record
+from bench.targets.mutants import case_of
 from harness.errors import UsageError
 from harness.plan.planning import plan_case
 from harness.registry import load_plugin
@@ -78,4 +78,4 @@ def test_the_case_of_a_row_can_be_run(bug):
 
 def test_the_page_of_bugs_is_the_ledger():
     text = track_record.PAGE.read_text(encoding="utf-8")
-    assert text == track_record.page(), "run `python -m bench.track_record > docs/bugs.md`"
+    assert text == track_record.page(), "run `python -m bench.targets.track_record > docs/bugs.md`"

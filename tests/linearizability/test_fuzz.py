@@ -1,8 +1,8 @@
-"""A few hundred of the random histories of `bench.fuzz`, which runs any number of them."""
+"""A few hundred of the random histories of `bench.judging.fuzz`, which runs any number of them."""
 
 import pytest
 
-from bench import fuzz
+from bench.judging import fuzz
 from checkers.linearizability import CheckOutcome, Result
 from checkers.linearizability.native import is_native, native_status
 

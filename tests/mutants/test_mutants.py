@@ -1,8 +1,8 @@
 """Every planted defect is found by a default soak, at a seed that is recorded here.
 
 `FOUND` is tried here, in runs of 5 to 20 s (a soak's have 60), to be quick. What only whole runs
-find stands in `WHOLE`; `python -m bench.mutants --seeds SEED --only NAME` tries one. What has no
-recorded seed within 30 stands in `OPEN`, with the reason.
+find stands in `WHOLE`; `python -m bench.targets.mutants --seeds SEED --only NAME` tries one. What
+has no recorded seed within 30 stands in `OPEN`, with the reason.
 """
 
 import pytest

@@ -1,12 +1,12 @@
 """Every switch of the ledger is found as its row says, and never without the switch.
 
-Rows without `find` say why. `python -m bench.mutants --bugs --only ID` tries one.
+Rows without `find` say why. `python -m bench.targets.mutants --bugs --only ID` tries one.
 """
 
 import msgspec
 import pytest
 
-from bench.ledgers import case_of
+from bench.targets.ledgers import case_of
 from harness.soak import SeedJob, run_seed
 from targets.kudu.bugs import Bug
 

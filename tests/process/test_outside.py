@@ -1,6 +1,6 @@
 """Interference of other programs with nodes is reported as theirs, in the events for verdicts.
 
-Whole runs with a verdict, one for each way, are `bench/outside.py`.
+Whole runs with a verdict, one for each way, are `bench/faults/outside.py`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from bench.outside import WAYS, outcome_of
+from bench.faults.outside import WAYS, outcome_of
 from harness.cluster import NodeSpec, NodeState
 from harness.environments import procfs
 from harness.environments.process.addresses import LOOPBACK

@@ -1,6 +1,6 @@
 """Sessions with ZooKeeper: persistent znodes with data, versions and sequences.
 
-What every implementation promises is a suite of tests (`tests/hive/zookeeper_cases.py`):
+What every implementation promises is a suite of tests (`tests/hive/tokens/zookeeper_cases.py`):
 
 * a write is atomic, durable once it is answered, and seen by all in one order;
 * a read sees all that this session has seen or written before. It sees what others were answered

@@ -1,4 +1,4 @@
-"""`bench.lake_writers` in small: killed processes lose nothing that they said was there."""
+"""`bench.results.lake_writers` in small: killed processes lose nothing that they said was there."""
 
 import contextlib
 import subprocess
@@ -7,8 +7,8 @@ import sys
 import pyarrow as pa
 import pytest
 
-from bench import lake_writers
 from bench.measure import ROOT
+from bench.results import lake_writers
 from results.lake.tables.schema import SCHEMA_VERSION
 from results.lake.upkeep.soundness import check
 from tests.results.lake.toy import lake_at
@@ -23,7 +23,7 @@ WORDS = ["--writers", "2", "--runs", "4", "--kills", "3", "--seeds", "2"]
 )
 def test_killed_writers_lose_nothing_that_was_acknowledged(words):
     done = subprocess.run(
-        [sys.executable, "-m", "bench.lake_writers", *WORDS, *words],
+        [sys.executable, "-m", "bench.results.lake_writers", *WORDS, *words],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,14 +1,14 @@
 """A soak and a report on containers that share nothing, with a kill in each; and Connect.
 
-The whole measure of both is `python -m bench.spark_containers` and `python -m bench.engines_equal`,
-with 300 runs; these are the same with few.
+The whole measure of both is `python -m bench.results.spark_containers` and `python -m
+bench.results.engines_equal`, with 300 runs; these are the same with few.
 """
 
 import pytest
 
-from bench.engines_equal import DUCKDB, judged_by
-from bench.lake_equal import differences, sizes
-from bench.spark_containers import exam
+from bench.results.engines_equal import DUCKDB, judged_by
+from bench.results.lake_equal import differences, sizes
+from bench.results.spark_containers import exam
 from harness.environments.docker.image.executor.image import build_executor
 from tests.support.spark_containers import spark_containers
 from tests.support.spark_session import spark_test
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.lake
 @pytest.mark.s3
 @pytest.mark.process
 def test_workers_that_share_nothing_and_are_killed_do_what_one_machine_does(tmp_path):
-    """Equal rows, folders, tables and answers; see `bench.spark_containers`."""
+    """Equal rows, folders, tables and answers; see `bench.results.spark_containers`."""
     with spark_containers(build_executor(print)) as cluster:
         assert exam(cluster, seeds=12, time_limit_s=2.0, scratch=tmp_path).wrong == []
 

@@ -1,0 +1,243 @@
+"""Our linearizability checker against Porcupine v1.3.1: `python bench/judging/checkers.py`.
+
+One table: case, operations, our times in pure Python and on the native core, Porcupine's, and the
+ratios ours / Porcupine's. Everything is single-threaded (Porcupine with GOMAXPROCS=1), best of five
+runs, reading excluded, on histories made ready in memory; the verdict alone is timed. A sum over a
+group adds up the best time of each history. Every verdict is compared with the expected one.
+
+Porcupine runs in the same run, through the driver in `bench/porcupine`. Where there is no Go
+toolchain, `porcupine/recorded.csv` has the times, marked "recorded" (Go 1.26.8 on two shared
+cores of an AMD EPYC); `--record` writes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]  # run as a file, as the Makefile does: the readers are in tests/
+
+from bench.judging.histories import Case, History, go_lines, own_cases, supplied_cases  # noqa: E402
+from bench.measure import best_s, machine, peaks_mb  # noqa: E402
+from checkers.linearizability import check_operations  # noqa: E402
+from checkers.linearizability.native import SWITCH, is_native, native_status  # noqa: E402
+
+DRIVER = ROOT / "bench" / "porcupine"
+RECORDED = DRIVER / "recorded.csv"
+RUNS = 5
+ENOUGH_S = 4.0  # no further runs of one history after this long
+GO_LIMIT_S = 60
+GO_MEMORY_GB = 6
+
+
+@dataclass(frozen=True)
+class Time:
+    """Milliseconds, or why there are none; `recorded` if they are not from this run."""
+
+    ms: float | None
+    why: str = ""
+    recorded: bool = False
+
+    def __str__(self) -> str:
+        if self.ms is None:
+            return self.why
+        digits = 2 if self.ms < 10 else 1 if self.ms < 1000 else 0
+        return f"{self.ms:,.{digits}f}{' (recorded)' if self.recorded else ''}"
+
+
+def ours(history: History) -> float:
+    """The best time in milliseconds."""
+
+    def check() -> None:
+        outcome = check_operations(history.model, history.operations, explained=False)
+        assert outcome.result.value == history.expected, f"{history.name}: {outcome.result}"
+
+    return best_s(check, RUNS, clock=time.perf_counter, enough_s=ENOUGH_S) * 1000
+
+
+def ours_in(case: Case, *, native: bool) -> Time:
+    """The sum over the histories of a case."""
+    os.environ[SWITCH] = "1" if native else "0"
+    if native and not is_native():
+        return Time(None, "absent")
+    return Time(sum(ours(history) for history in case.histories))
+
+
+def build_driver(folder: Path) -> Path | str:
+    """The driver's program, or why there is none."""
+    go = shutil.which("go")
+    if go is None:
+        return "no Go toolchain"
+    program = folder / "driver"
+    built = subprocess.run(
+        [go, "build", "-o", str(program), "."],
+        cwd=DRIVER,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if built.returncode:
+        return f"the Go driver could not be built: {built.stderr.strip().splitlines()[-1]}"
+    return program
+
+
+def _limit_memory() -> None:
+    most = GO_MEMORY_GB << 30
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def porcupine(program: Path, case: Case, folder: Path) -> Time:
+    """The sum over the histories of a case, all of them in one process."""
+    paths = []
+    for number, history in enumerate(case.histories):
+        path = folder / f"{number}.tsv"
+        path.write_text("\n".join(go_lines(history)) + "\n")
+        paths.append(str(path))
+    ended = subprocess.run(
+        [str(program), f"-runs={RUNS}", f"-enough={ENOUGH_S}s", f"-limit={GO_LIMIT_S}s", *paths],
+        env={**os.environ, "GOMAXPROCS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_limit_memory,
+    )
+    if ended.returncode:
+        if "out of memory" in ended.stderr or "cannot allocate" in ended.stderr:
+            return Time(None, f"out of memory (> {GO_MEMORY_GB} GB)")
+        raise RuntimeError(f"the Go driver failed on {case.name}: {ended.stderr[-500:]}")
+    total = 0.0
+    for line, history in zip(ended.stdout.splitlines(), case.histories, strict=True):
+        report = json.loads(line)
+        if report["result"] == "Unknown":
+            return Time(None, f"> {GO_LIMIT_S * 1000:,} (undecided)")
+        assert report["result"] == history.expected, f"{history.name}: {report}"
+        total += report["best_ms"]
+    return Time(total)
+
+
+def recorded() -> dict[str, Time]:
+    """Times of an earlier run, by case."""
+    with RECORDED.open(newline="") as lines:
+        return {
+            row["case"]: Time(float(row["ms"]), recorded=True)
+            if row["ms"]
+            else Time(None, f"{row['why']} (recorded)", recorded=True)
+            for row in csv.DictReader(lines)
+        }
+
+
+def ratio(mine: Time, theirs: Time) -> str:
+    """Ours by Porcupine's, as 1/n where we are faster."""
+    if mine.ms is None or theirs.ms is None:
+        return "decided" if mine.ms is not None else "-"
+    times = theirs.ms / mine.ms
+    return f"1/{times:,.1f}" if times >= 1 else f"{1 / times:.1f}x"
+
+
+def added(times: Iterable[Time]) -> Time:
+    """The sum; without one summand there is none."""
+    times = list(times)
+    if any(each.ms is None for each in times):
+        return Time(None, "incomplete")
+    total = sum(each.ms for each in times if each.ms is not None)
+    return Time(total, recorded=any(each.recorded for each in times))
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Columns aligned, the first to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if n == 0 else cell.rjust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+CHECK_ONE = """
+from tests.checkers.conformance.formats import load, rows
+from checkers.linearizability import check_operations
+[row] = [row for row in rows() if row.file == sys.argv[1]]
+model, operations = load(row)
+note_peak()
+check_operations(model, operations)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--record", action="store_true", help="keep Porcupine's best times")
+    options = parser.parse_args()
+    cases = [c for c in (*supplied_cases(), *own_cases()) if options.only in c.name]
+    print(f"{machine()}, one core used (column cores); {native_status()}")
+    head = ("case", "ops", "pure ms", "native ms", "Porcupine ms", "pure", "native", "cores")
+    rows: list[tuple[str, ...]] = [head]
+    times: dict[str, tuple[Time, Time, Time]] = {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        driver = build_driver(folder)
+        if isinstance(driver, str):
+            print(f"{driver}: Porcupine's times are recorded ones")
+        old = recorded() if RECORDED.exists() else {}
+        for case in cases:
+            if isinstance(driver, Path):
+                theirs = porcupine(driver, case, folder)
+            else:
+                theirs = old.get(case.name, Time(None, "not recorded"))
+            mine = (ours_in(case, native=False), ours_in(case, native=True))
+            times[case.name] = (*mine, theirs)
+            rows.append(_row(case.name, case.operations, times[case.name]))
+    supplied = [case for case in cases if case.supplied]
+    if len(supplied) > 1:
+        name = "the supplied set as a whole"
+        columns = zip(*(times[case.name] for case in supplied), strict=True)
+        pure, native, theirs = (added(column) for column in columns)
+        rows.append(_row(name, sum(c.operations for c in supplied), (pure, native, theirs)))
+    print(table(rows))
+    biggest = "catalog/n10000_c16_k20_x0_b0"
+    if biggest in times:
+        os.environ[SWITCH] = "1"
+        before, peak = peaks_mb(CHECK_ONE, f"generated/{biggest}.tsv")
+        print(f"{biggest}: the process had {before:.0f} MB with the history, {peak:.0f} MB at peak")
+    if options.record:
+        _record(times)
+
+
+def _row(name: str, operations: int, times: tuple[Time, Time, Time]) -> tuple[str, ...]:
+    pure, native, theirs = times
+    cells = (str(pure), str(native), str(theirs), ratio(pure, theirs), ratio(native, theirs))
+    return (name, f"{operations:,}", *cells, "1")
+
+
+def _record(times: dict[str, tuple[Time, Time, Time]]) -> None:
+    """Keep the best times ever: a busy machine can only make them worse."""
+    kept = recorded() if RECORDED.exists() else {}
+    for name, (_, _, theirs) in times.items():
+        old = kept.get(name)
+        if old is None or old.ms is None or (theirs.ms is not None and theirs.ms < old.ms):
+            kept[name] = theirs
+    with RECORDED.open("w", newline="") as lines:
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow(("case", "ms", "why"))
+        for name, row in kept.items():
+            why = row.why.removesuffix(" (recorded)")
+            writer.writerow((name, "" if row.ms is None else f"{row.ms:.3f}", why))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,344 @@
+"""Histories that one pass decides, and limits that are kept: `python -m bench.judging.direct`.
+
+The first table has large histories of registers, sets, queues and bags, good and bad: verdict, CPU
+seconds and growth of memory, each judged in a process of its own, proof included. The second has
+checks that no method settles soon, or whose steps are slow: when they ended, with a limit of two
+seconds. `--random N` compares the direct methods with a brute-force oracle on N small histories of
+each kind instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import random
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from checkers.linearizability import (
+    Model,
+    NondeterministicModel,
+    Operation,
+    Unknown,
+    certify,
+    check_operations,
+)
+from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
+from checkers.linearizability.models.register import Read, Register, Write
+from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from tests.linearizability.direct_histories import STYLES, compared, history
+
+LIMIT_S: Final = 2.0
+CLIENTS: Final = 10
+Ops = list[Operation[Any, Any]]
+
+
+class Case(NamedTuple):
+    """One history, and the verdict that it must get (`None`: any)."""
+
+    name: str
+    model: Callable[[], Model[Any, Any, Any]]
+    operations: Callable[[], Ops]
+    expected: str | None
+
+
+class _Clients:
+    """Calls that overlap: each client begins its next operation when its last one ended."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.free = [0.0] * CLIENTS
+        self.operations: list[tuple[float, int, float, float, Any]] = []
+
+    def call(self, argument: Any) -> None:
+        """Draw an interval, and a point in it at which the operation takes effect."""
+        client = min(range(CLIENTS), key=self.free.__getitem__)
+        call = self.free[client] + self.rng.random()
+        end = call + self.rng.uniform(0.5, 10)
+        self.free[client] = end
+        self.operations.append((self.rng.uniform(call, end), client, call, end, argument))
+
+    def play(self, answer: Callable[[Any], Any], lost: float = 0.0) -> Ops:
+        """The operations with their answers; some of them get lost."""
+        operations = []
+        for number, (_, client, call, end, argument) in enumerate(sorted(self.operations)):
+            output = answer(argument)
+            is_lost = self.rng.random() < lost
+            end_ns = None if is_lost else end
+            operations.append(Operation(client, argument, call, output, end_ns, number))
+        return operations
+
+
+def _register(total: int, *, stale: bool, lost: float = 0.0) -> Ops:
+    clients, held = _Clients(total), [None]
+    for number in range(total):
+        clients.call(Read() if number % 2 else Write(number))
+
+    def answer(argument: Any) -> Any:
+        if isinstance(argument, Write):
+            held.append(argument.value)
+            return None
+        return held[-1]
+
+    operations = clients.play(answer, lost)
+    if stale:
+        at = next(
+            n
+            for n in range(total * 9 // 10, total)
+            if isinstance(operations[n].input, Read) and not operations[n].is_unknown
+        )
+        old = operations[at - 200 : at - 100]
+        value = next(o.input.value for o in old if isinstance(o.input, Write) and not o.is_unknown)
+        operations[at] = _said(operations[at], value)
+    return operations
+
+
+def _said(operation: Operation[Any, Any], output: Any) -> Operation[Any, Any]:
+    return Operation(
+        operation.client_id,
+        operation.input,
+        operation.call,
+        output,
+        operation.return_time,
+        operation.id,
+    )
+
+
+def _set(total: int, *, lose: bool) -> Ops:
+    clients = _Clients(total)
+    held: set[int] = set()
+    for number in range(total):
+        clients.call(Add(number))
+    operations = clients.play(lambda argument: held.add(argument.element))
+    end = max(o.return_time or 0 for o in operations)
+    elements = frozenset(held - ({total // 2} if lose else set()))
+    for number in range(3):
+        call = end + 2 * number + 1
+        operations.append(Operation(99, ReadAll(), call, elements, call + 1, total + number))
+    return operations
+
+
+def _removing_set(total: int) -> Ops:
+    """Elements come and go while all is read, and one of them comes back."""
+    clients = _Clients(total)
+    held: set[int] = set()
+    for number in range(total):
+        clients.call((Add(number), Remove(number // 2), ReadAll())[number % 3])
+
+    def answer(argument: Any) -> Any:
+        if isinstance(argument, ReadAll):
+            return frozenset(held)
+        (held.add if isinstance(argument, Add) else held.discard)(argument.element)
+        return None
+
+    return clients.play(answer)
+
+
+def _queue(total: int, *, bad: bool, lost: float = 0.0, fifo: bool = True) -> Ops:
+    clients = _Clients(total)
+    held: list[int] = []
+    for number in range(total):
+        few = number < 40 or clients.rng.random() < 0.5  # some dozens of elements wait
+        clients.call(Enqueue(number) if few else Dequeue())
+
+    def answer(argument: Any) -> Any:
+        if isinstance(argument, Enqueue):
+            held.append(argument.element)
+            return None
+        return held.pop(0 if fifo else clients.rng.randrange(len(held))) if held else None
+
+    operations = clients.play(answer, lost)
+    if bad:
+        taken = [
+            n
+            for n, o in enumerate(operations)
+            if isinstance(o.input, Dequeue) and o.output is not None and not o.is_unknown
+        ]
+        here, there = taken[len(taken) // 2], taken[len(taken) // 2 + 25]
+        first, second = operations[here], operations[there]
+        operations[there] = _said(second, first.output)
+        if fifo:
+            operations[here] = _said(first, second.output)
+    return operations
+
+
+class Slow(Register):
+    """A register whose steps take 0.3 s."""
+
+    def step(self, state: Any, input_: Any, output: Any, /) -> tuple[bool, Any]:
+        """Step as the register does, later."""
+        time.sleep(0.3)
+        return super().step(state, input_, output)
+
+
+class Exploding(NondeterministicModel[tuple[int, ...], Write, None]):
+    """Six states follow each state."""
+
+    def init(self) -> Iterable[tuple[int, ...]]:
+        """Nothing has happened."""
+        return [()]
+
+    def step(
+        self, state: tuple[int, ...], input_: Write, output: Unknown | None, /
+    ) -> Iterable[tuple[int, ...]]:
+        """One of six."""
+        del input_, output
+        return [(*state, n) for n in range(6)]
+
+
+def _one_by_one(total: int) -> Ops:
+    return [Operation(0, Write(n), 2 * n, None, 2 * n + 1, n) for n in range(total)]
+
+
+def _lost_dequeues(elements: int) -> Ops:
+    """Dequeues without an answer, as many as elements; a queue found empty; then one is left."""
+    operations: Ops = [Operation(n, Enqueue(n), 2 * n, None, 2 * n + 1, n) for n in range(elements)]
+    begin = 2 * elements
+    for n in range(elements):
+        number = elements + n
+        operations.append(Operation(100 + n, Dequeue(), begin + n, None, None, number))
+    # Twice the same element, so that counting alone does not tell.
+    operations.append(Operation(0, Enqueue(0), begin + 1, None, begin + 99, 500))
+    operations.append(Operation(1, Dequeue(), begin + 100, None, begin + 101, 501))
+    operations.append(Operation(1, Dequeue(), begin + 102, 0, begin + 103, 502))
+    return operations
+
+
+def _ambiguous(total: int) -> Ops:
+    """Few values, many lost writes, and a read that nothing explains: for a search alone."""
+    rng = random.Random(total)
+    lost = [Operation(n, Write(n % 7), 0, None, None, n) for n in range(total)]
+    reads = [
+        Operation(100 + n, Read(), n + 1, rng.randrange(7), n + 20, total + n) for n in range(total)
+    ]
+    late = [Operation(200 + n, Write(10 + n), 1, None, 10_000, 2 * total + n) for n in range(total)]
+    return [*lost, *reads, *late, Operation(999, Read(), 9_000, 10 + total // 2, 9_001, 99_999)]
+
+
+SETTLED: Final = [
+    Case(
+        "register, 100,000", lambda: Register(None), lambda: _register(100_000, stale=False), "Ok"
+    ),
+    Case(
+        "register, 100,000, one stale read",
+        lambda: Register(None),
+        lambda: _register(100_000, stale=True),
+        "Illegal",
+    ),
+    Case(
+        "register, 20,000, 3 % lost, one stale read",
+        lambda: Register(None),
+        lambda: _register(20_000, stale=True, lost=0.03),
+        "Illegal",
+    ),
+    Case("set, 20,000 adds", Set, lambda: _set(20_000, lose=False), "Ok"),
+    Case("set, 20,000 adds, one lost", Set, lambda: _set(20_000, lose=True), "Illegal"),
+    Case("FIFO queue, 500", Queue, lambda: _queue(500, bad=False), "Ok"),
+    Case("FIFO queue, 500, two swapped", Queue, lambda: _queue(500, bad=True), "Illegal"),
+    Case("FIFO queue, 100,000", Queue, lambda: _queue(100_000, bad=False), "Ok"),
+    Case("FIFO queue, 100,000, two swapped", Queue, lambda: _queue(100_000, bad=True), "Illegal"),
+    Case("bag, 500", UnorderedQueue().to_model, lambda: _queue(500, bad=False, fifo=False), "Ok"),
+    Case(
+        "bag, 500, one taken twice",
+        UnorderedQueue().to_model,
+        lambda: _queue(500, bad=True, fifo=False),
+        "Illegal",
+    ),
+    Case("FIFO queue, 500, 10 % lost", Queue, lambda: _queue(500, bad=False, lost=0.1), None),
+]
+LIMITED: Final = [
+    Case(
+        "bag, 51, a fifth lost, some found empty",
+        UnorderedQueue().to_model,
+        lambda: _queue(51, bad=False, lost=0.2, fifo=False),
+        None,
+    ),
+    Case(
+        "bag, 12 elements, 12 lost dequeues",
+        UnorderedQueue().to_model,
+        lambda: _lost_dequeues(12),
+        None,
+    ),
+    Case(
+        "bag, 24 elements, 24 lost dequeues",
+        UnorderedQueue().to_model,
+        lambda: _lost_dequeues(24),
+        None,
+    ),
+    Case("set, 3,000, with removals", Set, lambda: _removing_set(3_000), None),
+    Case("steps of 0.3 s", lambda: Slow(None), lambda: _one_by_one(40), None),
+    Case("six states after each", Exploding().to_model, lambda: _one_by_one(12), None),
+    Case("register, few values, 60 lost", lambda: Register(None), lambda: _ambiguous(60), None),
+]
+
+
+def _judge(name: str, limit_s: float | None) -> tuple[str, str, float, float, int]:
+    case = next(case for case in (*SETTLED, *LIMITED) if case.name == name)
+    operations = case.operations()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    model = case.model()
+    wall_s, cpu_s = time.monotonic(), time.process_time()
+    outcome = check_operations(model, operations, timeout_s=limit_s)
+    proof = certify(model, operations, outcome)
+    wall_s, cpu_s = time.monotonic() - wall_s, time.process_time() - cpu_s
+    core = ""
+    if proof is not None and proof.core:
+        core = f"{len(proof.core)} operations{', minimal' if proof.minimal else ''}"
+    elif proof is not None:
+        core = "an order" if proof.confirmed_by else "not confirmed"
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return outcome.result.value, core, wall_s, cpu_s, grown // 1024
+
+
+def _run(cases: Iterable[Case], limit_s: float | None) -> bool:
+    fine = True
+    print(f"{'history':45} {'verdict':8} {'proof':24} {'wall s':>7} {'CPU s':>7} {'MiB':>6}")
+    context = multiprocessing.get_context("fork")
+    for case in cases:
+        with context.Pool(1) as pool:
+            verdict, core, wall_s, cpu_s, mib = pool.apply(_judge, (case.name, limit_s))
+        wrong = case.expected not in {None, verdict}
+        late = limit_s is not None and wall_s > limit_s + 1
+        fine &= not wrong and not late
+        note = " WRONG" if wrong else " LATE" if late else ""
+        print(f"{case.name:45} {verdict:8} {core:24} {wall_s:7.2f} {cpu_s:7.2f} {mib:6}{note}")
+    return fine
+
+
+def _random(total: int, seed: int) -> bool:
+    """Compare with the oracle, and print what came out."""
+    fine = True
+    for name, style in STYLES.items():
+        tally = Counter[tuple[bool, bool | None]]()
+        for number in range(seed, seed + total):
+            problems = compared(style.model(), history(name, random.Random(number)))
+            tally[problems.legal, problems.decided] += 1
+            if problems.wrong:
+                fine = False
+                print(f"{name}, seed {number}: {problems.wrong}")
+        invalid = tally[False, False] + tally[False, None]
+        left = tally[True, None] + tally[False, None]
+        print(f"{name:10} {total} histories, {invalid} invalid, {left} left to a search")
+    return fine
+
+
+def main() -> int:
+    """Print the tables; 1 if anything is wrong or late."""
+    parser = argparse.ArgumentParser(description="What one look settles, and limits kept.")
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, help="the first one (default: 0)")
+    parsed = parser.parse_args()
+    if parsed.random:
+        return 0 if _random(parsed.random, parsed.seed) else 1
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    settled = _run(SETTLED, None)
+    limited = _run(LIMITED, LIMIT_S)
+    return 0 if settled and limited else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

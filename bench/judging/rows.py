@@ -1,0 +1,178 @@
+"""Rows per second that a cluster of processes or containers takes, and the cost of them.
+
+Three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows a second for
+`--seconds`; single rows as fast as one after the other from each client; and rows of 100 bytes
+until there are `--rows`, after which the resident memory of each tablet server is read. Run it with
+`python -m bench.judging.rows --env process|docker`; exit status 1 where a row of the table does not
+hold. Latencies are the clients'. Load and servers share the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+from bench.measure import machine
+from bench.targets.claims import Claim, tell
+from harness.ops import OpType
+from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
+from harness.registry import load_plugin
+from targets.kudu import KuduTarget
+
+TABLE: Final = "bench"
+BATCH: Final = 100
+CLIENTS: Final = 8
+VALUE: Final = "x" * 90  # with its key about 100 bytes
+RATE_SHARE: Final = 0.99  # of the rate that is wanted
+RESIDENT_MB_MAX: Final = 300
+FAILED_MAX: Final = 100
+"""This number of failed writes ends a phase."""
+
+
+class Load:
+    """Clients that write, and what came of it."""
+
+    def __init__(self, clients: list[Any]) -> None:
+        self._clients = clients
+        self._numbers = iter(range(1 << 60))
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a phase."""
+        self.rows = 0
+        self.failed = 0
+        self.latencies: list[float] = []
+        self.start = time.monotonic()
+
+    def batch(self, size: int) -> dict[str, Any]:
+        """Rows under keys of their own."""
+        number = next(self._numbers)
+        rows = [["insert", f"k{number:08}.{i:02}", {"v": VALUE}] for i in range(size)]
+        return {"table": TABLE, "nonce": f"w{number}", "rows": rows}
+
+    async def write(self, client: Any, size: int) -> None:
+        """One write, timed."""
+        begin = time.monotonic()
+        done = await client.invoke(Request("write", self.batch(size)), timeout_s=30.0)
+        self.latencies.append(time.monotonic() - begin)
+        if done.type is OpType.OK:
+            self.rows += size
+        else:
+            self.failed += 1
+
+    async def until(self, over: Callable[[], bool], size: int, rate: float | None) -> None:
+        """Every client writes until it is over, all together at `rate` rows a second at most."""
+        self.reset()
+        pace = None if rate is None else CLIENTS * size / rate
+
+        async def work(client: Any, first: int) -> None:
+            due = time.monotonic() + (0.0 if pace is None else pace * first / CLIENTS)
+            while not over() and self.failed < FAILED_MAX:
+                if pace is not None:
+                    await asyncio.sleep(max(0.0, due - time.monotonic()))
+                    due += pace
+                await self.write(client, size)
+
+        await asyncio.gather(*(work(client, n) for n, client in enumerate(self._clients)))
+
+    def claim(self, what: str, rate: float) -> Claim:
+        """The claim that the phase reached this rate of rows, and no write failed."""
+        took, ordered = time.monotonic() - self.start, sorted(self.latencies)
+        quantiles = ", ".join(
+            f"p{100 * q:g} {1000 * ordered[int(q * (len(ordered) - 1))]:.1f} ms"
+            for q in (0.5, 0.99)
+        )
+        text = (
+            f"{self.rows} rows in {took:.1f} s = {self.rows / took:.0f}/s, "
+            f"{self.failed} writes failed; {quantiles}"
+        )
+        holds = not self.failed and self.rows / took >= rate
+        return Claim(what, f"at least {rate:.0f} rows/s", text, holds)
+
+
+async def _waited(look: Callable[[], Awaitable[bool]]) -> None:
+    while not await look():  # noqa: ASYNC110 - a remote fact
+        await asyncio.sleep(0.1)
+
+
+async def _prepare(system: Any, tablets: int) -> list[Any]:
+    """The table, once it serves, and the clients."""
+
+    async def ready() -> bool:
+        return bool((await system.ready()).ok)
+
+    async def made() -> bool:
+        done = await clients[0].invoke(Request("is-create-done", {"name": TABLE}), timeout_s=10.0)
+        return bool(done.type is OpType.OK and done.value.get("done"))
+
+    await _waited(ready)
+    clients = [system.client(number) for number in range(CLIENTS)]
+    create = {"name": TABLE, "nonce": "c", "columns": ["v"], "partitions": tablets, "replicas": 3}
+    done = await clients[0].invoke(Request("create", create), timeout_s=30.0)
+    assert done.type is OpType.OK, done
+    await _waited(made)
+    return clients
+
+
+def _memory(rows: int, memory: dict[str, int | None]) -> Iterator[Claim]:
+    for node, size in memory.items():
+        text = "not known here" if size is None else f"{size / 1e6:.0f} MB"
+        holds = size is not None and size <= RESIDENT_MB_MAX * 1e6
+        yield Claim(f"{rows} rows: {node}", f"at most {RESIDENT_MB_MAX} MB resident", text, holds)
+
+
+async def bench(session: Session, system: Any, options: argparse.Namespace) -> list[Claim]:
+    """All phases."""
+    load = Load(await _prepare(system, options.tablets))
+    end = time.monotonic() + options.seconds
+    await load.until(lambda: time.monotonic() >= end, BATCH, options.rate)
+    claims = [load.claim(f"batches of {BATCH}", RATE_SHARE * options.rate)]
+    total = load.rows
+    end = time.monotonic() + options.seconds / 3
+    await load.until(lambda: time.monotonic() >= end, 1, None)
+    claims.append(load.claim(f"single rows, {CLIENTS} clients", 1))
+    total += load.rows
+    await load.until(lambda: total + load.rows >= options.rows, BATCH, None)
+    total += load.rows
+    if load.latencies:
+        claims.append(load.claim(f"batches of {BATCH}, unpaced", 1))
+    tservers = [n for n, spec in session.cluster.nodes.items() if spec.role == "tserver"]
+    memory = {node: (await session.cluster.usage(node)).memory_bytes for node in tservers}
+    claims += _memory(total, memory)
+    scanned = await system.client(99).invoke(
+        Request("scan", {"table": TABLE, "mode": "latest", "replica": "leader"}), timeout_s=120.0
+    )
+    parts = scanned.value["parts"] if scanned.type is OpType.OK else []
+    count = sum(len(part["rows"]) for part in parts)
+    claims.append(Claim("a scan", "all that was acknowledged", f"{count} rows", count >= total))
+    return claims
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--env", default="process", choices=["process", "docker"])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=2000.0, help="rows a second")
+    parser.add_argument("--rows", type=int, default=200_000, help="of the last phase")
+    parser.add_argument("--tablets", type=int, default=3)
+    options = parser.parse_args()
+    target = KuduTarget()
+    defaults = {option.name.replace("-", "_"): option.default for option in target.options}
+    settings = TargetSettings(profile="strict", bugs=(), options=defaults | {"resend": 0})
+    plan = DeploymentPlan(
+        run_id="bench-rows", nodes=tuple(target.nodes(settings)), seed=1, knobs={}, folder=None
+    )
+
+    async def body(session: Session) -> list[Claim]:
+        system = target.open(Deployment(session.env, settings, session.cluster.nodes))
+        return await bench(session, system, options)
+
+    print(f"{options.env}, {machine()}")
+    return tell(load_plugin("environments", options.env).execute(plan, body))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,332 @@
+"""Costs of a report on a lake on DuckDB and on Spark, and the size from which Spark pays.
+
+    python -m bench.results.lake_report                        # a soak of 40 seeds; 400, 2,000 runs
+    python -m bench.results.lake_report LAKE --checks 400,2000 --known 2000,100000
+
+`LAKE` is a lake of real runs (it is only read). Lakes of other sizes are made of its rows, repeated
+under other names (`again-00001-...`), with their results where these are to be known: so all runs
+have real histories, results of real checks and the sizes of both, but no two hundred are distinct.
+Lakes for `--known` have the tables `runs` and the results alone: such a report reads no other.
+
+* **checks**: nothing is known. A plain loop in one process (read a run, judge it, take its facts;
+  nothing is planned or stored), the pool, Spark; in the end what these two cost against the loop.
+* **report**: all is known. What `harness report LAKE --engine ...` takes, with all its processes.
+
+Each is a command of its own, of two cores. CPU is that of the whole tree of processes, Java's with
+it, and of what they leave behind, which is adopted and waited for. Peaks are of the process
+that was started (the driver), and of Java where there is one, which with `local[2]` is all
+executors too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
+
+from bench.measure import ROOT, machine, processor_time  # noqa: E402
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MASTER: Final = "local[2]"
+SET_CHILD_SUBREAPER: Final = 36  # of prctl(2)
+RUNS_AN_APPEND: Final = 5_000
+CHECKS: Final = "checks, all new"
+CHILD: Final = """
+import sys
+from harness.soak.memory import memory_bytes_max
+from bench.results import lake_report
+getattr(lake_report, sys.argv[1])(*sys.argv[2:])
+sys.stderr.write(f"\\npeak {memory_bytes_max()}\\n")
+"""
+
+
+class Cost(NamedTuple):
+    """The cost of a command."""
+
+    wall_s: float
+    cpu_s: float
+    driver_mb: float
+    java_mb: float
+
+
+def cost_of(*words: str) -> Cost:
+    """Run a function of this module in a process of its own, and wait for all that it started."""
+    begin_s = time.monotonic()
+    java_mb, wall_s, code = 0.0, 0.0, 0
+    with processor_time() as spent_s:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, *words], cwd=ROOT, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert child.stderr is not None
+        errors = child.stderr.read()
+        while True:
+            try:
+                pid, status, used = os.wait4(-1, 0)
+            except ChildProcessError:
+                break
+            if pid == child.pid:
+                wall_s, code = time.monotonic() - begin_s, os.waitstatus_to_exitcode(status)
+            else:
+                java_mb = max(java_mb, used.ru_maxrss / 1024)
+    cpu_s = spent_s()
+    peak = [line for line in errors.splitlines() if line.startswith("peak ")]
+    if code or not peak:
+        raise SystemExit(f"{' '.join(words)} failed:\n{errors[-4000:]}")
+    return Cost(wall_s, cpu_s, int(peak[-1].split()[1]) / 2**20, java_mb)
+
+
+# Measured commands, each in a process of its own --------------------------------------------------
+
+
+def plain_loop(uri: str) -> None:
+    """Every run judged by all its checkers, and its facts taken: nothing else."""
+    from results.facts.extraction import extract
+    from results.judging.budgets import Budget
+    from results.judging.result_ids import Registry
+    from results.judging.staged_results import run_of
+    from results.judging.verdict_rows import Checkers, judge_history
+    from results.lake.log.files import MAIN
+    from results.lake.log.run_streams import runs_in
+    from results.lake.tables.rebuild import HISTORY_TABLES, history_of
+
+    snapshot = opened(uri).snapshot()
+    tables = (MAIN, *HISTORY_TABLES)
+    files = {name: tuple(file.name for file in snapshot.files(name)) for name in tables}
+    registry, checkers, budget = Registry(), Checkers(), Budget()
+    schemas = {name: snapshot.schemas[name] for name in tables}
+    for _, rows in runs_in(snapshot.place, schemas, files, sorted(snapshot.known())):
+        (row,) = rows[MAIN].to_pylist()
+        run = run_of(row)
+        history = history_of({name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"])
+        for name in registry.checkers_of(run.case):
+            judge_history(name, history, run.case, budget, checkers)
+        extract(run, history)
+
+
+def checks(uri: str, executor: str) -> None:
+    """Judge the new runs of a lake, and store the results."""
+    from results.judging.budgets import Budget
+    from results.judging.pipeline import check
+    from results.judging.report_runs import ReportRuns
+    from results.spark.driver import SparkLake
+    from results.spark.session import get_spark
+
+    lake = opened(uri)
+    snapshot, budgets = lake.snapshot(), (Budget(), Budget().larger())
+    if executor == "spark":
+        work = SparkLake(get_spark(MASTER), lake, snapshot, budgets=budgets)
+        progress = work.check()
+    else:
+        source = ReportRuns(snapshot, budgets=budgets, slots=2)
+        progress = check(source, executor=executor, jobs=2)
+        source.close()
+    assert progress.results_new, progress
+    assert not progress.problems_total, progress
+
+
+def report(uri: str, engine: str, output: str) -> None:
+    """`harness report` of a lake, of which all is known."""
+    from harness.cli import main as harness
+
+    words = ["--spark-master", MASTER] if engine == "spark" else []
+    code = harness(["report", uri, "--engine", engine, "--output", output, *words])
+    assert code in {0, 1, 2}, code
+
+
+# Lakes -------------------------------------------------------------------------------------------
+
+
+def opened(uri: str) -> Any:
+    from results.lake.log.lake import Lake
+
+    return Lake.open(uri, create=True)
+
+
+def repeat(source: str, uri: str, count: str, results: str) -> None:
+    """A lake of this number of runs, copies of those in `source`; "yes": with their results."""
+    from results.judging.result_lake import ResultLake
+    from results.lake.upkeep.compaction import compact
+
+    with_results = results == "yes"
+    lake, origin = opened(uri), opened(source).snapshot()
+    names = ["runs"] if with_results else [*origin.tables]
+    append(lake, {name: origin.dataset(name).to_table() for name in names}, int(count), {})
+    compact(lake)
+    if not with_results:
+        return
+    source_results = ResultLake.beside(source, {})
+    assert source_results is not None, "the source has no results yet"
+    snapshot = source_results.snapshot()
+    there = lake.snapshot().dataset("runs").to_table(["run", "batch"])
+    batches = dict(zip(there["run"].to_pylist(), there["batch"].to_pylist(), strict=True))
+    beside = ResultLake.beside(uri, {}, create=True)
+    assert beside is not None
+    append(beside, whole({name: snapshot.dataset(name).to_table() for name in snapshot.tables}),
+           int(count), batches)  # fmt: skip
+    compact(beside)
+
+
+def whole(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """Results with one row per run in their main table, as if each run had one finding."""
+    import pyarrow as pa
+
+    rows: dict[str, dict[str, Any]] = {}
+    for row in tables["runs"].to_pylist():
+        merged = rows.setdefault(row["run"], {**row, "results": [], "marks": []})
+        merged["results"] += row["results"]
+        merged["marks"] += row["marks"]
+    return {**tables, "runs": pa.Table.from_pylist([*rows.values()], tables["runs"].schema)}
+
+
+def append(
+    lake: Any, tables: Mapping[str, pa.Table], count: int, batches: Mapping[str, str]
+) -> None:
+    """The rows of these runs so often that there are `count` runs; `batches` are those judged."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    distinct = tables["runs"]["run"].to_pylist()
+    parts: dict[str, list[pa.Table]] = {name: [] for name in tables}
+    waiting = 0
+    for number, begin in enumerate(range(0, count, len(distinct))):
+        kept = pa.array(distinct[: count - begin])
+        prefix = f"again-{number:05}-"
+        for name, table in tables.items():
+            filtered = len(kept) < len(distinct)
+            part = table.filter(pc.is_in(table["run"], kept)) if filtered else table
+            part = part.drop_columns(["batch"])
+            for column in {"run", "name"} & {*part.column_names}:
+                made = pc.binary_join_element_wise(prefix, part[column], "")
+                part = part.set_column(part.column_names.index(column), column, made)
+            if name == "runs" and batches:
+                judged = pa.array([batches[run] for run in part["run"].to_pylist()])
+                part = part.set_column(part.column_names.index("run_batch"), "run_batch", judged)
+            parts[name].append(part)
+        waiting += len(kept)
+        if waiting >= RUNS_AN_APPEND or begin + len(kept) >= count:
+            lake.append({name: pa.concat_tables(some) for name, some in parts.items()})
+            parts, waiting = {name: [] for name in tables}, 0
+
+
+def soaked(scratch: Path, seeds: int) -> str:
+    """A lake of simulated runs of ten seconds, all of them judged."""
+    harness = [sys.executable, "-m", "harness"]
+    words = ("--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
+    more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--quiet")
+    places = ("--store", str(scratch / "store"), "--lake", str(scratch / "lake"))
+    subprocess.run([*harness, "soak", *words, *more, *places], cwd=ROOT, check=False)
+    words = ("--executor", "inline", "--output", str(scratch / "report"))
+    subprocess.run([*harness, "report", str(scratch / "lake"), *words], cwd=ROOT,
+                   stdout=subprocess.DEVNULL, check=False)  # fmt: skip
+    return str(scratch / "lake")
+
+
+# The table ---------------------------------------------------------------------------------------
+
+
+def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, int, str, Cost]]:
+    """Each measurement: its subject, the number of runs, the engine, and the cost."""
+    origin = options.lake or soaked(scratch, options.seeds)
+    for count in options.checks:
+        for who in ("loop", "pool", "spark"):
+            uri = str(scratch / f"checks-{count}-{who}")
+            cost_of("repeat", origin, uri, str(count), "no")
+            words = ("plain_loop", uri) if who == "loop" else ("checks", uri, who)
+            yield CHECKS, count, who, cost_of(*words)
+    for count in options.known:
+        uri = str(scratch / f"known-{count}")
+        cost_of("repeat", origin, uri, str(count), "yes")
+        for who in ("duckdb", "spark"):
+            output = str(scratch / f"report-{count}-{who}")
+            yield "report, all known", count, who, cost_of("report", uri, who, output)
+
+
+def times_the_loop(costs: Mapping[str, Mapping[int, Cost]], sizes: Iterable[int]) -> str:
+    """Costs of pool and Spark relative to the loop, by number of runs."""
+    return "\n".join(
+        f"checks of {runs:,} new runs, CPU against the loop: "
+        + ", ".join(
+            f"{who} {costs[who][runs].cpu_s / costs['loop'][runs].cpu_s:.2f}"
+            for who in ("pool", "spark")
+        )
+        for runs in sizes
+    )
+
+
+def break_even(duckdb: Mapping[int, Cost], spark: Mapping[int, Cost]) -> str:
+    """The size from which Spark takes less CPU: both have a cost to start and one per run."""
+    sizes = sorted(duckdb)
+    if len(sizes) < 2:
+        return "two sizes tell a break-even"
+    less, more = sizes[0], sizes[-1]
+    slope = {
+        name: (costs[more].cpu_s - costs[less].cpu_s) / (more - less)
+        for name, costs in (("duckdb", duckdb), ("spark", spark))
+    }
+    start = {
+        name: costs[less].cpu_s - slope[name] * less
+        for name, costs in (("duckdb", duckdb), ("spark", spark))
+    }
+    text = ", ".join(
+        f"{name} {start[name]:.1f} s and {1e6 * slope[name]:.0f} us a run" for name in slope
+    )
+    if slope["spark"] >= slope["duckdb"]:
+        more_cores = slope["spark"] / slope["duckdb"]
+        return (
+            f"{text}: never on one machine; with {more_cores:.1f} times the cores in the long run"
+        )
+    at = (start["spark"] - start["duckdb"]) / (slope["duckdb"] - slope["spark"])
+    return f"{text}: break-even at {at:,.0f} runs"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+    def sizes(text: str) -> list[int]:
+        return [int(word) for word in text.split(",") if word]
+
+    parser.add_argument("lake", nargs="?", help="of real runs (default: of a new soak)")
+    parser.add_argument("--seeds", type=int, default=40, help="of the new soak")
+    parser.add_argument("--checks", type=sizes, default=[400, 2000], help="(default: 400,2000)")
+    parser.add_argument("--known", type=sizes, default=[200, 1000], help="(default: 200,1000)")
+    parser.add_argument("--scratch", type=Path, help="where lakes go, and go away again")
+    options = parser.parse_args()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    if ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise SystemExit("prctl(2) refuses to make this process the one that waits for orphans")
+    print(machine())
+    print(f"{'':18}{'runs':>8} {'by':8}{'wall s':>8}{'CPU s':>8}{'driver MiB':>11}{'Java MiB':>9}")
+    costs: dict[str, dict[int, Cost]] = {}
+    checks: dict[str, dict[int, Cost]] = {}
+    first: dict[tuple[str, int], float] = {}
+    with tempfile.TemporaryDirectory(dir=options.scratch, prefix="lake-report-") as made:
+        for what, runs, who, cost in measured(options, Path(made)):
+            (checks if what == CHECKS else costs).setdefault(who, {})[runs] = cost
+            ratio = cost.cpu_s / first.setdefault((what, runs), cost.cpu_s)
+            print(
+                f"{what:18}{runs:8,} {who:8}{cost.wall_s:8.1f}{cost.cpu_s:8.1f}"
+                f"{cost.driver_mb:11.0f}{cost.java_mb:9.0f}   {ratio:.2f} x", flush=True,
+            )  # fmt: skip
+    listed = {who: {n: costs[who][n] for n in options.known} for who in ("duckdb", "spark")
+             if options.known}  # fmt: skip
+    print(times_the_loop(checks, options.checks))
+    print(f"{break_even(**listed) if listed else ''}\n{machine()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
