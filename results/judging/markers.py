@@ -19,18 +19,19 @@ STARTED: Final = "started"
 class Marker:
     """Counts the attempts of one stage of a unit, within one round of an executor.
 
-    A worker that is killed leaves its marker behind. A stage that killed two is not begun again.
+    A block counts as one attempt until it ends, well or not. A worker that is killed leaves its
+    marker behind. A stage that killed two is not begun again.
     """
 
     ATTEMPTS_MAX: Final = 2
 
     def __init__(self, folder: Path, round_: str, stage: str) -> None:
-        """`stage` is a name of the stage that can be a file's."""
+        """`stage` is a name that a file can have."""
         self._path = folder / STARTED / f"{round_}-{stage}"
 
     @property
     def spent(self) -> bool:
-        """Whether it was begun as often as it may be, and never came to an end."""
+        """Whether it was begun as often as it may be, and never ended."""
         try:
             return self._path.stat().st_size >= self.ATTEMPTS_MAX
         except FileNotFoundError:
@@ -38,16 +39,14 @@ class Marker:
 
     @property
     def begun(self) -> bool:
-        """Whether it was begun before, and did not come to an end."""
+        """Whether it was begun before, and did not end."""
         return self._path.exists()
 
     def __enter__(self) -> Self:
-        """Count one attempt."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
             file.write(b"x")
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """It came to an end, well or not."""
         self._path.unlink(missing_ok=True)

@@ -107,8 +107,8 @@ def check(
         counting=gathered.counting,
         problems=source.problems.kept,
         problems_total=source.problems.total,
-        results_known=job.known,
-        results_new=max(0, job.wanted - job.known),
+        results_known=job.stored,
+        results_new=max(0, job.wanted - job.stored),
         results_unsettled=gathered.unsettled,
         runs_unjudged=gathered.unjudged,
         units=job.units,
@@ -127,7 +127,7 @@ class _Job:
     jobs: int
     again: bool
     progress: Callable[[Progress], None]
-    known: int = 0
+    stored: int = 0
     wanted: int = 0
     units: int = 0
     away_ns: int = 0  # CPU time of other processes
@@ -141,7 +141,7 @@ class _Job:
             plan = self.source.plan()
             self.wanted = plan.wanted
             if number == 0:
-                self.known = self.kept = plan.known
+                self.stored = self.kept = plan.stored
             if plan.units:
                 self._round(plan.units)
                 continue

@@ -1,4 +1,4 @@
-"""The runs of a report: their results that are known, the work that is left, the tables.
+"""The runs of a report: their stored results, the work that is left, the tables.
 
 Nothing is done per run in Python: `results.judging.pending_results` joins the lake's `runs` with
 the ids of the results that each is to have, subtracts the results in the result lake, and cuts the
@@ -47,11 +47,11 @@ _READ: Final = (MAIN, *HISTORY_TABLES)
 
 
 class Plan(NamedTuple):
-    """The work that is left, and how many results are wanted and known in all."""
+    """The work that is left, and the numbers of wanted and of stored results."""
 
     units: tuple[Unit, ...]
     wanted: int
-    known: int  # results that need no work
+    stored: int  # results that need no work
 
 
 class Gathered(NamedTuple):
@@ -116,7 +116,7 @@ class ReportRuns:
         return self._pending.number("SELECT count(*) FROM these")
 
     def read_known(self) -> None:
-        """Know what the lake has now."""
+        """Read the results that the lake has now."""
         if not self._given:
             results = ResultLake.beside(self.place.uri, self.place.options)
             self._found = None if results is None else results.snapshot().of_label(self._label)
@@ -149,9 +149,9 @@ class ReportRuns:
     def plan(self) -> Plan:
         """The work that is left."""
         self.read_known()
-        wanted, known = self._pending.read_todo()
+        wanted, stored = self._pending.read_todo()
         share = self._pending.cost_left() // (self._slots * UNITS_A_SLOT)
-        return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, known)
+        return Plan(self._cut(min(UNIT_COST_MAX, max(UNIT_COST_MIN, share))), wanted, stored)
 
     def _cut(self, cost: int) -> tuple[Unit, ...]:
         """Pending work in units of at most this cost."""

@@ -168,7 +168,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Whether a killed creation left empty tables; full ones without `runs` are unreadable."""
+    """Findings about tables without `runs`: empty ones are left over, others unreadable."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)

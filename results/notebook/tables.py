@@ -28,10 +28,8 @@ import pyarrow.dataset as ds
 
 from harness.errors import UsageError, counted, listed
 from harness.ops import History
-from results.facts.problems import Problems
 from results.lake.log.files import LOG_FOLDER, MAIN
 from results.lake.log.storage_errors import troubles
-from results.lake.transfer.run_folders import run_folders
 from results.lake.transfer.store_lake import lake_of_store
 from results.notebook.choice import EVERYTHING, Choice, Filters, chosen
 from results.notebook.lake_tables import LakeTables
@@ -68,8 +66,6 @@ def open(  # noqa: A001 - `results.open` reads naturally
         is_lake = remote or (local / MAIN / LOG_FOLDER).is_dir()
     if is_lake:
         return Runs(LakeTables(text, storage_options), EVERYTHING)
-    if next(run_folders(local, Problems()), None) is None:
-        raise UsageError(f"{text!r} holds neither a lake nor a run")
     update = lake_of_store(local)
     problems = {problem.run: problem.text for problem in update.problems.kept}
     if problems:

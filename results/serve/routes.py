@@ -59,7 +59,6 @@ class Application:
     """Answers requests about one store or lake."""
 
     def __init__(self, library: Library) -> None:
-        """Nothing is read yet."""
         self.library = library
         self._pages: dict[str, Callable[[Library, str], Page]] = {
             "": pages.runs,

@@ -33,7 +33,7 @@ class Watch:
     def __init__(
         self, results: Lake, todo: Todo, progress: Callable[[Progress], None] | None, *, slots: int
     ) -> None:
-        """`slots` is how many tasks run at once."""
+        """`slots` is the number of tasks that run at once."""
         self._log = Log(results.place, MAIN)  # its own: a log is for one thread
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo
@@ -45,13 +45,11 @@ class Watch:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin to look."""
         if self._progress is not None:
             self._thread.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Look no more."""
         self._ended.set()
         if self._progress is not None:
             self._thread.join(END_S)

@@ -106,7 +106,6 @@ class AppendBuffer:
             self._files[name].add(stored(table, self.batch))
 
     def __len__(self) -> int:
-        """The number of runs."""
         return len(self.partitions)
 
     @property

@@ -64,7 +64,7 @@ class Ingested(msgspec.Struct, kw_only=True):
     total: int
     looked: int = 0
     appended: int = 0
-    known: int = 0
+    present: int = 0
     unfinished: int = 0
     appends: int = 0
 
@@ -150,7 +150,7 @@ def ingest_folders(
                 continue
             taken(place, key)
             if source is None:
-                ingested.known += 1
+                ingested.present += 1
                 continue
             if write is not None and files is not None:
                 kept = folder_of(key)
@@ -293,5 +293,5 @@ class _Work:
         if len(gathered):
             skipped = self._lake.append(gathered)
             self._found.appends += 1
-            self._found.known += len(skipped)
+            self._found.present += len(skipped)
             self._found.appended += len(gathered) - len(skipped)

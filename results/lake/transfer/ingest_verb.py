@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _summary(found: Ingested, failed: int) -> str:
-    parts = [f"{counted(found.appended, 'run')} appended", f"{found.known} known"]
+    parts = [f"{counted(found.appended, 'run')} appended", f"{found.present} known"]
     if found.unfinished:
         parts.append(f"{found.unfinished} not finished (--unfinished takes them)")
     if failed:
@@ -83,7 +83,7 @@ class Status:
         if self._line.due_s() is not None:
             rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
             self._line.show(
-                f"{found.looked}/{found.total} runs, {rate:.0f} a second; {found.known} known, "
+                f"{found.looked}/{found.total} runs, {rate:.0f} a second; {found.present} known, "
                 f"{found.appended} appended"
             )
 

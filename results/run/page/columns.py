@@ -35,7 +35,6 @@ class Strings:
     """Texts by number; number 0 is the empty text, which means none."""
 
     def __init__(self) -> None:
-        """Only the empty text is in it."""
         self._numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str | None) -> int:

@@ -12,7 +12,7 @@ from harness.ops import CheckResult, History, OpType, Verdict
 from harness.plugins import Checker
 from harness.store import load_run
 from harness.verdict import judge as checking
-from harness.verdict.judge import checkers_of, judge
+from harness.verdict.judge import checkers_of, judge, load_checker
 from harness.verdict.limits import cpu_limit
 from results.facts import extraction
 from results.judging import result_ids, verdict_rows
@@ -118,12 +118,9 @@ def reading(value):
 @pytest.fixture
 def poisoned(tmp_path, monkeypatch):
     """A store with every poison, and a checker that three of its histories kill."""
-    for module in (result_ids, verdict_rows):
-        real = module.load_checker
+    for module, lookup in ((result_ids, "load_checker"), (verdict_rows, "checker_named")):
         monkeypatch.setattr(
-            module,
-            "load_checker",
-            lambda name, real=real: Crashes() if name == "crash" else real(name),
+            module, lookup, lambda name: Crashes() if name == "crash" else load_checker(name)
         )
     put_run(tmp_path, "n", "good", History(register_ops(1)))
     put_run(tmp_path, "n", "raises", reading(113))
@@ -303,7 +300,7 @@ def test_what_a_worker_lacks_is_no_result(tmp_path, monkeypatch):
         raise UsageError(f"{name} is not installed here")
 
     with monkeypatch.context() as worker:
-        worker.setattr(verdict_rows, "load_checker", load)
+        worker.setattr("results.judging.unit_judge.checker_named", load)
         found = judge_store(tmp_path, checkers=(LINEAR,))
     (row,) = found.tables["verdicts"].to_pylist()
     assert (row["verdict"], "could not be judged" in row["reason"]) == ("unknown", True)
@@ -329,7 +326,7 @@ class Talks(Checker):
 @pytest.mark.parametrize("said", Verdict)
 def test_a_checker_that_breaks_off_does_not_make_a_run_valid(tmp_path, monkeypatch, said):
     put_run(tmp_path, "n", "r", History(register_ops(1)))
-    monkeypatch.setattr(verdict_rows, "load_checker", lambda _: Talks(said))
+    monkeypatch.setattr(verdict_rows, "checker_named", lambda _: Talks(said))
     expected = "invalid" if said is Verdict.INVALID else "unknown"
     found = judge_store(tmp_path, checkers=(LINEAR,), facts=False)
     assert {*found.verdicts().values()} == {expected}

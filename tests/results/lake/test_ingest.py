@@ -292,7 +292,7 @@ def test_an_ingest_that_was_stopped_goes_on(tmp_path, monkeypatch):
     first.appends_max = 1000
     found, _ = ingest(store, first, refuse)
 
-    assert (found.known, found.appended) == (kept, 12 - kept)
+    assert (found.present, found.appended) == (kept, 12 - kept)
     keys = [key for rows in first.appended for key in rows["runs"]["run"].to_pylist()]
     assert len(keys) == len(set(keys)) == 12
 
@@ -350,5 +350,5 @@ def test_a_run_that_lies_twice_in_a_store_goes_in_once(tmp_path):
 
     found, _ = ingest(tmp_path / "n", sink, refuse)
 
-    assert (found.appended, found.known) == (1, 1)
+    assert (found.appended, found.present) == (1, 1)
     assert len(sink.known()) == 1

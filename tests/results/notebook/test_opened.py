@@ -224,7 +224,7 @@ def test_what_is_no_lake_and_no_store(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
     for bad in ("", tmp_path / "nowhere" / "lake", tmp_path / "empty", tmp_path / "file"):
-        with pytest.raises(UsageError, match="neither a lake nor a"):
+        with pytest.raises(UsageError, match=r"neither a lake nor a|holds no run"):
             results.open(bad)
     assert not (tmp_path / "nowhere").exists()
     assert not [*(tmp_path / "empty").iterdir()]
