@@ -84,9 +84,9 @@ def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decis
     for addition in additions:
         called[addition.element] = min(addition.call, called.get(addition.element, math.inf))
     for look in sorted(looks, key=lambda look: look.end):
-        for element in look.shown:
-            if called.get(element, math.inf) > look.end:
-                return _illegal([look], [element])
+        unadded = [e for e in look.shown if called.get(e, math.inf) > look.end]
+        if unadded:
+            return _illegal([look], [_first(unadded)])
     return None
 
 
@@ -115,7 +115,12 @@ def _illegal(operations: Iterable[Addition | Look], elements: Iterable[Hashable]
 def _apart(one: Look, other: Look) -> Decision:
     """Each shows an element that the other lacks."""
     first, second = frozenset(one.shown), frozenset(other.shown)
-    return _illegal([one, other], [next(iter(first - second)), next(iter(second - first))])
+    return _illegal([one, other], [_first(first - second), _first(second - first)])
+
+
+def _first(elements: Iterable[Hashable]) -> Hashable:
+    """One element, the same under any hash seed."""
+    return min(elements, key=repr)
 
 
 def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
@@ -154,7 +159,7 @@ def _violation(
             if isinstance(first, Addition):
                 return _illegal([early, first], [first.element])
             more = frozenset(first.shown) - frozenset(early.shown)
-            return _illegal([early, first], [next(iter(more))])
+            return _illegal([early, first], [_first(more)])
         # Of several additions, this one answered that the element was new.
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
