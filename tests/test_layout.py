@@ -40,7 +40,7 @@ ALLOWED = {
     "harness.generator": (*FLOOR, "harness.generator"),
     "harness.plugins.options": FLOOR,
     "harness.plugins": (*SEAMS, "harness.case", "harness.plugins"),
-    "harness.faults": (*SEAMS, "harness.case", "harness.faults", "harness.run.operations"),
+    "harness.faults": (*SEAMS, "harness.case", "harness.faults"),
     "harness.verdict.signature": FLOOR,
     "harness.store": (*FLOOR, "harness.case", "harness.verdict.signature", "harness.store"),
     "harness.environments": (*SEAMS, "harness.case", "harness.environments", "harness"),

@@ -17,10 +17,9 @@ from harness.errors import UsageError, choices_near, listed
 from harness.faults.parser import Sentence, are_words, parse
 from harness.faults.schedules import Schedule
 from harness.faults.selectors import Nodes, check_names, cut_links, may_mean, pick
-from harness.nodes.faults import Aim, Cut, Operate, Reset, Shape, Stream
+from harness.nodes.faults import ROLLING_RESTART, Aim, Cut, Operate, Reset, Shape, Stream
 from harness.plugins import NEMESIS_API_VERSION, Nemesis, Scene, Target
 from harness.registry import load_plugin
-from harness.run.operations import ROLLING_RESTART
 
 CHOICE: Final = "choice"
 DRAW: Final = "draw"

@@ -37,6 +37,8 @@ from harness.timeline import (
     SHAPE,
 )
 
+ROLLING_RESTART: Final = "rolling-restart"
+"""The operation of every system: each node in turn is stopped in order and started again."""
 DRIFT_PPM_MAX: Final = 500_000
 FACTOR_MAX: Final = 100
 OFFSET_MS_MAX: Final = 86_400_000.0

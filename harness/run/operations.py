@@ -13,10 +13,9 @@ from functools import partial
 from typing import Final
 
 from harness.cluster import Deployed
-from harness.nodes.faults import Operate
+from harness.nodes.faults import ROLLING_RESTART, Operate
 from harness.plugins import System
 
-ROLLING_RESTART: Final = "rolling-restart"
 OPERATION_BOUND_S: Final = 60.0
 READY_BOUND_S: Final = 10.0
 READY_POLL_S: Final = 0.2
