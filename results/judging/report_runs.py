@@ -58,7 +58,7 @@ class Gathered(NamedTuple):
     """The tables of a report."""
 
     tables: dict[str, tuple[Path, ...]]  # files by table; they may have additional columns
-    counting: dict[str, str]  # in SQL, which rows `here` of a table count; default: all
+    counting: dict[str, str]  # SQL condition for rows `here` that count; default: all
     unsettled: int  # results that are unknown because time, memory or a worker was missing
     unjudged: int  # runs without any result; no table has a row of them
 

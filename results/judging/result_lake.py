@@ -94,9 +94,9 @@ class ResultLake(Lake):
     def beside(
         cls, lake_uri: str, options: Mapping[str, str], *, create: bool = False
     ) -> ResultLake | None:
-        """The results of the lake at `lake_uri`; `None` if there are none and `create` is false.
+        """The result lake of the lake at `lake_uri`; `None` if it is missing and not `create`.
 
-        `options` are the storage options of the lake. Raises as `Lake.open`.
+        `options` are the storage options of the lake. Raises the errors of `Lake.open`.
         """
         lake = cls(
             Place(f"{lake_uri}/{RESULTS}", options),

@@ -26,7 +26,7 @@ class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     record: RunRecord | None
     label: str | None
-    key_ranges: tuple[int, ...]  # operations in each; of a run over independent keys
+    key_ranges: tuple[int, ...]  # operations per range, for independent keys
     batch: str
     partition: tuple[Any, ...]
 

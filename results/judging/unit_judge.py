@@ -64,14 +64,14 @@ CLOCKS_APART_S: Final = 3_600.0
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
-    """Do units in this process, one after another; a checker that kills it kills the caller."""
+    """Do units one after another, in this process: a checker that kills it kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 
 
 @contextlib.contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """Have the collector of cycles run seldom: histories have none, and it visits all of them."""
+    """Run the garbage collector rarely: it visits all objects, but histories have no cycles."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     try:
@@ -240,7 +240,7 @@ class _UnitJudge:
             facts_id = None
         if not todo and facts_id is None:
             return
-        reading = self._marker(key, "read", str(self.unit.key_range))  # others read other ranges
+        reading = self._marker(key, "read", str(self.unit.key_range))  # by range: units differ
         try:
             if reading.spent:
                 raise HistoryError("reading it killed the worker twice")
@@ -270,7 +270,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _stage(self, marker: Marker) -> Iterator[None]:
-        """A stage that may kill the worker: results of earlier stages are stored first."""
+        """Run a stage that may kill the worker; on a retry, store earlier results first."""
         if marker.begun:
             self._put()
         with marker, self._memory():

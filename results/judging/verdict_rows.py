@@ -139,7 +139,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """The rows as a table `verdicts`."""
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
-        if row.signature is None and not Verdict(row.verdict).holds:  # only its reason is known
+        if row.signature is None and not Verdict(row.verdict).holds:  # only the reason tells
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
             row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():

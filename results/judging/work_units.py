@@ -55,7 +55,7 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     round: str
     since_s: float  # when the round began, s since 1970
     limit_memory: bool
-    elsewhere: bool = False  # another machine may have begun the same units
+    elsewhere: bool = False  # another machine may have begun them before
 
 
 class Done(msgspec.Struct, frozen=True):
