@@ -86,7 +86,7 @@ class Choice:
         """The condition on rows of a matching file; `None` if all rows match."""
         if self.runs is None:
             return None
-        return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # also where it is empty
+        return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # empty: no row matches
 
 
 EVERYTHING: Final = Choice()

@@ -43,7 +43,10 @@ class LakeTables:
         *,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """`problems` are of the runs that the lake lacks; raises as `results.notebook.open`."""
+        """Open the lake at `uri`; raises the errors of `results.notebook.open`.
+
+        `problems` has the reasons why runs of a store are missing in the lake.
+        """
         lake = Lake.open(uri, storage_options=storage_options)
         results = ResultLake.beside(lake.place.uri, lake.place.options)
         self.uri = lake.place.uri

@@ -190,7 +190,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Trials are the runs whose verdict is known: an unknown one does not speak for the target."""
+    """Rates over the runs with a known verdict: an unknown verdict is no success."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

@@ -206,7 +206,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Make the answer of one of `BASES` a table; of `judged` all, though reports list some."""
+        """Keep the answer of one of `BASES` as a table; only `slowest` is limited in length."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
