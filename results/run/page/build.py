@@ -159,7 +159,7 @@ def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
         begin, before = spans.get(process, (pair.invoke.time, end))
         spans[process] = (begin, max(before, end))
         if pair.type is OpType.INFO and done is None:
-            spans[process] = (begin, 2**63)  # open: nothing may follow in its lane
+            spans[process] = (begin, 2**63)  # open until the end: its lane stays busy
     free_at: list[int] = []
     lanes: dict[int, int] = {}
     for process in sorted(spans, key=lambda p: (spans[p][0] if p >= concurrency else -1, p)):

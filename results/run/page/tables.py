@@ -23,7 +23,7 @@ NAME_CHARS_MAX: Final = 200
 
 
 class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An acknowledged change: between `start` and `end`, by the operation invoked at `index`."""
+    """An acknowledged change between `start` and `end`; `index` is that of its invocation."""
 
     kind: str
     start: int
