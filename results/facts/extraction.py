@@ -276,7 +276,7 @@ class _Facts:
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
-        """Time of the chaos phase, with and without each nemesis."""
+        """Durations within the chaos phase, with and without a fault of each nemesis."""
         look = self.timeline
         chaos = look.chaos
         rows: list[Row] = []

@@ -56,7 +56,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
-    """Time common to two lists of disjoint, sorted intervals."""
+    """The time that two lists of disjoint, sorted intervals have in common."""
     total = left = right = 0
     while left < len(first) and right < len(second):
         start = max(first[left][0], second[right][0])

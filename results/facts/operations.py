@@ -69,7 +69,7 @@ class Notes:
 
 def is_no(answer: Any) -> bool:
     """Whether a failure with this error and value is the target's own answer."""
-    if isinstance(answer, list | tuple) and len(answer) == 2:  # of one key, as [key, value]
+    if isinstance(answer, list | tuple) and len(answer) == 2:  # a pair [key, value]
         answer = answer[1]
     return isinstance(answer, dict) and "result" in answer
 
@@ -193,7 +193,7 @@ def of_table(what: str, table: pa.Table) -> Operations:
 
 
 def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
-    """Index, time, process, type and f of some lines."""
+    """The columns index, time, process, type and f of some history lines, as arrays."""
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
@@ -220,7 +220,7 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
-    """Invocations with their completions."""
+    """Pairs each invocation with its completion."""
     order = np.lexsort((lines[0], lines[2]))
     for number, column in enumerate(lines):
         lines[number] = column[order]

@@ -50,7 +50,7 @@ WITHOUT_ROWS: Final = """
 """
 """The number of chosen results of runs with operations that have no row in `source`.
 
-Results at one place (the parameter) do not count.
+Results with the `place` in the parameter (facts) do not count.
 """
 
 _COUNTING: Final = f"""

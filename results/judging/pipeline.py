@@ -62,7 +62,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     results_new: int
     results_unsettled: int  # of all: unknown because time, memory or a worker was missing
     runs_unjudged: int = 0  # runs without any result; no table has a row of them
-    units: int  # pieces of work done
+    units: int  # number of units done
     cpu_s: float  # CPU time of all processes except Spark's JVM
     wall_s: float
     executor: str

@@ -55,7 +55,7 @@ class Plan(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """The tables of a report."""
+    """The tables of a report, as files."""
 
     tables: dict[str, tuple[Path, ...]]  # files by table; they may have additional columns
     counting: dict[str, str]  # SQL condition for rows `here` that count; default: all
@@ -80,9 +80,9 @@ class ReportRuns:
     ) -> None:
         """`budgets` are levels, tried in turn; `checkers` replaces the checkers of the cases.
 
-        `wanted` replaces the default required results (`wants_of`), and with them `checkers` and
-        `facts`. `slots` is the number of units done at once, which determines their size. `results`
-        are the stored results, by default the lake's at the time of reading.
+        `wanted` replaces the function that determines required results (default: `wants_of`).
+        `slots` is the number of units done at once, which determines their size. `results` are the
+        stored results, by default the lake's at the time of reading.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -202,7 +202,7 @@ class ReportRuns:
         return lake
 
     def end(self) -> None:
-        """End a round: the units of the last plan are not planned again."""
+        """End a round; later plans leave out the units of the last plan."""
         self._appended = True
         self._pending.note_tried()
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
@@ -213,7 +213,7 @@ class ReportRuns:
         self.problems.add(Problem(unit.key, "lost", text))
 
     def gather(self) -> Gathered:
-        """The tables of all results; some files are in a folder that `close` removes."""
+        """Gather the tables of all results; `close` removes the folder of some of their files."""
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._pending.choose()

@@ -80,7 +80,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """Properties of plug-ins, read once per plan."""
+    """The checkers of cases and their versions, cached for one plan."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
@@ -142,7 +142,7 @@ def hash_of(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """The `version` of a checker, or the hashes of its package and of the bundled checkers."""
+    """The `version` of a checker; without one, hashes of its package and the bundled checkers."""
     if checker.version is not None:
         return f"{__version__} {checker.version}"
     package = type(checker).__module__.partition(".")[0]

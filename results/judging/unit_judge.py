@@ -85,7 +85,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
-        limited = True  # unless it came to its end
+        limited = True  # false only if the unit ended
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
@@ -124,7 +124,7 @@ def _tools(uri: str, round_: str) -> _Tools:
 
 
 class _UnitJudge:
-    """One unit while it is done."""
+    """The work on one unit."""
 
     def __init__(
         self,

@@ -72,7 +72,7 @@ class LakeTables:
             require("run", choice.runs, RunIndex(self._lake.place).of(within))
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
-        """A dataset over the files that may have rows of these runs."""
+        """The rows of these runs, as a dataset over the files that may have them."""
         dataset = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
         for wanted in (choice.rows(), self._rows_that_count(table)):
             if wanted is not None:

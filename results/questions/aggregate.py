@@ -51,7 +51,7 @@ class Answers(msgspec.Struct, frozen=True):
     most: int | None = None
 
     def rows(self, name: str) -> Rows:
-        """One answer as a list of dictionaries."""
+        """The rows of an answer, as dictionaries."""
         rows: Rows = self.tables[name].to_pylist()
         return rows
 

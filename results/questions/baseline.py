@@ -297,7 +297,7 @@ def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 
 
 def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Mean with Student's interval for rates, median with order statistics for latencies."""
+    """For rates the mean with Student's interval; for latencies the median with its interval."""
     if unit == "ns":
         interval = median_interval(values)
         middle = nearest_rank(sorted(values), 500)

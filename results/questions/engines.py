@@ -93,7 +93,7 @@ def kind_of(name: str) -> Kind:
 
 @functools.cache
 def query(name: str) -> str:
-    """The text of one query."""
+    """The SQL text of a query."""
     return (resources.files("results.questions") / "sql" / f"{name}.sql").read_text(
         encoding="utf-8"
     )
@@ -131,7 +131,7 @@ def _normal(table: pa.Table) -> pa.Table:
 
 
 class DuckEngine:
-    """DuckDB, in memory, in this process."""
+    """An engine on an in-memory DuckDB in this process."""
 
     def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
         """With `scratch`, memory is limited, and DuckDB spills to this folder.
@@ -180,7 +180,7 @@ class DuckEngine:
         self.connection.register(table, rows)
 
     def sql(self, text: str) -> pa.Table:
-        """The answer of a query."""
+        """The answer of an SQL query."""
         return _normal(self.connection.sql(text).to_arrow_table())
 
     def run(self, text: str) -> None:

@@ -261,7 +261,7 @@ def _uplift(report: _Report) -> Section:
 
 
 def _pooled(report: _Report) -> Rows:
-    """Pooled ratios, significant ones first."""
+    """Rows of pooled ratios, without bugs first, then significant ratios first."""
     rows = [
         {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
         for row in ranged(report.answers.rows("uplift_stratified"), "ratio")

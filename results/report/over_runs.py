@@ -242,7 +242,7 @@ def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
 
 
 def costs(report: Telling) -> Section:
-    """Costs, each sum with a link to its runs."""
+    """The section about costs; each sum has a link to its runs."""
     rows = []
     for row in report.answers.rows("costs"):
         named = None if row["value"] == NO.get(row["by"]) else row["value"]

@@ -35,7 +35,7 @@ def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]
 
 
 def _tiles(summary: Summary) -> list[tuple[str, str]]:
-    """The numbers at the top."""
+    """The numbers at the top of the page, with their names."""
     return [
         *((name, count(n)) for name, n in summary.verdicts.items()),
         *([("not judged", count(summary.not_judged))] if summary.not_judged else []),

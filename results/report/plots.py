@@ -68,14 +68,14 @@ class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """A whole drawing."""
+    """A drawing of rows with an axis."""
 
     title: str
     rows: Sequence[PlotRow]
     ticks: Sequence[Tick]
     legend: Sequence[tuple[str, str]]  # kind, words
     not_shown: int
-    reference: float | None = None  # a vertical line to compare with
+    reference: float | None = None  # x of a vertical reference line
 
     @property
     def height(self) -> int:
@@ -121,7 +121,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Forest(msgspec.Struct, frozen=True):
-    """A value with its interval."""
+    """A row of a forest plot: a value with its interval."""
 
     label: str
     value: float

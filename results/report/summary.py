@@ -33,7 +33,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int  # runs with the same history as another run, so not independent trials
     verdicts: dict[str, int]
     crashed: int  # folders of runs that left only their case
-    not_judged: int = 0  # further runs without any result; see the problems
+    not_judged: int = 0  # runs without any result, not in `runs`; see the problems
     ops: int
     ok: int
     fail: int

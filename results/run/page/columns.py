@@ -127,7 +127,7 @@ _ATTEMPT_FIELDS: Final = ("node", "start", "took", "outcome")
 
 
 class _Writer:
-    """Appends operations to columns."""
+    """Builds the columns, one operation after another."""
 
     def __init__(self, strings: Strings, tables: Strings, chars_max: int) -> None:
         self._strings = strings

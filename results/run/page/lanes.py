@@ -73,7 +73,7 @@ def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
 
 
 def marks_of(history: History) -> list[tuple[int, str, str]]:
-    """Other notes of the harness: time, kind, text."""
+    """Notes of the harness that have no lane: time, kind, text."""
     marks = []
     for op in history:
         if op.is_client or op.f not in _MARKS or op.process == NEMESIS:
