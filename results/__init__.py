@@ -1,7 +1,7 @@
 """Results of runs: the page of one run, tables over thousands, and a server to browse them.
 
-Checkers and workloads are reached through the registry only; pyarrow, pandas, DuckDB, Jinja2 and
-PySpark are imported where they are used, so that a run needs none of them but pyarrow.
+The code here loads checkers and workloads through the registry only. It imports pyarrow, pandas,
+DuckDB, Jinja2 and PySpark inside the functions that use them. A run itself needs only pyarrow.
 
 `open` opens a lake or a store as tables, see `results.notebook.tables`.
 """
@@ -17,7 +17,7 @@ __all__ = ["Runs", "Table", "open"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the names of `__all__` on first use: importing `results` alone costs nothing."""
+    """Import the names of `__all__` on first use, so that `import results` itself stays cheap."""
     if name not in __all__:
         raise AttributeError(f"module 'results' has no attribute {name!r}")
     from results.notebook import tables as opened

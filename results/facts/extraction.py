@@ -1,20 +1,22 @@
 """Facts of a run, as small tables that add up over thousands of runs.
 
 `extract` is a pure function of a run's case and history: equal inputs give equal tables, row by
-row. The row of the run itself is in the lake. Tables and columns are in `results.facts.schema`;
+row. The row of the run itself is in the lake. Tables and columns are in `results.facts.schema`.
 `FACTS_VERSION` rises whenever any number here may change, so that stored facts are extracted again.
-The rules that all tables share:
 
-* An operation belongs to the moment of its **invocation**: its phase, the faults it ran
-  under. (Its whole span would make slow operations look hit by every fault near them.)
+All tables share these rules:
+
+* The phase and the active faults of an operation are those at its **invocation**. (If the whole
+  span of an operation counted, every slow operation would seem to be hit by each fault near it.)
 * A fault is active in `[inject, heal)`. A fault that is never healed lasts until the end of the
-  run, and a fault without targets no time. A heal closes the oldest open fault of its id.
-* Faults may overlap. Each gets the whole time and every operation in it, so sums over faults or
-  nemeses may exceed the total; `active` in `ops` names the exact set and does add up.
-* The run ends with the last line of its history. An operation without completion is `info`, and
-  under way until then.
-* Reads are the kinds in `harness.vocabularies.kinds`; every other kind counts as a mutation.
-  Transactions that only read are the kind `txn r`, in every column `f`.
+  run. A fault without targets lasts no time. A heal closes the oldest open fault of its id.
+* Faults may overlap. Each fault counts its whole time and every operation in that time, so sums
+  over faults or nemeses may exceed the total. The column `active` in `ops` names the exact set of
+  active nemeses, so sums over this column equal the total.
+* The run ends with the last line of its history. An operation without a completion counts as
+  `info`, and is in progress until the end of the run.
+* Reads are the kinds in `harness.vocabularies.kinds`; every other kind counts as a mutation. In
+  every column `f`, a transaction that only reads is the kind `txn r`.
 """
 
 from __future__ import annotations
@@ -51,16 +53,16 @@ KINDS: Final = ("mutation", "read")
 
 
 class Run(Protocol):
-    """The part of a run that matters here."""
+    """The properties of a run that the facts depend on."""
 
     @property
     def name(self) -> str:
-        """The folder below the store."""
+        """The name of the run's parent folder, directly below the store."""
         ...
 
     @property
     def run(self) -> str:
-        """The folder below that."""
+        """The name of the run's own folder."""
         ...
 
     @property
@@ -80,7 +82,7 @@ def extract(run: Run, history: History) -> dict[str, pa.Table]:
 def extract_rows(
     run: Run, operations: pa.Table, notes: History, *, lines: int, end_ns: int
 ) -> dict[str, pa.Table]:
-    """The same from the rows that a lake has of its operations, and the history of the others."""
+    """Like `extract`, from the lake's rows of the operations and the history of the other lines."""
     return _tables(_Facts(run, of_rows(operations), Notes(notes, lines, end_ns)))
 
 
@@ -110,7 +112,7 @@ def _table(name: str, key: str, rows: Iterable[Row]) -> pa.Table:
 
 
 class _Facts:
-    """One run while its tables are made: one method per table, rows without the run's key."""
+    """One run while its tables are made: one method per table. The rows lack the run's key."""
 
     def __init__(self, run: Run, operations: Operations, notes: Notes) -> None:
         self.key = f"{run.name}/{run.run}"
@@ -136,7 +138,7 @@ class _Facts:
         )
 
     def op_rows(self) -> list[Row]:
-        """Client operations, counted by everything that reports group by."""
+        """Counts of client operations by every property that a report groups by."""
         ops, look = self.ops, self.timeline
         cells = counted(
             ops.f,
@@ -148,7 +150,7 @@ class _Facts:
             ops.error,
             ops.latency_buckets(),
         )
-        sums: Counter[Row] = Counter()  # phases and sets of nemeses may be met twice
+        sums: Counter[Row] = Counter()  # the same phase name or set of nemeses may occur twice
         for (f, node, phase, active, kind, answered, error, took), n in cells:
             sums[
                 ops.f_names[f],
@@ -187,7 +189,7 @@ class _Facts:
         return rows
 
     def _outage_ns(self, kind: str, fault: Fault) -> int | None:
-        """The rest of the outage after the fault's heal; 0 if it was healed outside of one."""
+        """The duration of an outage after the fault's heal; 0 if no outage lasted at the heal."""
         if fault.end is None:
             return None
         at = bisect.bisect_right(self.down[kind], (fault.end, float("inf"))) - 1
@@ -197,9 +199,9 @@ class _Facts:
         return outage.end - fault.end if outage.ended == "answered" else None
 
     def recovery_rows(self) -> list[Row]:
-        """Per heal and kind of operation, the first attempt afterwards and the first success.
+        """Per heal and kind of operation, the first attempt after the heal and the first success.
 
-        Order is by index: in virtual time many events share a moment.
+        "After" compares indices, because in virtual time many events have the same time.
         """
         rows: list[Row] = []
         kinds = sorted((name, _Ends(self.ops, f)) for f, name in enumerate(self.ops.f_names))
@@ -220,7 +222,7 @@ class _Facts:
         return rows
 
     def unavailability_rows(self) -> list[Row]:
-        """Outages of both kinds."""
+        """Outages of mutations and of reads."""
         look = self.timeline
         return [
             (
@@ -237,7 +239,7 @@ class _Facts:
         ]
 
     def election_rows(self) -> list[Row]:
-        """Every leader that was seen."""
+        """One row for every leader that the harness saw."""
         return [
             (
                 op.time,
@@ -250,7 +252,7 @@ class _Facts:
         ]
 
     def info_rows(self) -> list[Row]:
-        """Operations lost to info, under each nemesis that was active."""
+        """Numbers of operations that ended as info, under each nemesis that was active."""
         lost = self.ops.type == TYPES.index("info")
         counts: Counter[tuple[str, str]] = Counter()
         for (f, active), n in counted(self.ops.f[lost], self.active[lost]):
@@ -259,7 +261,7 @@ class _Facts:
         return [(*cell, n) for cell, n in sorted(counts.items())]
 
     def exposure_rows(self) -> list[Row]:
-        """Operations of the chaos phase, with and without each nemesis."""
+        """Numbers of operations of the chaos phase, with and without each nemesis."""
         ops = self.ops
         chaos = inside(self.timeline.chaos, ops.start)
         counts: dict[tuple[str, str, bool], list[int]] = {}
@@ -274,7 +276,7 @@ class _Facts:
         return [(*cell, *sums) for cell, sums in sorted(counts.items())]
 
     def exposure_time_rows(self) -> list[Row]:
-        """Time of the chaos phase, with and without each nemesis."""
+        """Durations within the chaos phase, with and without a fault of each nemesis."""
         look = self.timeline
         chaos = look.chaos
         rows: list[Row] = []
@@ -297,33 +299,33 @@ class _Facts:
 
 
 class _Ends:
-    """The operations of one kind, to be asked what came after a line of the history."""
+    """Finds the first attempt and the first success of one kind after a line of the history."""
 
     def __init__(self, ops: Operations, f: int) -> None:
         selected = np.flatnonzero(ops.f == f)
         selected = selected[np.argsort(ops.end_index[selected], kind="stable")]
         self._ends = ops.end_index[selected]
-        # The least invocation from each on.
+        # The earliest invocation from each position to the last.
         self._invokes = np.minimum.accumulate(ops.start[selected][::-1])[::-1]
         oks = selected[ops.done[selected] & (ops.type[selected] == TYPES.index("ok"))]
         self._ok_indices, self._ok_times = ops.end_index[oks], ops.end[oks]
 
     def first_try(self, index: int) -> int | None:
-        """The earliest invocation among operations that ended after line `index`, or never."""
+        """The earliest invocation of operations that ended after line `index`, or not at all."""
         at = self._ends.searchsorted(index, side="right")
         return int(self._invokes[at]) if at < len(self._invokes) else None
 
     def first_ok(self, index: int, since_ns: int) -> int | None:
-        """Time from `since_ns` to the first acknowledgement after line `index`."""
+        """Time from `since_ns` to the first `ok` after line `index`; `None` without any."""
         at = self._ok_indices.searchsorted(index, side="right")
         return int(self._ok_times[at]) - since_ns if at < len(self._ok_times) else None
 
 
 def _common(first: Sequence[Interval], second: Sequence[Interval]) -> list[Interval]:
-    """The time that both lists cover."""
+    """The time that both lists of intervals cover."""
     return union((max(a, c), min(b, d)) for a, b in first for c, d in second)
 
 
 def _sortable(row: Row) -> tuple[Any, ...]:
-    """A key in which null comes first and compares with nothing."""
+    """A sort key that puts null first and never compares null with a value."""
     return tuple((value is not None, value if value is not None else 0) for value in row)

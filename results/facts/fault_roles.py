@@ -1,17 +1,17 @@
 """Operations by the fault they ran under: its nemesis, the phase, and the role of its targets.
 
-A cut around the leader is a different fault from a cut around a follower, even under one name. The
-role of a fault is the role of its targets at the injection:
+A network partition around the leader is a different fault from one around a follower, even if both
+have one name. The role of a fault is the role of its targets at the injection:
 
 | role    | the fault hit                                                       |
 |---------|---------------------------------------------------------------------|
-| leader  | the node that the harness had seen lead last, and perhaps others    |
+| leader  | the last leader that the harness had seen, and perhaps other nodes  |
 | other   | other nodes only                                                    |
-| unknown | some nodes, before any leader was seen                              |
+| unknown | some nodes, before the harness had seen any leader                  |
 
-Rows without a role are the operations of the same phase without an active fault of the nemesis; the
-other rows are compared with them. Only phases in which a fault may be active have rows: from
-`chaos` on, until all are healed.
+Rows without a role count the operations of the same phase while no fault of the nemesis was active.
+They are the baseline for the other rows. Only the phases in which a fault may be active have rows:
+from `chaos` until all faults are healed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = tuple[str, str, str | None, int, int]
 
 
 def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) -> list[Row]:
-    """The rows of `exposure_by_role`: nemesis, phase, role, operations, of these bad ones."""
+    """The rows of `exposure_by_role`: nemesis, phase, role, operations, unanswered operations."""
     hit = [fault for fault in timeline.faults if fault.targets]
     nemeses = sorted({fault.nemesis for fault in hit})
     if not nemeses:
@@ -58,7 +58,7 @@ def role_exposure(ops: Operations, timeline: Timeline, leaders: Sequence[Op]) ->
 
 
 def _role(fault: Fault, leaders: Sequence[Op]) -> str:
-    """By line, not by time: in virtual time many things share a moment."""
+    """The role of a fault. "Before" compares lines: in virtual time many events have one time."""
     before = [op for op in leaders if op.index < fault.begin.index]
     leader = field_of(before[-1], "node") if before else None
     if leader is None:

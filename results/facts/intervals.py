@@ -2,15 +2,16 @@
 
 **Unavailability.** Operations come in two kinds, mutations and reads. An operation is *answered* if
 it ended with `ok`, or with `fail` and an answer of the target itself ("the table exists": the
-target served, and refused). The moments of answered completions cut the run's time into gaps.
-In each gap, an operation of the kind is *under way* from its invocation to its completion (or the
-end of the run). Stretches with an operation under way are joined if at most `BRIDGE_NS` lie between
-them, since a client that fails at once waits for its next turn. A joined stretch of at least
-`OUTAGE_NS_MIN` is an outage: a maximal time in which clients tried but nothing was answered. It
-ends `answered`, or `idle` when no client tried any longer, or with the `end` of the run.
+target served the request, and refused it). The times of answered completions divide the run into
+gaps. In each gap, an operation is *in progress* from its invocation to its completion (or the end
+of the run). Two stretches with operations of one kind in progress are joined if at most `BRIDGE_NS`
+lie between them, since a client whose operation fails at once waits for its next turn. A joined
+stretch of at least `OUTAGE_NS_MIN` is an outage: a maximal time in which clients tried but got no
+answer. The end of an outage is `answered`, `idle` if no client tried any longer, or `end` if the
+run ended.
 
-A slow operation that succeeds is no failure, yet causes an outage if nothing else is answered in
-the meantime, as its caller saw it.
+A slow operation that succeeds is no failure. It still causes an outage if no other operation is
+answered in the meantime, because the caller had no answer for that long.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Interval = tuple[int, int]
 
 
 class Outage(NamedTuple):
-    """Nothing of a kind was answered in `[start, end)`, though `tried` were under way."""
+    """An interval without an answer, though `tried` operations of one kind were in progress."""
 
     start: int
     end: int
@@ -42,7 +43,7 @@ class Outage(NamedTuple):
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """Disjoint, sorted intervals that cover the same time; empty ones are dropped."""
+    """Disjoint, sorted intervals that cover the same time; empty intervals are dropped."""
     joined: list[Interval] = []
     for start, end in sorted(intervals):
         if start >= end:
@@ -55,7 +56,7 @@ def union(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
-    """Time common to two lists of disjoint, sorted intervals."""
+    """The time that two lists of disjoint, sorted intervals have in common."""
     total = left = right = 0
     while left < len(first) and right < len(second):
         start = max(first[left][0], second[right][0])
@@ -69,16 +70,18 @@ def overlap_ns(first: Sequence[Interval], second: Sequence[Interval]) -> int:
 
 
 def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Outage]:
-    """The outages of one kind (see the module): the operations of which began and ended when, and
-    whether with an answer; what never ended did at `end_ns`, the end of the run.
+    """The outages of one kind, as the module defines them.
+
+    The arrays have the begin and end of each operation, and whether it was answered. An operation
+    that never completed ends at `end_ns`, the end of the run.
     """
     order = np.argsort(start, kind="stable")
     start, end, answered = start[order], end[order], answered[order]
-    answers = np.sort(end[answered])  # an answer at the same moment cuts off a gap of no length
+    answers = np.sort(end[answered])  # two answers at the same time leave an empty gap
     begins = np.concatenate([np.zeros(1, np.int64), answers])
     cuts = np.concatenate([answers, [end_ns]])
     outages: list[Outage] = []
-    held = np.zeros(0, np.int64)  # operations that began before, and may still be under way
+    held = np.zeros(0, np.int64)  # operations that began earlier, and may still be in progress
     position = 0
     for gap in np.flatnonzero(cuts - begins >= OUTAGE_NS_MIN).tolist():
         begin, cut = int(begins[gap]), int(cuts[gap])
@@ -92,7 +95,7 @@ def outages_of(start: Ints, end: Ints, answered: Flags, end_ns: int) -> list[Out
 
 
 def _of_gap(start: Ints, end: Ints, begin: int, cut: int, *, answered: bool) -> Iterator[Outage]:
-    """The outages between two answers, or between the last and the end of the run."""
+    """The outages in the gap between two answers, or between the last answer and the end."""
     if not len(start):
         return
     start, end = np.maximum(start, begin), np.minimum(end, cut)  # still sorted by start

@@ -1,8 +1,8 @@
 """The client operations of a run as columns: about fifty bytes per operation for any values.
 
-Facts count operations and use their times; none needs them as objects of two thousand bytes each.
-`of_history` reads a history, `of_rows` its rows in a lake, in a sixth of the memory of the history,
-and `of_table` columns of lines.
+Facts count operations and use their times. Objects, of two thousand bytes per operation, are not
+necessary for this. `of_history` reads a history, `of_rows` the rows of a run in a lake (with a
+sixth of the memory of a history), and `of_table` a table of history lines.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _CODES: Final = {kind: number for number, kind in enumerate((*TYPES, "invoke"))}
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """One row per operation; names are indexes into lists, -1 for none."""
+    """One row per operation. Names are stored as indexes into lists; -1 means no name."""
 
     f: Codes
     start: Ints
-    end: Ints  # of one that never completed: nothing
-    end_index: Ints  # the line of its completion; beyond all lines where there was none
+    end: Ints  # undefined for an operation that never completed
+    end_index: Ints  # the line of the completion; beyond all lines if there is none
     done: Flags
     type: Codes  # of `TYPES`
-    answered: Flags  # `ok`, or a definite no of the target itself
+    answered: Flags  # `ok`, or a definite failure that the target itself reported
     error: Codes
     node: Codes
     f_names: Sequence[str]
@@ -53,14 +53,14 @@ class Operations:
         return len(self.f)
 
     def latency_buckets(self) -> Codes:
-        """`lat_bucket` of each, -1 where it never completed."""
+        """`lat_bucket` of each operation; -1 for operations that never completed."""
         took = lat_buckets(np.where(self.done, self.end - self.start, 0))
         return np.where(self.done, took, -1).astype(np.int32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Notes:
-    """The notes of nemesis and harness, and properties of all lines."""
+    """The notes of nemesis and harness, the number of lines and the end of the run."""
 
     history: History
     lines: int
@@ -68,29 +68,29 @@ class Notes:
 
 
 def is_no(answer: Any) -> bool:
-    """Whether what came with a failure is the target's own no, with what it saw."""
-    if isinstance(answer, list | tuple) and len(answer) == 2:  # of one key, as [key, value]
+    """Whether a failure with this error and value is the target's own answer."""
+    if isinstance(answer, list | tuple) and len(answer) == 2:  # a pair [key, value]
         answer = answer[1]
     return isinstance(answer, dict) and "result" in answer
 
 
 class _Names:
-    """Texts as numbers, in the order in which they are met."""
+    """Gives each text a number, in the order of first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str | None) -> int:
-        """The number of a name; -1 for none."""
+        """The number of a name; -1 for `None`."""
         return -1 if name is None else self._numbers.setdefault(name, len(self._numbers))
 
     def list(self) -> list[str]:
-        """All names, by number."""
+        """All names, ordered by number."""
         return [*self._numbers]
 
 
 def of_history(history: History) -> tuple[Operations, Notes]:
-    """The operations of a whole history."""
+    """The client operations of a whole history."""
     fs, errors, nodes = _Names(), _Names(), _Names()
     rows: list[tuple[int, ...]] = []
     for pair in history.pairs:
@@ -126,14 +126,14 @@ def of_history(history: History) -> tuple[Operations, Notes]:
 
 
 def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
-    """The distinct rows of some columns of small numbers, -1 among them, and how often each is."""
+    """The distinct rows of some columns of small numbers (-1 included), with their frequencies."""
     if not len(columns[0]):
         return
     cells = np.zeros(len(columns[0]), np.int64)
     size = 1
     for column in columns:
         width = int(column.max()) + 2
-        if size * width >= 1 << 62:  # too many for one number: number only existing combinations
+        if size * width >= 1 << 62:  # the product exceeds int64: number only existing combinations
             there, cells = np.unique(cells, return_inverse=True)
             size = len(there)
         cells = cells * width + (column.astype(np.int64) + 1)
@@ -144,7 +144,7 @@ def counted(*columns: Any) -> Iterator[tuple[tuple[int, ...], int]]:
 
 
 def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
-    """Flags of the times that lie in any of some half-open intervals."""
+    """For each time, whether any of some half-open intervals contains it."""
     inside = np.zeros(len(times), np.bool_)
     for start, end in intervals:
         inside |= (start <= times) & (times < end)
@@ -152,7 +152,7 @@ def inside(intervals: Iterable[tuple[int, int]], times: Ints) -> Flags:
 
 
 def of_rows(table: pa.Table) -> Operations:
-    """The operations of a run from its rows of a lake's table `operations`, in any order."""
+    """The operations of a run from its rows in the lake's table `operations`, in any order."""
     names = fs, errors, nodes = (_Names(), _Names(), _Names())
     start, index = (table.column(name).to_numpy() for name in ("invoke_ns", "index"))
     done = table.column("latency_ns").is_valid().to_numpy()
@@ -178,9 +178,9 @@ def _mask(flags: Flags) -> pa.Array:
 
 
 def of_table(what: str, table: pa.Table) -> Operations:
-    """Of the columns index, time, process, type and f of the lines of a history, and no others.
+    """The operations of a history from its columns index, time, process, type and f only.
 
-    So nothing is known of answers, errors and nodes. Raises `HistoryError`, which begins with
+    So answers, errors and nodes stay unknown. Raises `HistoryError`, whose message begins with
     `what`.
     """
     if table.column("type").null_count or table.column("f").null_count:
@@ -193,15 +193,15 @@ def of_table(what: str, table: pa.Table) -> Operations:
 
 
 def _begin_of_lines(table: pa.Table, fs: _Names) -> Iterator[Any]:
-    """Index, time, process, type and f of some lines."""
+    """The columns index, time, process, type and f of some history lines, as arrays."""
     for name in ("index", "time", "process"):
         yield table.column(name).to_numpy()
     yield type_codes(table.column("type")).astype(np.int8)
-    yield _coded(table.column("f"), fs.number)  # `[key, txn]` is of the kind `txn`
+    yield _coded(table.column("f"), fs.number)  # a value `[key, txn]` has the kind `txn`
 
 
 def type_codes(column: pa.ChunkedArray) -> Codes:
-    """The column `type` of some lines as numbers of `TYPES`, and `len(TYPES)` for an invocation."""
+    """The column `type` as indexes into `TYPES`; an invocation is `len(TYPES)`."""
     return _coded(column, _code)
 
 
@@ -212,7 +212,7 @@ def _code(kind: str) -> int:
 
 
 def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
-    """Each distinct text of a column as `number` of it, null as -1."""
+    """The number that `number` gives each text of a column; null becomes -1."""
     whole = column.combine_chunks().dictionary_encode()
     codes = np.array([int(number(text)) for text in whole.dictionary.to_pylist()] + [-1], np.int32)
     decoded: Codes = codes[whole.indices.fill_null(len(codes) - 1).to_numpy()]
@@ -220,7 +220,7 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
-    """Invocations with their completions."""
+    """Pairs each invocation with its completion."""
     order = np.lexsort((lines[0], lines[2]))
     for number, column in enumerate(lines):
         lines[number] = column[order]
@@ -244,14 +244,14 @@ def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
 def turns(
     what: str, index: Ints, process: Ints, kind: Any, same: Flags
 ) -> tuple[Ints, Ints, Flags]:
-    """Positions of invocations and of what completes each, and whether anything does.
+    """Positions of invocations and of their completions, and whether each completed.
 
-    The lines of clients are sorted by process and index; `same` says of each but the first whether
-    it is of the process of the line before. The lines of a process take turns: raises
-    `HistoryError` where they do not.
+    The lines of clients are sorted by process and index. For each line but the first, `same` says
+    whether the line before it has the same process. Invocations and completions of a process
+    alternate; raises `HistoryError` if they do not.
     """
     invoked = kind == _INVOKE
-    follows = np.zeros(len(kind), np.bool_)  # the line before is of the same process
+    follows = np.zeros(len(kind), np.bool_)  # whether the previous line has the same process
     follows[1:] = same
     before = np.zeros(len(kind), np.bool_)
     before[1:] = invoked[:-1]

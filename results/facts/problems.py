@@ -1,4 +1,4 @@
-"""Problems of a report or an ingest: what could not be read or judged, and why."""
+"""Problems of a report or an ingest: what the harness could not read or judge, and why."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 PROBLEMS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 2_000
 SEED_WITHOUT_RUN: Final = "seed"
-"""The kind of problem of a soak's seed that crashed, or whose run could not be kept."""
+"""The kind of problem for a seed of a soak that crashed, or whose run could not be stored."""
 RUNNING: Final = "running"
-"""The kind of problem of a run that a live process still writes."""
+"""The kind of problem for a run that a live process still writes."""
 NO_LOSS: Final = frozenset({"record", "unfinished", RUNNING})
-"""Kinds of problems after which a run is judged all the same, or by a later report."""
+"""Kinds of problems whose runs this report judges anyway, or a later report will judge."""
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
-    """Something that could not be read or judged. `run` is `NAME/RUN`, or a path in the store."""
+    """What could not be read or judged, and why. `run` is `NAME/RUN`, or a path in the store."""
 
     run: str
     # "case", "record", "history", "unfinished", "checker", "facts", "lost", "seed", "refused", ...
@@ -27,14 +27,14 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class Problems:
-    """A bounded list: the first `PROBLEMS_MAX` are kept, all are counted."""
+    """A bounded list: keeps the first `PROBLEMS_MAX` problems and counts all."""
 
     def __init__(self) -> None:
         self._kept: dict[Problem, None] = {}
         self.total = 0
 
     def add(self, problem: Problem) -> None:
-        """Keep it, or only count it; the same one counts once."""
+        """Keep a problem, or only count it if the list is full; a duplicate counts once."""
         text = problem.text
         if len(text) > TEXT_CHARS_MAX:
             text = f"{text[:TEXT_CHARS_MAX]}... ({len(text)} characters)"
@@ -47,12 +47,12 @@ class Problems:
 
     @property
     def kept(self) -> tuple[Problem, ...]:
-        """Those kept, sorted."""
+        """The kept problems, sorted."""
         return tuple(sorted(self._kept))
 
 
 def problem_lines(problems: Problems) -> Iterator[str]:
-    """Each that was kept on a line, and how many were not."""
+    """One line for each kept problem, and the number of the others."""
     for problem in problems.kept:
         yield f"{problem.run}: {problem.text}"
     if problems.total > len(problems.kept):

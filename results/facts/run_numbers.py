@@ -1,12 +1,11 @@
 """Counts, latencies and availability of one run, from the columns of its sealed history.
 
-The columns are read with numpy (`results.facts.operations`) instead of building a `History`, since
-a page of trends needs hundreds of runs at once. A test compares the numbers with
-`History.pairs`.
+numpy reads the columns (`results.facts.operations`), without building a `History`, since a page of
+trends needs hundreds of runs at once. A test compares the numbers with `History.pairs`.
 
 Quantiles are nearest-rank: the smallest latency that at least that share of operations did not
-exceed. Rates cover the chaos phase, if there is one: earlier nothing is broken, and later the
-harness sends its own operations.
+exceed. Rates cover the chaos phase, if there is one: before this phase there are no faults, and
+after it the harness sends its own operations.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from results.facts.intervals import Flags, Ints
 
 ROWS_MAX: Final = 2_000_000
-"""Lines of a history; a longer one is left to `harness report`."""
+"""The largest number of lines read here; for a longer history, use `harness report`."""
 FAULTS_MAX: Final = 200
 KINDS_MAX: Final = 100
 SECONDS_MAX: Final = 86_400
@@ -43,10 +42,10 @@ _COLUMNS: Final = ("index", "time", "process", "type", "f")
 
 
 class KindNumbers(msgspec.Struct, frozen=True):
-    """One kind of operation: counts by outcome, and quantiles of the latency of ok ones.
+    """One kind of operation: counts by outcome, and latency quantiles of the ok operations.
 
-    `latency_ns` is in the order of `results.statistics.estimates.QUANTILES`, and empty if none was
-    ok.
+    `latency_ns` is in the order of `results.statistics.estimates.QUANTILES`. It is empty if no
+    operation was ok.
     """
 
     f: str
@@ -58,12 +57,12 @@ class KindNumbers(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """All operations of the kind."""
+        """The number of all operations of the kind."""
         return self.ok + self.fail + self.info + self.open
 
 
 class FaultBand(msgspec.Struct, frozen=True):
-    """The interval of a fault; it lasts until the end of the run if it was never healed."""
+    """The interval of a fault. It lasts until the end of the run if the fault was never healed."""
 
     nemesis: str
     targets: str
@@ -88,7 +87,7 @@ class RunNumbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_numbers(folder: Path) -> RunNumbers:
-    """The numbers of a run; raises `HistoryError` for a history that is torn or no history."""
+    """The numbers of a run; raises `HistoryError` for a torn or malformed history."""
     path = folder / "history.parquet"
     if path.is_symlink():
         raise HistoryError(f"{str(path)!r} is a link, and links are not followed")
@@ -193,7 +192,7 @@ def _seconds(ops: Operations, end_ns: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _chaos(facts: list[Op], end_ns: int) -> tuple[int, int] | None:
-    """From the phase called chaos to the one after it."""
+    """The time from the begin of the phase `chaos` to the begin of the next phase."""
     begin: int | None = None
     for op in facts:
         if op.process == NEMESIS:

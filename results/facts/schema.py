@@ -1,11 +1,11 @@
 """The tables of a report: their columns, types and meaning, in one place.
 
-Every table has `run`, the run's key `NAME/RUN`, as its first column, so that tables of many runs
-are simply concatenated. Times are int64 ns since the start of the run; intervals are half-open,
-`[start, end)`. Absent things are null, never an empty string or -1. Lists inside a cell (`nemeses`,
-`bugs`, `active`) are sorted names joined by `+`; the empty string means none of them.
+The first column of every table is `run`, the run's key `NAME/RUN`, so tables of many runs can be
+concatenated. Times are int64 ns since the start of the run. Intervals are half-open, `[start,
+end)`. Missing values are null, never an empty string or -1. Lists inside a cell (`nemeses`, `bugs`,
+`active`) are sorted names joined by `+`; the empty string is the empty list.
 
-pyarrow is imported inside functions: listing plug-ins must stay quick.
+pyarrow is imported inside functions, because listing plug-ins must stay fast.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ _RUN: Final = ("run", "string", "the run's key, NAME/RUN")
 COLUMNS: Final = {name: (_RUN, *columns) for name, columns in _BESIDE_RUN.items()}
 
 OF_RUNS: Final = ("runs", "traits")
-"""Tables that follow from the lake's `runs`."""
+"""Tables that are computed from the lake's `runs`."""
 FACT_TABLES: Final = tuple(name for name in COLUMNS if name not in {"verdicts", *OF_RUNS})
-"""The tables of `results.facts.extraction.extract`; `verdicts` comes from the checkers."""
+"""The tables that `results.facts.extraction.extract` makes; `verdicts` comes from the checkers."""
 
 _SPARK_TYPES: Final = {
     "string": "STRING",
@@ -190,7 +190,7 @@ def schema(table: str) -> pa.Schema:
 
 
 def ddl(columns: pa.Schema) -> str:
-    """A schema in Spark's DDL; raises `KeyError` for a type that no table has."""
+    """A schema in Spark's DDL; raises `KeyError` for a type that no table uses."""
     return ", ".join(f"`{field.name}` {_spark_type(field.type)}" for field in columns)
 
 

@@ -15,7 +15,7 @@ ASKED_MAX: Final = 3
 
 
 def asked_nemeses(case: Case) -> str:
-    """The nemeses, or of what and how many each seed draws."""
+    """The nemeses of the case, or how many nemeses each seed draws, and from which."""
     names = case.drawn.get("nemeses") or case.nemeses
     joined = LIST_SEPARATOR.join(sorted(set(names)))
     if not case.drawn:
@@ -25,9 +25,9 @@ def asked_nemeses(case: Case) -> str:
 
 
 def setting_of(case: Case, environment: str | None) -> str:
-    """The part of a case that the seeds of one soak share: all but the values planned from a seed.
+    """The hash of a case without the values planned from its seed: equal for all seeds of a soak.
 
-    Operations belong to it: a case only lists them if its author did.
+    The operations are a part of the setting: a case lists operations only if its author did.
     """
     bare = msgspec.structs.replace(undrawn(case), seed=0, faults=None)
     return hashlib.sha256(bare.encode() + (environment or "").encode()).hexdigest()[:12]

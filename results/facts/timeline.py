@@ -1,8 +1,8 @@
 """Phases, faults and active nemeses over the time of a run.
 
-Faults come from `harness.timeline`. A fault is active in `[inject, heal)`; a fault that is never
-healed lasts until the end of the run, and one without targets no time. Notes in shapes that the
-harness does not write (a history may come from anywhere) are left out, never guessed at.
+Faults come from `harness.timeline`. A fault is active in `[inject, heal)`. A fault that is never
+healed lasts until the end of the run, and a fault without targets lasts no time. A history may come
+from another program: notes in a format that the harness does not write are ignored, never guessed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Timeline:
-    """Phase and active faults at any moment."""
+    """The phase and the active faults at any time."""
 
     def __init__(self, history: History, end_ns: int | None = None) -> None:
-        """Of a whole history, or of its notes alone: then `end_ns` is the time of its last line."""
+        """For a history without client operations, `end_ns` is the time of the last line."""
         last_ns = history[-1].time if len(history) else 0
         self.end_ns = last_ns if end_ns is None else end_ns
         self.faults = faults_of(history.of_process(NEMESIS), most=None)
@@ -47,11 +47,11 @@ class Timeline:
         )
 
     def phase(self, time_ns: int) -> str:
-        """The phase that began last."""
+        """The name of the last phase that began by this time."""
         return self.phase_name(bisect.bisect_right(self._phase_starts, time_ns) - 1)
 
     def phase_name(self, number: int) -> str:
-        """One of `phase_numbers`."""
+        """The name of a phase from its number in `phase_numbers`."""
         return self._phases[number] if number >= 0 else "before"
 
     @property
@@ -60,30 +60,30 @@ class Timeline:
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:
-        """The latest phase at each of many moments; -1 before the first."""
+        """The number of the current phase at each of many times; -1 before the first phase."""
         phases: Ints = (
             np.searchsorted(np.array(self._phase_starts, np.int64), times_ns, "right") - 1
         )
         return phases
 
     def numbers(self, times_ns: Ints) -> Ints:
-        """The index into `members` and `sets` at each of many moments."""
+        """The index into `members` and `sets` for each of many times."""
         return moments(self._edges, times_ns)
 
     def active(self, time_ns: int) -> str:
-        """The nemeses with a fault at a moment, joined."""
+        """The names of the nemeses with an active fault at a time, joined."""
         return self.sets[bisect.bisect_right(self._edges, time_ns) - 1]
 
     def interval(self, fault: Fault) -> Interval:
-        """The interval of a fault; empty if it had no targets."""
+        """The interval of a fault; empty if the fault had no targets."""
         end = self.end_ns if fault.end is None else fault.end
         return fault.start, end if fault.targets else fault.start
 
 
 def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[frozenset[T]]]:
-    """The moments at which the set of active faults may change, and the set from then on.
+    """The times at which the set of active faults may change, and the set from each time on.
 
-    The first moment is the beginning of time.
+    The first time lies before all others.
     """
     changes: dict[float, Counter[T]] = {}
     for name, (start, end) in active:
@@ -100,18 +100,18 @@ def sweep(active: Iterable[tuple[T, Interval]]) -> tuple[list[float], list[froze
 
 
 def moments(edges: Sequence[float], times_ns: Ints) -> Ints:
-    """The index of the active set of `sweep` at each of many moments."""
+    """The index of the active set of `sweep` for each of many times."""
     numbers: Ints = np.searchsorted(np.array(edges[1:], np.int64), times_ns, "right")
     return numbers
 
 
 def field_of(op: Op, name: str) -> Any:
-    """A field of the op's value; `None` where there is none."""
+    """A field of the op's value; `None` if the value has no such field."""
     return op.value.get(name) if isinstance(op.value, dict) else None
 
 
 def whole_of(value: Any) -> int | None:
-    """A number of the history as int64; `None` for any other value."""
+    """A number of the history as an integer within int64; `None` for any other value."""
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 2**63:
         return None
     return value

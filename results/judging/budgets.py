@@ -1,4 +1,4 @@
-"""The limits of a report's checks, in levels: what level 1 left unknown may be tried at level 2."""
+"""The limits of a report's checks, by level: level 2 retries what level 1 left unknown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from harness.verdict.limits import Limits
 
 
 class Budget(Limits, frozen=True, kw_only=True):
-    """The limits of one check of one history, or of one key of a history in buckets."""
+    """The limits for one check of one history, or of the part of a history with one key."""
 
     alarm: ClassVar[bool] = True
     steps: int = 20_000_000

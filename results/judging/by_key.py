@@ -1,10 +1,10 @@
-"""Runs over independent keys, judged key by key, a range of keys at a time.
+"""Runs over independent keys: judged key by key, one range of keys at a time.
 
 A lake keeps the operations of such a run sorted by key and cut into ranges
-(`results.lake.tables.key_ranges`). Each range is a result of its own, whose id ends in its
-number: so ranges are planned, judged, repeated and looked up like runs, and a worker holds one.
-What nemesis and harness noted is about all keys. It has no part in a verdict, but in the
-explanation of a key that is invalid.
+(`results.lake.tables.key_ranges`). Each range has its own result, whose id ends in the number of
+the range. So ranges are planned, judged, retried and looked up like runs, and a worker holds one
+range at a time. The notes of nemesis and harness concern all keys. They have no influence on a
+verdict, but they appear in the explanation of an invalid key.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def judge_range(
     rows: Mapping[str, pa.Table],
     budget: Budget,
 ) -> list[Row]:
-    """The verdict on each key of a range; raises `HistoryError` where operations are missing.
+    """The verdict on each key of a range; raises `HistoryError` if operations are missing.
 
-    A key without any answer to look at is valid, unless no key of the range has one.
+    A key whose operations leave the checker nothing to judge counts as valid, unless this holds for
+    all keys of the range.
     """
     judged = [*_judged(checker, run, number, rows, budget)]
     if not all(row.rule in VACUOUS for row in judged):

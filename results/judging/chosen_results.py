@@ -1,7 +1,8 @@
-"""The result of a run that counts: that of the largest budget, settled before not, then the newest.
+"""The choice of the result that counts for a run.
 
-A result lake may list a result of a run several times: of other versions of a checker or other
-budgets, of two reports at once, or again because it was unsettled.
+Results of the largest budget come first, then settled results, then the newest. A result lake may
+list several results of the same run: from other versions of a checker or other budgets, from two
+concurrent reports, or from a retry because the first result was unsettled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 from results.lake.log.storage_errors import require
 
 BEST_FIRST: Final = "k.unsettled, k.judged_at DESC, k.batch"
-"""The order of results `k` of one run that one checker made: the first one counts."""
+"""The order of the results `k` that one checker made of one run: the first result counts."""
 
 OF_WANTS: Final = f"""
     WITH ranked AS (
@@ -30,7 +31,7 @@ OF_WANTS: Final = f"""
     FROM ranked r JOIN ids i ON i.c = r.c
     WHERE r.number = 1
 """  # noqa: S608
-"""The result of each want of a report, from the tables of `results.judging.pending_results`."""
+"""The result of each required result, from the tables of `results.judging.pending_results`."""
 
 MISSING: Final = """
     SELECT t.n, t.run, w.checker, false AS gone
@@ -39,7 +40,7 @@ MISSING: Final = """
     UNION ALL
     SELECT t.n, t.run, g.checker, true FROM these t JOIN gone g ON g.part = t.part
 """
-"""The wants of a report without a result."""
+"""The required results of a report that have no stored result."""
 
 WITHOUT_ROWS: Final = """
     SELECT count(*) FROM chosen
@@ -47,7 +48,10 @@ WITHOUT_ROWS: Final = """
     ANTI JOIN {source} USING (run, batch, result_id)
     WHERE place <> ?
 """
-"""How many chosen results of runs with operations have no row in a source, except at a place."""
+"""The number of chosen results of runs with operations that have no row in `source`.
+
+Results with the `place` in the parameter (facts) do not count.
+"""
 
 _COUNTING: Final = f"""
     WITH checkers AS (SELECT DISTINCT result_id, checker FROM verdicts),
@@ -72,7 +76,8 @@ _COUNTING: Final = f"""
 def counting(*, runs: Any, results: Any, verdicts: Any) -> pa.Table:
     """Every listed result (run, id, batch), and whether it counts.
 
-    `runs` are rows of the lake, the others of its results: Arrow tables or datasets.
+    `runs` are rows of the lake; `results` and `verdicts` are rows of its result lake. All are Arrow
+    tables or datasets.
     """
     inputs = {"runs": runs, "results": results, "verdicts": verdicts}
     with contextlib.closing(require("duckdb").connect()) as connection:

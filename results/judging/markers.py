@@ -1,8 +1,9 @@
-"""Marks: of a result that may come out otherwise another time, and of a stage that was begun.
+"""Marks of results that may change on a retry, and markers of stages that a worker began.
 
-A result is `LIMITED` where a budget left some verdict unknown, and the next level is planned;
-`BROKEN` where a checker killed its worker or raised. Beyond the last level neither is tried again
-by itself, since that may cost as much as the first time: `--again` does it.
+A result has the mark `LIMITED` if a budget left some verdict unknown; the report then retries it
+with the next level of budget. It has the mark `BROKEN` if a checker killed its worker or raised.
+After the last level the harness retries neither on its own, since a retry may cost as much as the
+first attempt. The option `--again` retries them.
 """
 
 from __future__ import annotations
@@ -13,25 +14,26 @@ from typing import Final, Self
 LIMITED: Final = ".limited"
 BROKEN: Final = ".broken"
 STARTED: Final = "started"
-"""The folder of markers."""
+"""The name of the folder of markers."""
 
 
 class Marker:
     """Counts the attempts of one stage of a unit, within one round of an executor.
 
-    A block counts as one attempt until it ends, well or not. A worker that is killed leaves its
-    marker behind. A stage that killed two is not begun again.
+    Use it as a context manager: each `with` block is one attempt, and the end of the block, with or
+    without an exception, removes the marker. A worker that is killed leaves its marker behind. A
+    stage that has killed two workers is not begun again.
     """
 
     ATTEMPTS_MAX: Final = 2
 
     def __init__(self, folder: Path, round_: str, stage: str) -> None:
-        """`stage` is a name that a file can have."""
+        """`stage` must be a valid file name."""
         self._path = folder / STARTED / f"{round_}-{stage}"
 
     @property
     def spent(self) -> bool:
-        """Whether it was begun as often as it may be, and never ended."""
+        """Whether all attempts are used up, and none of them ended."""
         try:
             return self._path.stat().st_size >= self.ATTEMPTS_MAX
         except FileNotFoundError:
@@ -39,7 +41,7 @@ class Marker:
 
     @property
     def begun(self) -> bool:
-        """Whether it was begun before, and did not end."""
+        """Whether an earlier attempt began and did not end."""
         return self._path.exists()
 
     def __enter__(self) -> Self:

@@ -1,10 +1,11 @@
 """Progress of a report as one line: work done, pace, and estimated end.
 
-The pace is measured since the start of the stage: costly work comes first and its parts end
-together, so the last seconds say little. No end is estimated until `SAID_FROM` of the work is done.
+The pace is the mean since the start of the stage. A pace over the last seconds would say little,
+because the costly tasks come first and end almost together. No end is estimated until `SAID_FROM`
+of the work is done.
 
-Work that is only counted when a task ends hides the progress of running tasks, most of all of a
-giant; and when few long tasks are left, slots are idle. A `Schedule` models both: it simulates the
+A count of finished tasks hides the progress of running tasks, above all of very long ones. Near the
+end, a few long tasks leave most slots idle. A `Schedule` models both effects: it simulates the
 planned tasks on the same number of slots, and maps finished work to elapsed time. The pace then
 refers to this time (`Progress.time_part`).
 """
@@ -28,7 +29,7 @@ _STEPS: Final = {"gather": "gathering the results", "write": "writing the report
 
 
 class Schedule:
-    """Tasks of these estimated costs, in their order, each on the first of `slots` that is free."""
+    """A simulated schedule: each task, in the given order, runs on the first free slot."""
 
     def __init__(self, costs: Sequence[int], slots: int) -> None:
         free = [0] * max(1, min(slots, len(costs)))  # a heap
@@ -46,29 +47,29 @@ class Schedule:
             self._done.append(total)
 
     def part(self, done: int) -> float:
-        """The part of the time that has passed when tasks of this cost have ended."""
+        """The share of the total time that has passed when tasks of this total cost are done."""
         if not self._ends or not self._ends[-1]:
             return 1.0
         place = bisect.bisect_right(self._done, done)
         if place == len(self._done):
             return 1.0
-        # Between two ends, time advances with the stored results of the task that ends next.
+        # Between two ends of tasks, time advances with the work done on the next task to end.
         before, done_before = (self._ends[place - 1], self._done[place - 1]) if place else (0, 0)
         share = (done - done_before) / (self._done[place] - done_before)
         return (before + (self._ends[place] - before) * share) / self._ends[-1]
 
 
 class Pace:
-    """Makes lines of what a pipeline says of its progress."""
+    """Formats the progress of a pipeline as lines."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._stage = ""
         self._begin_s = 0.0
-        self._begin: tuple[int, float] = (0, 0.0)  # done, and the part of the time
+        self._begin: tuple[int, float] = (0, 0.0)  # work done and share of the time, at its begin
 
     def line(self, found: Progress) -> str:
-        """The line; of another stage than before, or another amount of work, from its start on."""
+        """The progress line. A new stage, or a new amount of work, restarts the measurement."""
         now_s = self._clock()
         part = found.cost_done / found.cost if found.cost else 1.0
         stage = f"{found.stage} {found.units} {found.cost}"
@@ -78,7 +79,7 @@ class Pace:
         if found.stage in _STEPS:
             return _STEPS[found.stage]
         text = f"{found.done}/{found.units} {found.noun} {_DONE[found.stage]}"
-        if found.left:  # of one task that takes long, no pace tells the end
+        if found.left:  # a pace cannot predict the end of one long task
             return f"{text}, {len(found.left)} left: {'; '.join(found.left)}"
         text += f", about {part:.0%} of the work"
         passed_s = now_s - self._begin_s

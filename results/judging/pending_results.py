@@ -1,21 +1,22 @@
 """Required, stored and pending results of the runs of a lake, all in SQL.
 
-A DuckDB in memory, in which runs and ids of results are numbers:
+The tables are in an in-memory DuckDB. Runs and ids of results are numbers in it:
 
 | table   | one row per                                                                  |
 |---------|------------------------------------------------------------------------------|
-| these   | run `n` of the report, with its `part` (runs that require the same) and cost |
-| wants   | result that the runs of a part require: ids by level of budget               |
+| these   | run `n` of the report, with its cost and its `part`                          |
+| wants   | result that the runs of a part require, with one id per level of budget      |
 | gone    | checker that the runs of a part require and that is not installed            |
 | ids     | id of results, with its number `c`                                           |
 | listed  | id of results in the lake, with their count, required or not                 |
 | known   | result `c` of a run `n` in the lake, with its batch                          |
 | todo    | result that the lake lacks, at the current level of budget                   |
 | tried   | result that was attempted in this report                                     |
-| chosen  | required result, with the stored one that counts                             |
-| missing | required result without a stored one                                         |
+| chosen  | required result, with the stored result that counts                          |
+| missing | required result without a stored result                                      |
 
-`results.judging.required_results` says what a run requires.
+A part is the set of all runs that require the same results. `results.judging.required_results`
+determines what a run requires.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
 
 FACTS: Final = -1
-"""The place of facts among the required results of a run; checkers count from 0."""
+"""The `place` of facts in the list of required results of a run; checkers count from 0."""
 MEMORY_MAX: Final = "1GB"
-"""What does not fit goes to the disk."""
-NS_A_LINE: Final = 16_000  # of CPU, for each result: of runs of 1,500 operations and 13 checkers
-AGAIN_FACTOR: Final = 4  # how much more a result costs that a budget cut short before
+"""DuckDB spills to the disk what exceeds this limit."""
+NS_A_LINE: Final = 16_000  # per result, measured with runs of 1,500 operations and 13 checkers
+AGAIN_FACTOR: Final = 4  # relative cost of a result that a smaller budget cut short before
 Place = tuple[str, int]
-"""A run, and a range of its keys; -1 is the whole run, which comes first."""
+"""A run, and the number of a range of its keys; -1 means the whole run, and sorts first."""
 OF_RUNS: Final = (
     *("run", "batch", "target", "label", "day", "workload", "lines", "ops", "state"),
     *("case", "key_ranges"),
@@ -55,10 +56,10 @@ OF_RESULTS: Final = ("run", "run_batch", "batch", "judged_at", "results", "marks
 
 
 class PendingResults:
-    """The tables above, of one report."""
+    """The tables of one report (see the module)."""
 
     def __init__(self, snapshot: Snapshot, problems: Problems, scratch: Path) -> None:
-        """`scratch` takes what does not fit into memory."""
+        """DuckDB spills to `scratch` what does not fit into memory."""
         import duckdb
 
         self.problems = problems
@@ -76,18 +77,18 @@ class PendingResults:
         self.rows("CREATE TABLE ignored (batch VARCHAR)")
 
     def rows(self, sql: str, given: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The answer of a statement, all of it: a connection has one at a time."""
+        """All rows of a statement's result: a connection can have only one open result."""
         with readable(self._snapshot.place.uri):
             rows: list[tuple[Any, ...]] = self.connection.execute(sql, list(given)).fetchall()
         return rows
 
     def number(self, sql: str, given: Sequence[Any] = ()) -> int:
-        """The one whole number that a query gives; 0 for null."""
+        """The single integer that a query returns; 0 for null."""
         ((number,),) = self.rows(sql, given)
         return int(number or 0)
 
     def table(self, name: str, columns: Mapping[str, tuple[str, Sequence[Any]]]) -> None:
-        """A small table from types and values of its columns."""
+        """Create a small table from the types and values of its columns."""
         types: dict[str, pa.DataType] = {"string": pa.string(), "int32": pa.int32()}
         table = pa.table(
             {key: pa.array(values, types[kind]) for key, (kind, values) in columns.items()}
@@ -99,7 +100,7 @@ class PendingResults:
     # Stored results ------------------------------------------------------------------------------
 
     def read_runs(self) -> None:
-        """The table `these`: all runs."""
+        """Create the table `these` from all runs."""
         batches = [file.batch for file in self._snapshot.files("operations") if file.batch]
         self.table("alone", {"batch": ("string", batches)})
         base = cost_of(1, 0)
@@ -126,7 +127,7 @@ class PendingResults:
             self.complain(kind, text, "SELECT run FROM these WHERE state = ?", [state])
 
     def complain(self, kind: str, text: str, runs: str, given: Sequence[Any] = ()) -> None:
-        """The same problem of all runs that a query names; all are counted, the first kept."""
+        """Report one problem for each run of a query; keep the first few, and count all."""
         kept = self.rows(f"{runs} ORDER BY run LIMIT {PROBLEMS_MAX}", given)
         for (run,) in kept:
             self.problems.add(Problem(run, kind, text))
@@ -135,7 +136,7 @@ class PendingResults:
             self.problems.total += total - len(kept)
 
     def read_wants(self, wanted: Callable[[Kind], Wants]) -> None:
-        """The tables `wants`, `gone` and `ids`."""
+        """Create the tables `wants`, `gone` and `ids`."""
         kinds = self.rows(
             "SELECT workload, others, key_ranges FROM these GROUP BY ALL ORDER BY ALL"
         )
@@ -172,13 +173,13 @@ class PendingResults:
         self.table("ids", {"c": ("int32", range(len(self.ids))), "result_id": ("string", self.ids)})
 
     def _id(self, result_id: str) -> int:
-        """The number of an id."""
+        """The number of an id; a new id gets the next number."""
         if result_id not in self.ids:
             self.ids.append(result_id)
         return self.ids.index(result_id)
 
     def read_known(self, found: Snapshot | None) -> None:
-        """The table `known`, from the lake's results as they are now."""
+        """Create the table `known` from the current results of the lake."""
         if found is None:
             self.rows("CREATE OR REPLACE TABLE listed (result_id VARCHAR, results BIGINT)")
             self.rows(
@@ -213,7 +214,7 @@ class PendingResults:
         )
 
     def ignore_unsettled(self, before: str = "infinity") -> None:
-        """Take no unsettled result that is known now, and was so `before`, for known any more."""
+        """From now on, treat present unsettled results older than `before` as not stored."""
         self.rows(
             "INSERT INTO ignored SELECT DISTINCT batch FROM known "
             "WHERE unsettled AND judged_at < CAST(? AS TIMESTAMPTZ)",
@@ -223,7 +224,7 @@ class PendingResults:
     # Pending results -----------------------------------------------------------------------------
 
     def read_todo(self) -> tuple[int, int]:
-        """The table `todo`; how many results are wanted, and how many of them need no work."""
+        """Create the table `todo`; return the numbers of required results and of finished ones."""
         self.rows(
             """
             CREATE OR REPLACE TABLE todo AS
@@ -253,7 +254,7 @@ class PendingResults:
         return wanted + gone, settled
 
     def skip(self, above: int, first: Place, end: Place | None) -> None:
-        """Leave in `todo` what has a budget over a level, from one place to before another."""
+        """Delete from `todo` all but the work above a level of budget in `[first, end)`."""
         self.rows("DELETE FROM todo WHERE level <= ?", [above])
         self.rows(
             """
@@ -269,9 +270,9 @@ class PendingResults:
     def ranges(self, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
         """Pending work in ranges of about `size_of(cost)`, in order.
 
-        A range has the run and keys of its first place, and the numbers of runs, of results, of
-        results with a larger budget than before, and the cost in CPU ns. Work that costs more, or
-        was cut short before, is a range of its own.
+        Each row has the first run and key range, then the numbers of runs, of results and of
+        results with a larger budget than before, then the cost in CPU ns. An item that costs more
+        than the size, or was cut short before, is a range of its own.
         """
         self.rows(
             f"""
@@ -309,7 +310,7 @@ class PendingResults:
         )
 
     def cost_left(self) -> int:
-        """The estimated cost of pending work, ns."""
+        """The estimated cost of pending work, in ns."""
         return self.number(
             "SELECT CAST(sum(cost) AS BIGINT) FROM these WHERE n IN (SELECT n FROM todo)"
         )
@@ -317,8 +318,9 @@ class PendingResults:
     def cut(self, *, cost: int, runs: int, lines: int) -> list[tuple[Any, ...]]:
         """Pending work in pieces of at most this cost, unless a single run exceeds it.
 
-        A piece has target, label and day; level of budget; numbers of ids; runs; their batches;
-        lines and cost. Its runs are neighbours in the same files that lack the same results.
+        Each row has target, label and day; level of budget; numbers of ids; runs; their batches;
+        lines and cost. The runs of a piece are neighbours in the same files and lack the same
+        results.
         """
         return self.rows(
             """
@@ -351,7 +353,7 @@ class PendingResults:
         )
 
     def checkers_of_ids(self) -> dict[int, str]:
-        """The checker of each number of an id; facts have none."""
+        """The checker for each number of an id; facts have no checker and are left out."""
         return dict(
             self.rows(
                 """
@@ -362,29 +364,30 @@ class PendingResults:
         )
 
     def note_tried(self) -> None:
-        """All that was to do had its chance."""
+        """Record everything in `todo` as attempted."""
         self.rows("INSERT INTO tried SELECT n, c FROM todo")
 
     # What counts ---------------------------------------------------------------------------------
 
     def choose(self) -> None:
-        """The tables `chosen` and `missing`: of the largest budget that there is."""
+        """Create the tables `chosen` and `missing`; the largest available budget is chosen."""
         self.rows(f"CREATE OR REPLACE TABLE chosen AS {OF_WANTS}")
         self.rows(f"CREATE OR REPLACE TABLE missing AS {MISSING}")
 
     def verdicts_without_rows(self, found: Snapshot) -> int:
         """Count chosen verdicts that are listed without a row.
 
-        Runs without operations do not count: a checker of keys has no row for such a run.
+        Runs without operations do not count, because a checker of independent keys makes no row for
+        them.
         """
         source = source_of(self.connection, found, "verdicts", ("run", "batch", "result_id"))
         return self.number(WITHOUT_ROWS.format(source=source), [FACTS])
 
     def forget(self) -> None:
-        """Drop the tables that only served to choose results; they are read again on demand."""
+        """Drop the tables that only serve to choose results; later calls read them again."""
         for name in ("listed", "known", "todo", "chosen", "missing"):
             self.rows(f'DROP TABLE IF EXISTS "{name}"')
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the database and lose all tables."""
         self.connection.close()

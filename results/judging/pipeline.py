@@ -1,8 +1,8 @@
 """From runs to tables: plan, judge new runs, retry results that a budget cut short, gather.
 
-The installed checkers judge the histories; the verdict of `run.json` is only compared. Every result
-is stored under the hash of its dependencies (`results.judging.result_ids`), so a second report only
-does new work, and an interrupted one continues.
+The installed checkers judge the histories; the verdict of `run.json` only serves for comparison.
+Every result is stored under the hash of its dependencies (`results.judging.result_ids`), so a
+second report only does new work, and an interrupted report continues.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from results.lake.log.refusals import failure_of, raise_if_refused
 EXECUTORS: Final = ("auto", "inline", "pool")
 ROUNDS_MAX: Final = 8
 SMALL_COST_NS: Final = 2_000_000_000
-"""Estimated work below which processes are not worth their start."""
+"""Estimated work (CPU ns) below which worker processes are not worth their start."""
 _HANG_FACTOR: Final = 4.0
 _HANG_S: Final = 60.0
 _DEATHS_A_STAGE: Final = 2
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress of a report; costs are estimates, of which only proportions mean anything."""
+    """Progress of a report. Costs are estimates: only their proportions have a meaning."""
 
     stage: str  # "check", "again" with a larger budget, "gather", "answer" questions, "write"
     done: int
     units: int
     cost_done: int
     cost: int
-    noun: str = "units"  # the unit of the count
+    noun: str = "units"  # the noun for the counted units
     time_part: float | None = None
-    """The part of the time that is over, by `results.judging.pace.Schedule`; else of the cost."""
-    left: tuple[str, ...] = ()  # remaining work in words, once it is little
-    kept: int = 0  # results that an interrupt leaves
+    """The share of the time that has passed (`results.judging.pace.Schedule`), if known."""
+    left: tuple[str, ...] = ()  # the remaining work in words, as soon as little remains
+    kept: int = 0  # stored results, which an interrupt does not lose
 
 
 LEFT_NAMED_MAX: Final = 3
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """The tables of a report, and the account of the work behind them."""
+    """The tables of a report, and statistics about the work that made them."""
 
     tables: dict[str, tuple[Path, ...]]  # Parquet files by the names of `results.facts.schema`
     counting: dict[str, str] = {}  # which of their rows count, see `Gathered`
@@ -60,10 +60,10 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     problems_total: int
     results_known: int
     results_new: int
-    results_unsettled: int  # of both: unknown for want of time, memory or a worker
-    runs_unjudged: int = 0  # without any result, so that no table has a row of them
-    units: int  # pieces of work done
-    cpu_s: float  # of all processes but Spark's Java side
+    results_unsettled: int  # of all: unknown because time, memory or a worker was missing
+    runs_unjudged: int = 0  # runs without any result; no table has a row of them
+    units: int  # number of units done
+    cpu_s: float  # CPU time of all processes except Spark's JVM
     wall_s: float
     executor: str
 
@@ -120,10 +120,10 @@ def check(
 
 @dataclasses.dataclass(kw_only=True)
 class _Job:
-    """One report's checks."""
+    """The checks of one report."""
 
     source: ReportRuns
-    executor: str  # "auto" until there is something to do
+    executor: str  # "auto" until the first round has work
     jobs: int
     again: bool
     progress: Callable[[Progress], None]
@@ -131,10 +131,10 @@ class _Job:
     wanted: int = 0
     units: int = 0
     away_ns: int = 0  # CPU time of other processes
-    kept: int = 0  # results that are stored
+    kept: int = 0  # number of stored results
 
     def run(self) -> Gathered:
-        """Rounds of plan and work until nothing is left that can be done."""
+        """Plan and work in rounds until no possible work remains."""
         if self.again:
             self.source.forget_unsettled()
         for number in range(ROUNDS_MAX):
@@ -153,7 +153,7 @@ class _Job:
         )
 
     def _round(self, units: Sequence[Unit]) -> None:
-        """Do units; units that do not finish are named."""
+        """Do units, and report units that do not finish as problems."""
         if self.executor == "auto":
             small = sum(unit.cost for unit in units) < SMALL_COST_NS or len(units) < 2
             self.executor = "inline" if small else "pool"
@@ -165,7 +165,7 @@ class _Job:
         parts = dict.fromkeys(by_id, 0.0)
         memory: dict[str, int] = {}
         self._say(by_id, left, parts, memory)
-        if inline:  # nothing to start, and a debugger sees it all
+        if inline:  # no processes to start, and a debugger reaches the checkers
             doing = do_units(by_cost, config=config)
         else:
             doing = in_workers(by_cost, config, self.jobs)
@@ -198,7 +198,7 @@ class _Job:
         parts: Mapping[str, float],
         memory: Mapping[str, int],
     ) -> None:
-        """Report the progress of a round, and the remaining work once it is little."""
+        """Report the progress of a round, and name the remaining work as soon as it is little."""
         named = list(left.values()) if len(left) <= LEFT_NAMED_MAX else []
         self.progress(
             Progress(
@@ -214,12 +214,12 @@ class _Job:
 
 
 def _step(stage: str, kept: int) -> Progress:
-    """The beginning of a stage without a count."""
+    """Report the begin of a stage without a count."""
     return Progress(stage=stage, done=0, units=1, cost_done=0, cost=1, kept=kept)
 
 
 def _in_words(unit: Unit, memory_bytes: int) -> str:
-    """A unit, its checkers, its retry and the memory of its worker."""
+    """The description of a unit: its runs, checkers, retry level and its worker's memory."""
     checkers = " and ".join(check.checker for check in unit.checks)
     parts = [unit.key, checkers or "facts"]
     if unit.budget.level > 1:
@@ -235,7 +235,8 @@ def in_workers(
     """Do units in `jobs` processes, which end with the generator; a lost unit yields nothing.
 
     A unit whose worker died, or hung for much longer than its budget allows, is tried again. The
-    worker itself gives up one that kills again and again (`results.judging.markers.Marker`).
+    worker itself gives up a stage that kills its worker repeatedly
+    (`results.judging.markers.Marker`).
     """
     pool: WorkerPool[Unit, Done] = WorkerPool(
         module="results.judging.worker",
@@ -255,7 +256,7 @@ def in_workers(
 
 
 def _deaths_max(unit: Unit) -> int:
-    """Every stage of a unit (reading, each checker, facts) may kill twice; then it is lost."""
+    """The number of attempts: each stage (reading, each checker, facts) may kill two workers."""
     return _DEATHS_A_STAGE * stages_of(unit) + 1
 
 

@@ -1,8 +1,8 @@
-"""The runs of a report: their stored results, the work that is left, the tables.
+"""The runs of a report: their stored results, the pending work, the tables.
 
-Nothing is done per run in Python: `results.judging.pending_results` joins the lake's `runs` with
-the ids of the results that each is to have, subtracts the results in the result lake, and cuts the
-rest into pieces of about equal cost. A unit is one piece and the files that hold its runs.
+No Python code runs per run. `results.judging.pending_results` joins the lake's `runs` with the ids
+of the results that each run requires, subtracts the results in the result lake, and cuts the rest
+into pieces of about equal cost. A unit is one piece and the files that hold its runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _READ: Final = (MAIN, *HISTORY_TABLES)
 
 
 class Plan(NamedTuple):
-    """The work that is left, and the numbers of wanted and of stored results."""
+    """The pending work, and the numbers of required and of stored results."""
 
     units: tuple[Unit, ...]
     wanted: int
@@ -55,16 +55,16 @@ class Plan(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """The tables of a report."""
+    """The tables of a report, as files."""
 
-    tables: dict[str, tuple[Path, ...]]  # additional columns do no harm
-    counting: dict[str, str]  # in SQL, which rows `here` of a table count; default: all
-    unsettled: int  # results that are unknown for want of time, memory or a worker
-    unjudged: int  # runs without any result, of which no table has a row
+    tables: dict[str, tuple[Path, ...]]  # files by table; they may have additional columns
+    counting: dict[str, str]  # SQL condition for rows `here` that count; default: all
+    unsettled: int  # results that are unknown because time, memory or a worker was missing
+    unjudged: int  # runs without any result; no table has a row of them
 
 
 class ReportRuns:
-    """The runs of a lake, or of one label of it, in one report."""
+    """The runs of a lake, or of one of its labels, in one report."""
 
     def __init__(
         self,
@@ -80,8 +80,9 @@ class ReportRuns:
     ) -> None:
         """`budgets` are levels, tried in turn; `checkers` replaces the checkers of the cases.
 
-        `wanted` replaces both. `slots` is the number of units done at once, which determines their
-        size. `results` are the stored results, by default the lake's at the time of reading.
+        `wanted` replaces the function that determines required results (default: `wants_of`).
+        `slots` is the number of units done at once, which determines their size. `results` are the
+        stored results, by default the lake's at the time of reading.
         """
         self.problems = Problems()
         self.place = snapshot.place
@@ -92,11 +93,11 @@ class ReportRuns:
         self._facts = facts
         self._slots = slots
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-report-"))
-        self._found = results  # the results, when they were read last
+        self._found = results  # the results as last read
         self._given = results is not None
         self._appended = False  # whether workers did
         self.lacking: tuple[tuple[Problem, ...], int] = ((), 0)
-        """The first few runs that lack what could be had, and how many do, once it is gathered."""
+        """The first few runs that lack a result, and the number of such runs; set by `gather`."""
         self._files: dict[Partition, dict[str, list[FileRef]]] = {}
         for table in _READ:
             for file in snapshot.files(table):
@@ -125,29 +126,29 @@ class ReportRuns:
         self._pending.read_known(self._found)
 
     def left(self) -> int:
-        """The number of pending results."""
+        """The number of results that are still pending."""
         self._pending.read_todo()
         return self._pending.number("SELECT count(*) FROM todo")
 
     def ranges(self, above: int, size_of: Callable[[int], int]) -> list[tuple[Any, ...]]:
-        """Pending work above a level of budget, see `PendingResults.ranges`."""
+        """Pending work above a level of budget, in ranges (see `PendingResults.ranges`)."""
         self._pending.read_todo()
         self._pending.skip(above, ("", -1), None)
         return self._pending.ranges(size_of)
 
     def units(self, above: int, first: Place, end: Place | None) -> tuple[Unit, ...]:
-        """The work that is left over a level of budget, from one place to before another."""
+        """The pending work above a level of budget in the places `[first, end)`, as units."""
         self._pending.read_todo()
         self._pending.skip(above, first, end)
         return self._cut(UNIT_COST_MAX)
 
     def forget_unsettled(self, before: str = "infinity") -> None:
-        """Have unsettled results made again; with `before`, a time, only older ones."""
+        """Treat unsettled results as missing; with `before`, a time, only older results."""
         self.read_known()
         self._pending.ignore_unsettled(before)
 
     def plan(self) -> Plan:
-        """The work that is left."""
+        """Plan the pending work."""
         self.read_known()
         wanted, stored = self._pending.read_todo()
         share = self._pending.cost_left() // (self._slots * UNITS_A_SLOT)
@@ -160,7 +161,7 @@ class ReportRuns:
         return tuple(self._unit(checkers, *piece) for piece in pieces)
 
     def _unit(self, checkers: Mapping[int, str], *piece: Any) -> Unit:
-        """A piece, see `PendingResults.cut`, with the files that may hold its runs."""
+        """The unit for a piece of `PendingResults.cut`, with the files that may hold its runs."""
         target, label, day, level, cs, runs, batches, lines, cost = piece
         wanted = set(batches)
         files = self._files[target, label, day]
@@ -185,7 +186,7 @@ class ReportRuns:
         )
 
     def begin(self, *, limit_memory: bool) -> RoundConfig:
-        """Begin a round; the configuration of its workers."""
+        """Begin a round; return the configuration of its workers."""
         self._result_lake()
         return RoundConfig(
             uri=self.place.uri,
@@ -201,18 +202,18 @@ class ReportRuns:
         return lake
 
     def end(self) -> None:
-        """End a round: the units of the last plan are not planned again."""
+        """End a round; later plans leave out the units of the last plan."""
         self._appended = True
         self._pending.note_tried()
         shutil.rmtree(self._scratch / STARTED, ignore_errors=True)
 
     def lose(self, unit: Unit) -> None:
-        """Name a unit that did not end."""
+        """Report a unit that did not end as a problem."""
         text = f"{LOST} (with it, {len(unit.runs) - 1} runs behind it)"
         self.problems.add(Problem(unit.key, "lost", text))
 
     def gather(self) -> Gathered:
-        """The tables of all results; some files are in a folder that `close` removes."""
+        """Gather the tables of all results; `close` removes the folder of some of their files."""
         if self._appended and self._result_lake().tidy(self._label):
             self.read_known()
         self._pending.choose()
@@ -234,7 +235,7 @@ class ReportRuns:
         return Gathered(tables, counting, unsettled, unjudged)
 
     def _refuse_damaged(self) -> None:
-        """A verdict without its row would leave its run valid."""
+        """Raise if a verdict lost its row, because its run would count as valid."""
         lost = self._pending.verdicts_without_rows(self._found) if self._found else 0
         if lost:
             raise InfrastructureError(
@@ -243,7 +244,7 @@ class ReportRuns:
             )
 
     def _name_missing(self) -> None:
-        """Have every run that lacks something among the problems."""
+        """Report every run that lacks a result as a problem."""
         rows = self._pending.rows(
             """
             SELECT run, any_value(checker), count(*) OVER () FROM missing WHERE NOT gone
@@ -258,7 +259,7 @@ class ReportRuns:
         name_lacking(self.problems, *self.lacking)
 
     def _stand_ins(self) -> pa.Table:
-        """The row of a checker without a verdict, for each of `missing`."""
+        """The row in place of a missing verdict, for each checker in `missing`."""
         names = self._pending.rows(
             "SELECT DISTINCT checker FROM missing WHERE checker IS NOT NULL ORDER BY checker"
         )
@@ -266,7 +267,7 @@ class ReportRuns:
         return pa.concat_tables([table_of([], "", ""), *rows])
 
     def spill(self) -> Path:
-        """A folder for what does not fit into memory; it goes with `close`."""
+        """A folder for what does not fit into memory; `close` removes it."""
         return self._scratch / "spilled-by-questions"
 
     def close(self) -> None:
@@ -276,13 +277,13 @@ class ReportRuns:
 
 
 def lost_of(run: str, checker: str | None) -> Problem:
-    """The problem of a run that lacks a verdict, or its facts."""
+    """The problem of a run that lacks a checker's verdict, or its facts (`None`)."""
     what = "its facts" if checker is None else f"the verdict of {checker}"
     return Problem(run, "lost", f"{what} could not be had; try again")
 
 
 def name_lacking(problems: Problems, lost: Sequence[Problem], total: int) -> None:
-    """Add runs that lack results to the problems, unless they are named already."""
+    """Add runs that lack results to the problems, unless they have a problem already."""
     named = {item.run for item in problems.kept if item.kind not in NO_LOSS}
     for problem in lost:
         if problem.run not in named:

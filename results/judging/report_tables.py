@@ -1,7 +1,7 @@
 """The tables of a report from a lake (`results.facts.schema`), one Parquet file each.
 
-The table `chosen` (run, result, batch) has the results that count, and `missing` the absent ones.
-Rows of `runs` and `traits` follow from the lake's own `runs`.
+The table `chosen` (run, result, batch) has the results that count, and `missing` the absent
+results. Rows of `runs` and `traits` are computed from the lake's own `runs`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _OF_TRAITS: Final = ("run", "nemeses", "bugs")
 def write_tables(
     ledger: PendingResults, lake: Snapshot, found: Snapshot | None, folder: Path, *, facts: bool
 ) -> tuple[dict[str, tuple[Path, ...]], dict[str, str]]:
-    """The files of each table, and which of their rows count, see `Gathered`.
+    """The files of each table, and conditions for the rows that count, see `Gathered`.
 
-    Results are their files as they are, of a range with the rows of other runs. The ledger has the
-    tables named above, and `stand_ins`.
+    For verdicts and facts, these are the files of the result lake itself, which may also have rows
+    of other runs. The ledger has the tables named above, and `stand_ins`.
     """
     from results.facts.schema import schema
 
@@ -77,7 +77,7 @@ def write_tables(
         elif facts and name in OF_RUNS:
             text, columns = (_RUNS, _OF_RUNS) if name == "runs" else (_TRAITS, _OF_TRAITS)
             source = source_of(ledger.connection, lake, MAIN, columns)
-            _copy(ledger, text.format(source=source), path)  # chosen are runs of the range alone
+            _copy(ledger, text.format(source=source), path)  # `chosen` has only runs of this report
             paths[name] = (path,)
         if not paths.get(name):
             pq.write_table(schema(name).empty_table(), path)
@@ -86,10 +86,10 @@ def write_tables(
 
 
 def _counting(ledger: PendingResults, found: Snapshot, beyond: Path) -> str:
-    """In SQL, which rows `here` of the files of results count.
+    """The SQL condition for the rows `here` of result files that count.
 
-    As a rule their ids tell. What has the same ids and does not count, as of two reports that found
-    the same, is listed in a file at `beyond`.
+    As a rule the result ids are enough. A result that does not count but has the id of a chosen
+    result (two reports may have found the same) is listed in the file `beyond`.
     """
     parts = ["true"]
     if ledger.number(f"SELECT count(*) FROM listed WHERE NOT {_OF_CHOSEN}"):  # noqa: S608
@@ -122,7 +122,7 @@ def _copy(ledger: PendingResults, text: str, path: Path) -> None:
 
 
 def _stand_ins() -> str:
-    """Rows in place of absent verdicts, for runs that have some result."""
+    """SQL for rows in place of absent verdicts, for runs that have some other result."""
     columns = [column for column, _, _ in COLUMNS["verdicts"]]
     selected = ", ".join(
         f'm.run AS "{name}"' if name == "run" else f's."{name}"' for name in columns

@@ -1,8 +1,8 @@
-"""The results that runs are to have: the verdicts of the checkers that their cases name, and facts.
+"""The required results of runs: the verdicts of the checkers that their cases name, and facts.
 
-Runs of one `Kind` are to have results of the same ids: there are as many ids as checkers and levels
-of budget, however many runs. A run over independent keys has a result of a checker for each range
-of its keys.
+Runs of one `Kind` require results with the same ids. So the number of ids depends on the numbers of
+checkers and of budget levels, not on the number of runs. A run over independent keys requires one
+result of each checker for each range of its keys.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Kind(NamedTuple):
 
     workload: str
     others: str  # checkers of the case, a JSON list
-    key_ranges: int = 0  # of a run over independent keys
+    key_ranges: int = 0  # number of ranges of a run over independent keys, else 0
 
 
 class Wants(NamedTuple):
-    """The results that runs of a kind are to have."""
+    """The required results of all runs of a kind."""
 
     checks: tuple[tuple[str, tuple[str, ...]], ...]  # a checker, and its ids by level of budget
-    facts: str | None  # the id of theirs; `None`: they are not asked for
-    gone: tuple[tuple[str, str], ...]  # checkers that cannot be had, and why
-    trouble: str  # why no checker can be named; mostly empty
+    facts: str | None  # the id of the facts; `None`: facts are not required
+    gone: tuple[tuple[str, str], ...]  # checkers that cannot be loaded, with the reason
+    trouble: str  # the reason why the checkers of the case are unknown; usually empty
 
 
 def wants_of(
@@ -67,6 +67,6 @@ def wants_of(
 
 
 def _like(kind: Kind) -> Case:
-    """A case that names the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
+    """A case with the same checkers; raises `UsageError` or `msgspec.DecodeError`."""
     named = msgspec.json.decode(kind.others, type=tuple[str, ...])
     return Case(seed=0, workload=kind.workload, checkers=named)

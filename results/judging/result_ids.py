@@ -1,8 +1,9 @@
 """Ids of results: hashes of everything that a result depends on, except its run.
 
-It depends on the code that reads and judges, on the budget, and on the checker with its `version`
-(or else the hash of its package, and of the bundled checkers that it may use). A run is named by
-its key and by the batch that appended it, which determine its history and its case.
+A result depends on the code that reads and judges, on the budget, and on the checker with its
+`version`. A checker without `version` is identified by the hashes of its package and of the bundled
+checkers, which it may use. A run is identified by its key and by the batch that appended it, which
+determine its history and its case.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ READING_MODULES: Final = (
     "results.judging.staged_results",
     "results.judging.unit_judge",
 )
-"""The code between the rows of a lake and its histories."""
+"""The modules that rebuild histories from the rows of a lake."""
 VERDICT_MODULES: Final = (
     *READING_MODULES,
     "harness.verdict.coverage",
@@ -49,7 +50,7 @@ VERDICT_MODULES: Final = (
     "results.judging.by_key",
     "results.judging.verdict_rows",
 )
-"""The code of verdicts outside of checkers: after a change all runs are judged again."""
+"""The modules that verdicts depend on, besides checkers: a change makes all runs judged again."""
 FACTS_MODULES: Final = (
     *READING_MODULES,
     "harness.store.buckets",
@@ -62,7 +63,7 @@ FACTS_MODULES: Final = (
     "results.facts.schema",
     "results.facts.setting",
 )
-"""The code of facts: after a change of it they are extracted again."""
+"""The modules that facts depend on: after a change, all facts are extracted again."""
 _ID_DIGITS: Final = 32
 
 
@@ -74,17 +75,17 @@ class Check(msgspec.Struct, frozen=True):
 
     @property
     def key_range(self) -> int | None:
-        """The range of keys that it is about; `None` for a whole run."""
+        """The range of keys that the result is about; `None` for a whole run."""
         return range_of(self.result_id)
 
 
 class Registry:
-    """Properties of plug-ins, read once per plan."""
+    """The checkers of cases and their versions, cached for one plan."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
         self.trouble = functools.cache(self._trouble)
-        # The plug-in, and what tells its versions apart, however it was installed.
+        # Both identify a checker in the same way, however it was installed.
         self.checker: Callable[[str], Checker] = functools.cache(load_checker)  # or `UsageError`
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
@@ -96,7 +97,7 @@ class Registry:
         return self._names[key]
 
     def _trouble(self, name: str) -> str:
-        """The reason why a checker cannot be loaded; empty if it can."""
+        """The reason why a checker cannot be loaded; empty if it can be loaded."""
         try:
             self.version(name)
         except HarnessError as error:
@@ -105,7 +106,7 @@ class Registry:
 
 
 def verdict_id(checker: str, version: str, budget: Budget) -> str:
-    """The id of what a checker of this version finds within a budget."""
+    """The id of the verdict of a checker of this version with this budget."""
     return hash_of(
         "verdicts",
         [package_hash(module) for module in VERDICT_MODULES],
@@ -141,7 +142,7 @@ def hash_of(*parts: Any) -> str:
 
 
 def checker_version(checker: Checker) -> str:
-    """The `version` of a checker, or the hashes of its package and of the bundled checkers."""
+    """The `version` of a checker; without one, hashes of its package and the bundled checkers."""
     if checker.version is not None:
         return f"{__version__} {checker.version}"
     package = type(checker).__module__.partition(".")[0]

@@ -1,17 +1,17 @@
 """The result lake: verdicts and facts of the runs of a lake, in the lake's folder `results`.
 
 Runs are appended once and stay. Verdicts and facts depend on checkers, on budgets and on the
-version of the harness, and are made again when these change; so they have a lake of their own with
+version of the harness, and are made again when these change. So they have a lake of their own with
 the same protocol (batches, one commit that makes a batch visible, compaction, vacuum). Its main
-table `runs` has one row per run and append, which lists the *results* that the append has of the
-run: a result is the verdict of one checker, or all facts of the run. A result's id covers all its
-dependencies except the run, which its key and batch identify. So an anti-join of ids finds pending
-results, and nothing is hashed.
+table `runs` has one row per run and append, with a list of the *results* that the append has for
+the run. A result is the verdict of one checker, or all facts of the run. A result's id covers all
+its dependencies except the run, which its key and batch identify. So an anti-join of ids finds
+pending results without reading a history.
 
 **Rows that count.** Two concurrent reports may store the same result. A row of another table counts
-if `runs` here has its `run` and `batch`, and the lake's `runs` has the run in `run_batch`. Of
-several batches with the same result of a run, readers choose a settled one (`marks`) before others,
-then the newest (`judged_at`). The rows of the others are equal, or were unsettled.
+if `runs` here has its `run` and `batch`, and the lake's `runs` has the run in `run_batch`. If
+several batches have the same result of a run, readers choose a settled result (`marks`) before
+unsettled results, then the newest (`judged_at`). The other results are equal to it, or unsettled.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ __all__ = [
 RESULTS_VERSION: Final = 2
 RUN_BATCH: Final = "run_batch"
 SMALL_FILES_MAX: Final = 16
-"""Small files per partition of a table after a report; each costs later readers a request."""
+"""The maximum of small files per partition after a report: readers send a request for each."""
 HASTE: Final = Patience(attempts_max=5, total_s=10.0)
 _HEAD: Final = TABLES[MAIN][:4]
 _ID: Final = Column("result_id", "string", "", "id of the result")
 
 
 def _columns(table: str) -> tuple[Column, ...]:
-    """The columns of a report's table, the result's id last."""
+    """The columns of a report's table, followed by the result's id."""
     measured = [
         Column(name, kind, "ns" if name.endswith("_ns") else "", meaning)
         for name, kind, meaning in COLUMNS[table]
@@ -85,7 +85,7 @@ def result_schema(table: str) -> pa.Schema:
 
 
 class ResultLake(Lake):
-    """A lake in which a run may be appended again, with other results, or with the same."""
+    """A lake that accepts further appends for a run, with other or the same results."""
 
     made_again_by = "remove the folder, and the next report makes it again"
     runs_once = False
@@ -94,9 +94,9 @@ class ResultLake(Lake):
     def beside(
         cls, lake_uri: str, options: Mapping[str, str], *, create: bool = False
     ) -> ResultLake | None:
-        """The results of the lake at `lake_uri`; `None` if there are none and `create` is false.
+        """The result lake of the lake at `lake_uri`; `None` if it is missing and not `create`.
 
-        `options` are the storage options of the lake. Raises as `Lake.open`.
+        `options` are the storage options of the lake. Raises the errors of `Lake.open`.
         """
         lake = cls(
             Place(f"{lake_uri}/{RESULTS}", options),
@@ -110,10 +110,11 @@ class ResultLake(Lake):
         return lake if lake.patience.call(f"open {lake.place.uri}", lake._find) else None
 
     def tidy(self, label: str | None) -> bool:
-        """Merge files of a label (`None`: all) where appends made many; whether there were.
+        """Merge the files of a label (`None`: all) if appends made many; return whether any did.
 
-        What cannot be merged now waits for the next report: it does no harm but to its time. So
-        nothing is waited for, and damage is for the report to name.
+        The merge never waits for another process: files that cannot be merged now are left for the
+        next report, which only makes readers slower. Damage is ignored here, because the report
+        itself names it.
         """
         small = collections.Counter(
             (table, file.partition)
@@ -132,7 +133,7 @@ class ResultLake(Lake):
         return bool(crowded)
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """Always empty: a run with results may get more."""
+        """Always empty, since a run that has results may get more."""
         del partitions
         return {}
 
@@ -142,7 +143,7 @@ class ResultLake(Lake):
         del partitions
         state = self.main.refresh()
         if batch in self.visible_batches(state, {batch}):
-            return True  # an earlier try, whose answer was lost
+            return True  # an earlier attempt succeeded, but its answer was lost
         if self.main.fenced(batch):
             return False
         self.main.commit(self.schemas[MAIN], add=[addition], exact=True)
@@ -150,7 +151,7 @@ class ResultLake(Lake):
 
 
 def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Finding]]:
-    """Check the results of `lake`, which is at `place`; `None` if it has none."""
+    """Check the result lake of `lake`, which is at `place`; `None` if it has no result lake."""
     tables = place.tables()
     if MAIN not in tables:
         return None, [*_without_runs(place, tables)]
@@ -168,7 +169,7 @@ def check_results(lake: Lake, place: Place) -> tuple[ResultLake | None, list[Fin
 
 
 def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
-    """Findings about tables without `runs`: empty ones are left over, others unreadable."""
+    """Findings about tables without `runs`: an empty table is a leftover, others are unreadable."""
     for table in tables:
         log = Log(place, table)
         full = log.exists() and bool(log.refresh().files)
@@ -177,10 +178,10 @@ def _without_runs(place: Place, tables: Sequence[str]) -> Iterator[Finding]:
 
 
 def _about_nobody(results: Lake, lake: Lake) -> list[str]:
-    """Runs that results are about and that the lake does not have, or has of another batch."""
+    """Runs that have results, but are not in the lake, or are there from another batch."""
     about = results.snapshot().dataset(MAIN).to_table([KEY, RUN_BATCH]).group_by([KEY, RUN_BATCH])
     pairs = about.aggregate([])
-    snapshot = lake.snapshot()  # the newer state: runs were appended before their results
+    snapshot = lake.snapshot()  # read after the results, since runs are appended first
     stored = RunIndex(lake.place).of(snapshot.files(MAIN))
     return [
         run

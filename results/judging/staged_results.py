@@ -1,4 +1,4 @@
-"""A run of a lake in a worker's memory, and results that wait for their append."""
+"""A run of a lake in a worker's memory, and results that are not yet appended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from results.lake.tables.rebuild import case_of, record_of
 
 
 class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a lake, as the functions that judge a store's want it."""
+    """A run of a lake, with the attributes that functions for runs of a store use."""
 
     key: str
     name: str
@@ -26,13 +26,13 @@ class RunOfLake(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     record: RunRecord | None
     label: str | None
-    key_ranges: tuple[int, ...]  # operations in each; of a run over independent keys
+    key_ranges: tuple[int, ...]  # operations per range, for independent keys
     batch: str
     partition: tuple[Any, ...]
 
 
 class Found:
-    """Results that wait for their append."""
+    """Results that are not yet appended."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunOfLake] = {}
@@ -42,7 +42,7 @@ class Found:
     def add(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
     ) -> None:
-        """Take one result."""
+        """Add one result."""
         self.runs[run.key] = run
         self.results.setdefault(run.key, []).append((result_id, mark))
         for name, table in tables.items():
@@ -50,7 +50,7 @@ class Found:
                 self.tables.setdefault(name, []).append((run.key, result_id, table))
 
     def rows(self) -> dict[str, pa.Table]:
-        """All of it, as `ResultLake.append` wants it."""
+        """All results, in the form that `ResultLake.append` takes."""
         now = dt.datetime.now(dt.UTC)
         runs = [*self.results]
         tables = {
@@ -81,7 +81,7 @@ class Found:
     def _headed(
         self, name: str, runs: list[str], sizes: list[int], columns: dict[str, Any]
     ) -> pa.Table:
-        """Columns preceded by the leading ones of every table; `sizes` are rows per run."""
+        """A table with the leading columns of every table put first; `sizes` are rows per run."""
         columns = dict(columns)
         columns[KEY] = _repeated(runs, sizes)
         for place, column in enumerate(PARTITION):
@@ -96,7 +96,7 @@ def _repeated(values: list[Any], sizes: list[int]) -> pa.Array:
 
 
 def run_of(row: Mapping[str, Any]) -> RunOfLake:
-    """Raises `HistoryError`."""
+    """The run of a row of the lake's table `runs`; raises `HistoryError`."""
     return RunOfLake(
         key=row[KEY],
         name=row["name"],

@@ -1,13 +1,13 @@
 """The work on the units of a report, the same in every executor: many runs, one pass, one append.
 
-The runs of a unit come one by one out of the files (`results.lake.log.run_streams`). Each becomes a
-history again, whose digest is compared; it is judged, and its facts are extracted. The results are
-appended to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
-worker that is killed loses little.
+The runs of a unit are read one by one from its files (`results.lake.log.run_streams`). The worker
+rebuilds each history, compares its digest, judges the run and extracts its facts. It appends the
+results to the result lake at the end of the unit, and every `APPEND_EVERY_S` before, so that a
+killed worker loses little.
 
-A stage that killed its worker is known by its marker (`results.judging.markers.Marker`) on this
-machine. Before it is begun again all results so far are appended; after a second kill the checker
-counts as crashed. A worker that resumes a unit first checks which results exist.
+A stage that killed its worker left a marker on this machine (`results.judging.markers.Marker`).
+Before a worker begins such a stage again, it appends all its results; after a second kill the
+checker counts as crashed. A worker that resumes a unit first looks up which results exist.
 """
 
 from __future__ import annotations
@@ -56,22 +56,22 @@ from results.lake.tables.schema import schema
 APPEND_EVERY_S: Final = 60.0
 SAY_EVERY_S: Final = 1.0
 TRIES_MAX: Final = 3
-"""How often a unit is begun again after the store did not answer."""
+"""The number of times that a unit is begun again after the storage did not answer."""
 COLLECTIONS: Final = (50_000, 20, 50)
-"""When Python looks for cycles: its own (700, 10, 10) take an eighth of the time of checks."""
+"""Thresholds of Python's garbage collector: the defaults (700, 10, 10) cost checks an eighth."""
 CLOCKS_APART_S: Final = 3_600.0
-"""The largest difference between clocks of machines: an older file has no rows of the round."""
+"""The assumed maximum of clock differences: an even older file has no rows of the round."""
 
 
 def do_units(units: Iterable[Unit], *, config: RoundConfig) -> Generator[Done, None, None]:
-    """Do units in this process, one after another; a checker that kills it kills the caller."""
+    """Do units one after another, in this process: a checker that kills it kills the caller."""
     with _collecting_seldom():
         yield from _done(units, config)
 
 
 @contextlib.contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """Have the collector of cycles run seldom: histories have none, and it visits all of them."""
+    """Run the garbage collector rarely: it visits all objects, but histories have no cycles."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     try:
@@ -85,7 +85,7 @@ def _done(units: Iterable[Unit], config: RoundConfig) -> Iterator[Done]:
     for unit in units:
         begin_ns = time.process_time_ns()
         problems = Problems()
-        limited = True  # unless it came to its end
+        limited = True  # false only if the unit ended
         try:
             tools = tools or _tools(config.uri, config.round)
             for number in range(TRIES_MAX):
@@ -116,15 +116,15 @@ class _Tools(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def _tools(uri: str, round_: str) -> _Tools:
-    """Kept for all tasks of a round that Spark gives to this process; raises as `Lake.open`."""
-    del round_  # another may come with other credentials
+    """Open them once per round for all tasks of this process; raises the errors of `Lake.open`."""
+    del round_  # another round may have other credentials
     results = ResultLake.beside(uri, {}, create=True)
     assert results is not None
     return _Tools(Place(uri), results)
 
 
 class _UnitJudge:
-    """One unit while it is done."""
+    """The work on one unit."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class _UnitJudge:
         self.place, self.results = tools
         self.problems = problems
         self.found = Found()
-        self.there: set[tuple[str, str]] = set()  # results that an earlier try put away
-        self.limited = False  # whether some result is, or some stored one may be
+        self.there: set[tuple[str, str]] = set()  # results that an earlier attempt stored
+        self.limited = False  # whether a new result, or perhaps a stored one, is limited
         self.put_s = self.said_s = time.monotonic()
 
     def run(self, *, begun: bool) -> Iterator[Done]:
-        """Read, judge, extract, run after run; says now and then how far it is."""
+        """Read, judge and extract, one run after another; yields its progress now and then."""
         unit = self.unit
         attempt = self._marker(unit.unit_id, "unit")
         if begun or attempt.begun or self.config.elsewhere:
@@ -172,7 +172,7 @@ class _UnitJudge:
 
     @contextlib.contextmanager
     def _putting(self) -> Iterator[None]:
-        """Store the results at the end, also if a file could not be read any further."""
+        """Store the results at the end, even if reading a file failed."""
         try:
             yield
         except (HarnessError, AgainError):
@@ -193,7 +193,7 @@ class _UnitJudge:
         self.put_s = time.monotonic()
 
     def _put_away(self) -> set[tuple[str, str]]:
-        """The results of these runs that the result lake has since the round began."""
+        """The results of these runs that were stored since the begin of the round."""
         runs = self.unit.runs
         oldest_ms = (self.config.since_s - CLOCKS_APART_S) * 1e3
         lake = self.results
@@ -210,7 +210,7 @@ class _UnitJudge:
         return {(row[KEY], result_id) for row in rows for result_id in row["results"]}
 
     def _loadable(self) -> list[Check]:
-        """The checks whose checker is installed here: a missing checker is no result."""
+        """The checks whose checkers are installed here: a missing checker makes no result."""
         results = []
         for check in self.unit.checks:
             try:
@@ -223,7 +223,7 @@ class _UnitJudge:
         return results
 
     def _marker(self, *stage: str) -> Marker:
-        """Counts attempts of a stage, on this machine."""
+        """The marker that counts the attempts of a stage on this machine."""
         name = hashlib.sha256("\n".join(stage).encode()).hexdigest()[:40]
         return Marker(Path(self.config.scratch), self.config.round, name)
 
@@ -233,14 +233,14 @@ class _UnitJudge:
         return memory_limit(self.unit.budget.memory_mib)
 
     def _one(self, key: str, rows: dict[str, pa.Table], checks: list[Check]) -> None:
-        """Everything about one run."""
+        """Make all results of one run."""
         todo = [check for check in checks if (key, check.result_id) not in self.there]
         facts_id = self.unit.facts_id
         if facts_id is not None and (key, facts_id) in self.there:
             facts_id = None
         if not todo and facts_id is None:
             return
-        reading = self._marker(key, "read", str(self.unit.key_range))  # others read other ranges
+        reading = self._marker(key, "read", str(self.unit.key_range))  # by range: units differ
         try:
             if reading.spent:
                 raise HistoryError("reading it killed the worker twice")
@@ -264,13 +264,13 @@ class _UnitJudge:
     def _found(
         self, run: RunOfLake, result_id: str, mark: str, tables: Mapping[str, pa.Table]
     ) -> None:
-        """Have a result wait for the append."""
+        """Stage a result until the next append."""
         self.limited = self.limited or mark == LIMITED
         self.found.add(run, result_id, mark, tables)
 
     @contextlib.contextmanager
     def _stage(self, marker: Marker) -> Iterator[None]:
-        """A stage that may kill the worker: results of earlier stages are stored first."""
+        """Run a stage that may kill the worker; on a retry, store earlier results first."""
         if marker.begun:
             self._put()
         with marker, self._memory():
@@ -330,7 +330,7 @@ class _UnitJudge:
             self._found(run, facts_id, "", tables)
 
     def _facts_of_rows(self, run: RunOfLake, rows: dict[str, pa.Table]) -> dict[str, pa.Table]:
-        """The verdicts of a run over independent keys, whose history never is in memory whole."""
+        """The facts of a run over independent keys, without its whole history in memory."""
         (row,) = rows[MAIN].to_pylist()
         operations = rows["operations"]
         if len(operations) != row["ops"]:

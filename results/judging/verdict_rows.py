@@ -1,8 +1,8 @@
 """Rows of the table `verdicts`: one checker over one history, within a budget.
 
-Nothing that a history or a checker does escapes: a checker that raises is `unknown` with its
-traceback, one that spends its budget `unknown` with the bound, one that killed its worker twice
-`unknown: checker crashed`.
+No error of a history or a checker propagates from here. A checker that raises is `unknown` with its
+traceback. A checker that exceeds its budget is `unknown` with the exceeded limit. A checker that
+killed its worker twice is `unknown: checker crashed`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CRASHED: Final = "checker crashed: it killed its worker twice; --again has it tr
 
 
 checker_named: Final = functools.cache(load_checker)
-"""A lookup reads the entry points of all packages, so each checker is looked up once."""
+"""Each checker is loaded once, since each load reads the entry points of all packages."""
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One row of the table `verdicts`; `limited` says that a budget left it unknown."""
+    """One row of the table `verdicts`; `limited` means that a budget left the verdict unknown."""
 
     checker: str
     key: str | None = None
@@ -54,14 +54,14 @@ class Row(msgspec.Struct, kw_only=True):
 
 
 def mark_of(rows: Iterable[Row]) -> str:
-    """The mark of a result of these rows, see `results.judging.markers`."""
+    """The mark of a result with these rows, see `results.judging.markers`."""
     return worst_mark(
         LIMITED if row.limited else BROKEN if row.error is not None else "" for row in rows
     )
 
 
 def worst_mark(marks: Iterable[str]) -> str:
-    """The mark of a result of several parts: what a budget cut short is planned again."""
+    """The mark of a result with several parts: `LIMITED` comes first, since it is planned again."""
     distinct = {*marks}
     return LIMITED if LIMITED in distinct else BROKEN if BROKEN in distinct else ""
 
@@ -72,7 +72,7 @@ def crashed(checker: str, n_ops: int) -> Row:
 
 
 def no_verdict(checker: str) -> Row:
-    """The row in place of a result that could not be made; the run's problems have the reason."""
+    """The row in place of a missing result; the reason is among the problems of the run."""
     return Row(checker=checker, reason="could not be judged: see the problems of this run")
 
 
@@ -84,7 +84,7 @@ def judge_history(
     *,
     key: str | None = None,
 ) -> Row:
-    """Judge one history by one checker, within `budget`; any error becomes `unknown`."""
+    """Judge one history by one checker, within `budget`; every error becomes `unknown`."""
     wall_ns, cpu_ns = time.perf_counter_ns(), time.process_time_ns()
     result = judge_one(checker_named(name), history, case, budget, whole=key is None)
     row = _row_of(name, result, history, key)
@@ -94,7 +94,7 @@ def judge_history(
 
 
 def _row_of(name: str, result: CheckResult, history: History, key: str | None) -> Row:
-    """The row of what a checker returned."""
+    """The row for the finding that a checker returned."""
     details = result.details
     configurations = details.get("configurations")
     row = Row(
@@ -114,13 +114,13 @@ def _row_of(name: str, result: CheckResult, history: History, key: str | None) -
         row.rule, row.signature = rule_of(result), details.get(SIGNATURE)
     if result.verdict is Verdict.INVALID:
         row.counterexample = _counterexample(result)
-        if key is None:  # the history of one key does not know how many others there were
+        if key is None:  # the history of one key lacks the operations of the other keys
             row.failed_ops = begun_until(result, history)
     return row
 
 
 def _counterexample(result: CheckResult) -> str:
-    """Sentences and ops as JSON; sentences are left out from the end where they are too long."""
+    """Sentences and ops as JSON; if they are too long, the last sentences are left out."""
     explanation = list(result.explanation)
     while True:
         text = msgspec.json.encode(
@@ -139,7 +139,7 @@ def table_of(rows: list[Row], run: str, result_id: str) -> pa.Table:
     """The rows as a table `verdicts`."""
     columns: dict[str, list[Any]] = {name: [] for name in schema("verdicts").names}
     for row in rows:
-        if row.signature is None and not Verdict(row.verdict).holds:  # only its reason is known
+        if row.signature is None and not Verdict(row.verdict).holds:  # only the reason tells
             result = CheckResult(row.checker, Verdict.UNKNOWN, row.reason)
             row.rule, row.signature = rule_of(result), signature(result, History(()))
         for name, column in columns.items():

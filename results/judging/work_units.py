@@ -1,4 +1,4 @@
-"""Units of work of a report, as they travel to workers as JSON, and what comes back."""
+"""Units of work of a report, and their results, both as JSON between processes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from results.judging.budgets import Budget
 from results.judging.result_ids import Check
 
 STAGES_BESIDE_CHECKS: Final = 2
-"""Reading, and facts."""
+"""Two further stages: reading, and facts."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """Some runs of a lake in the same files that lack the same results.
+    """Some runs of a lake that are in the same files and lack the same results.
 
     `files` are the names of files by table; `runs` are sorted keys.
     """
@@ -31,17 +31,17 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_range(self) -> int | None:
-        """The range of keys that it is about; `None` for whole runs, and for facts."""
+        """The range of keys that the unit is about; `None` for whole runs, and for facts."""
         return self.checks[0].key_range if self.checks else None
 
     @property
     def key(self) -> str:
-        """The first run, which names the unit in messages."""
+        """The key of the first run, which names the unit in messages."""
         return self.runs[0]
 
     @property
     def unit_id(self) -> str:
-        """The hash of its runs and results; the same in every round."""
+        """The hash of the unit's runs and result ids; the same in every round."""
         ids = [check.result_id for check in self.checks]
         parts = (*self.runs, *ids, str(self.facts_id), str(self.budget.level))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
@@ -51,25 +51,25 @@ class RoundConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of all units of a round. Credentials come from the environment."""
 
     uri: str
-    scratch: str  # a folder of this machine: counts attempts, see `Marker`
+    scratch: str  # a folder of this machine, where `Marker` counts attempts
     round: str
-    since_s: float  # when the round began, s since 1970
+    since_s: float  # begin of the round, s since 1970
     limit_memory: bool
-    elsewhere: bool = False  # another machine may have begun the same units
+    elsewhere: bool = False  # another machine may have begun them before
 
 
 class Done(msgspec.Struct, frozen=True):
-    """One unit that ended: its cost, and the problems with it.
+    """One unit that ended: its cost, and its problems.
 
-    A unit reports its progress in between: a `part` below 1 is not the end.
+    A unit also sends progress reports: a `part` below 1 means that it has not ended.
     """
 
     unit: str
     cpu_ns: int
     problems: tuple[Problem, ...]
     part: float = 1.0
-    limited: bool = False  # whether a budget may have cut something short
-    memory_bytes: int = 0  # of its worker, while the unit is under way
+    limited: bool = False  # whether a budget may have cut a check short
+    memory_bytes: int = 0  # memory of the worker, while the unit is in progress
 
 
 def stages_of(unit: Unit) -> int:

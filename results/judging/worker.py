@@ -1,4 +1,4 @@
-"""A worker of the pool, see `harness.support.workers`: units in, and what became of them out.
+"""A worker of the pool (`harness.support.workers`): receives units, and sends their outcomes.
 
 `python -m results.judging.worker PARENT CONFIG`
 """

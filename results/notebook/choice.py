@@ -1,6 +1,6 @@
-"""A filter of runs by key, target, label and day, as lakes are partitioned and clustered.
+"""A filter of runs by key, target, label and day: the columns that partition and sort a lake.
 
-Files are left out by their partition and their first and last run before anything large is read.
+Before a large file is read, its partition and its first and last run tell whether it may match.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Filters(TypedDict, total=False):
 
     runs: str | Iterable[str]  # keys, as in the column `run`
     target: str | Iterable[str]
-    label: str | Iterable[str | None] | None  # None: runs without one
+    label: str | Iterable[str | None] | None  # None: runs without a label
     day: str | dt.date  # "2026-11-26", or "2026-11-01..2026-11-30" with either end left out
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Conditions on runs; `None` is any value. `first_day` and `last_day` are inclusive."""
+    """Conditions on runs; `None` accepts any value. `first_day` and `last_day` are inclusive."""
 
     runs: frozenset[str] | None = None
     targets: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class Choice:
     last_day: dt.date | None = None
 
     def narrowed(self, other: Choice) -> Choice:
-        """The conjunction of both."""
+        """The choice of the runs that satisfy both choices."""
         first = [day for day in (self.first_day, other.first_day) if day is not None]
         last = [day for day in (self.last_day, other.last_day) if day is not None]
         return Choice(
@@ -57,7 +57,7 @@ class Choice:
         )
 
     def takes(self, partition: Partition) -> bool:
-        """Whether runs of a partition (target, label, day) may be among them."""
+        """Whether a partition (target, label, day) may have runs that match."""
         target, label, day = partition
         if (self.first_day, self.last_day) != (None, None) and day is None:
             return False
@@ -69,7 +69,7 @@ class Choice:
         )
 
     def takes_file(self, file: FileRef) -> bool:
-        """Whether a file may have rows of them."""
+        """Whether a file may have rows of runs that match."""
         return self.takes(file.partition) and (
             self.runs is None or self._between(file.first_run, file.last_run)
         )
@@ -83,17 +83,17 @@ class Choice:
         return place < len(self._sorted) and self._sorted[place] <= last
 
     def rows(self) -> ds.Expression | None:
-        """The condition on rows of a chosen file; `None` if all pass."""
+        """The condition on rows of a matching file; `None` if all rows match."""
         if self.runs is None:
             return None
-        return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # also where it is empty
+        return ds.field("run").isin(pa.array(self._sorted, pa.string()))  # empty: no row matches
 
 
 EVERYTHING: Final = Choice()
 
 
 def chosen(filters: Filters) -> Choice:
-    """The choice that these filters make; raises `UsageError`."""
+    """The choice for these filters; raises `UsageError` for a malformed filter."""
     unknown = sorted(filters.keys() - Filters.__annotations__.keys())
     if unknown:
         raise UsageError(
@@ -112,7 +112,7 @@ def chosen(filters: Filters) -> Choice:
 
 
 def require(what: str, wanted: Collection[str | None], there: Iterable[str | None]) -> None:
-    """Raise `UsageError` where a name that is wanted is not there: a typo is no empty table."""
+    """Raise `UsageError` for a name that does not exist: a typo must not give an empty table."""
     existing = set(there)
     missing = sorted(repr(name) for name in wanted if name not in existing)
     if missing:
@@ -132,7 +132,7 @@ def _both(one: frozenset[Name] | None, other: frozenset[Name] | None) -> frozens
 
 
 def _names(what: str, value: str | Iterable[Name]) -> frozenset[Name]:
-    """One name or several, such as a list or a column of a table."""
+    """One name, or several (for example a list or a column of a table), as a set."""
     names = frozenset([value] if isinstance(value, str) else value)
     wrong = [name for name in names if not (isinstance(name, str) or name is None)]
     if wrong:
@@ -141,7 +141,7 @@ def _names(what: str, value: str | Iterable[Name]) -> frozenset[Name]:
 
 
 def _days(value: str | dt.date) -> tuple[dt.date | None, dt.date | None]:
-    """The first and the last day."""
+    """The first and the last day of a filter `day`; `None` for an open end."""
     if isinstance(value, dt.date):
         day = value.date() if isinstance(value, dt.datetime) else value
         return day, day

@@ -1,9 +1,9 @@
-"""One state of a lake as tables, and the results that reports have of its runs: for `results.open`.
+"""One state of a lake as tables, with the results of its reports: for `results.open`.
 
 The results are in the lake's folder `results` (`results.judging.result_lake`), where every report
-appends what it judged. Of each run and checker (and range of keys, `results.judging.result_ids`),
-and of the facts of each run, one result counts: a settled one before others, then the newest. A
-filter leaves out the rows of the others.
+appends what it judged. For each run and checker (and range of keys, `results.judging.result_ids`),
+and for the facts of each run, one result counts: a settled result before others, then the newest. A
+filter excludes the rows of all other results.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class LakeTables:
         *,
         problems: Mapping[str, str] | None = None,
     ) -> None:
-        """`problems` are of the runs that the lake lacks; raises as `results.notebook.open`."""
+        """Open the lake at `uri`; raises the errors of `results.notebook.open`.
+
+        `problems` has the reasons why runs of a store are missing in the lake.
+        """
         lake = Lake.open(uri, storage_options=storage_options)
         results = ResultLake.beside(lake.place.uri, lake.place.options)
         self.uri = lake.place.uri
@@ -52,7 +55,7 @@ class LakeTables:
         self._results = None if results is None else results.snapshot()
 
     def tables(self) -> tuple[str, ...]:
-        """The tables of the schema, and the results of reports as `report.NAME`."""
+        """The names of the lake's tables; the results of reports are `report.NAME`."""
         if self._results is None or not self._results.files(MAIN):
             return tuple(self._lake.schemas)
         return (*self._lake.schemas, *(f"{REPORT}{name}" for name in (VERDICTS, *FACT_TABLES)))
@@ -69,7 +72,7 @@ class LakeTables:
             require("run", choice.runs, RunIndex(self._lake.place).of(within))
 
     def dataset(self, table: str, choice: Choice) -> ds.Dataset:
-        """A dataset over the files that may have rows of these runs."""
+        """The rows of these runs, as a dataset over the files that may have them."""
         dataset = self._narrowed(table, choice).dataset(table.removeprefix(REPORT))
         for wanted in (choice.rows(), self._rows_that_count(table)):
             if wanted is not None:
@@ -77,7 +80,7 @@ class LakeTables:
         return dataset
 
     def spark(self, session: SparkSession, table: str, choice: Choice) -> DataFrame:
-        """The same rows as a data frame, see `results.spark.frames`."""
+        """The same rows as a Spark data frame, see `results.spark.frames`."""
         from results.spark.frames import lake_frame
 
         narrowed = self._narrowed(table, choice)
@@ -90,19 +93,19 @@ class LakeTables:
         return frame.join(session.createDataFrame(counted), [KEY, _ID, BATCH], "left_semi")
 
     def _narrowed(self, table: str, choice: Choice) -> Snapshot:
-        """A snapshot with the files of one table that may have rows of these runs."""
+        """A snapshot of one table, with only the files that may have rows of these runs."""
         snapshot, name = self._lake, table.removeprefix(REPORT)
         if table.startswith(REPORT):
             assert self._results is not None
             snapshot = self._results
         files = tuple(file for file in snapshot.files(name) if choice.takes_file(file))
         schema = snapshot.schemas[name]
-        if snapshot is self._lake:  # whose batches say nothing more
+        if snapshot is self._lake:  # the column `batch` is only useful in results
             schema = schema.remove(schema.get_field_index(BATCH))
         return dataclasses.replace(snapshot, tables={name: files}, schemas={name: schema})
 
     def _rows_that_count(self, table: str) -> ds.Expression | None:
-        """A filter for the rows of results that count; `None`: all do."""
+        """A filter for the rows of results that count; `None` if all rows count."""
         if not table.startswith(REPORT):
             return None
         others = self._counting.filter(pc.invert(self._counting["counts"]))

@@ -5,13 +5,13 @@
     runs.duckdb().sql("SELECT f, count(*) FROM operations GROUP BY f")
 
 `open` returns one state of a lake, with the same runs in every table, even if other processes
-append and merge in the meantime. The runs of a store go into its lake first
+append and merge in the meantime. The runs of a store are first copied into its lake
 (`results.lake.transfer.store_lake`). Files are read on demand, and files of other targets, labels,
-days and runs never. A table that would not fit into memory is refused rather than cut: a mean over
-half of the rows looks like any other.
+days and runs are not read. A table that would not fit into memory raises an error. A truncated
+table would be worse: a mean over half of the rows looks like any other mean.
 
-`results.lake.tables.schema` (docs/lake-tables.md) describes the columns. Rows here have no `batch`:
-rows that a lake does not count are left out already.
+`results.lake.tables.schema` (docs/lake-tables.md) describes the columns. The tables here lack the
+column `batch`, because they already exclude all rows that a lake does not count.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS_MAX: Final = 5_000_000
-"""Rows in one pandas table: a few GB of memory."""
+"""The default maximum of rows in a pandas table: a few GB of memory."""
 
 
 def open(  # noqa: A001 - `results.open` reads naturally
     uri: str | Path, *, storage_options: Mapping[str, str] | None = None
 ) -> Runs:
-    """The runs of a lake (a folder, or `s3://BUCKET/PREFIX`) as it is now, or of a store.
+    """Open a lake (a folder, or `s3://BUCKET/PREFIX`) in its present state, or a store.
 
-    A store's runs that cannot be read are named in a warning. `storage_options` override the
-    environment's `AWS_*`. Raises `UsageError` where there is neither lake nor store, for another
-    release's lake, or where a library is missing, and `InfrastructureError` where the storage does
-    not answer.
+    A warning names the runs of a store that cannot be read. `storage_options` override the `AWS_*`
+    variables of the environment. Raises `UsageError` if the place is neither a lake nor a store, if
+    another release made the lake, or if a library is missing. Raises `InfrastructureError` if the
+    storage does not answer.
     """
     text = str(uri)
     remote = "://" in text and not text.startswith("file://")
@@ -79,7 +79,7 @@ def open(  # noqa: A001 - `results.open` reads naturally
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Runs:
-    """Some runs, as tables. Use `open`, and `only` for fewer of them."""
+    """Some runs, as tables. `open` makes the first, and `only` selects fewer runs."""
 
     _source: LakeTables
     _choice: Choice
@@ -89,12 +89,12 @@ class Runs:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables; `report.NAME` are the results of `harness report`."""
+        """The names of the tables; `report.NAME` has results of `harness report`."""
         return self._source.tables()
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """Runs of a store that are left out, each with the reason."""
+        """The runs of a store that could not be read, with the reasons."""
         return self._source.problems
 
     def only(self, **filters: Unpack[Filters]) -> Runs:
@@ -108,15 +108,15 @@ class Runs:
         return Runs(self._source, self._choice.narrowed(choice))
 
     def table(self, name: str) -> Table:
-        """A table; nothing of it is read yet. Raises `UsageError` that names those there are."""
+        """The table of this name, not yet read; raises `UsageError` for an unknown name."""
         if name not in self.tables:
             raise UsageError(f"there is no table {name!r}; there are {', '.join(self.tables)}")
         return Table(name, self._source, self._choice)
 
     def histories(self) -> Iterator[tuple[str, History]]:
-        """The key and the history of each run, by key: what checkers take.
+        """The key and the history of each run, ordered by key: the input of checkers.
 
-        Raises `HistoryError` for rows that do not make the history that was recorded.
+        Raises `HistoryError` if the rows do not match the recorded history.
         """
         from results.lake.tables.rebuild import history_of
         from results.lake.transfer.export import rows_of_runs
@@ -132,7 +132,7 @@ class Runs:
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A connection (a new one, or yours) in which every table is a view of its name."""
+        """A connection (a new one, or yours) in which every table is a view with its name."""
         if connection is None:
             connection = _module("duckdb").connect()
         assert connection is not None
@@ -154,7 +154,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns; docs/lake-tables.md has what they mean."""
+        """The columns; docs/lake-tables.md explains them."""
         return self.arrow().schema
 
     def arrow(self) -> ds.Dataset:
@@ -168,10 +168,10 @@ class Table:
         where: ds.Expression | None = None,
         rows_max: int = ROWS_MAX,
     ) -> pd.DataFrame:
-        """The rows as a data frame, in types with missing values: integers stay integers.
+        """The rows as a data frame with nullable types, so that integers stay integers.
 
         `where` is an Arrow expression, such as `pyarrow.compute.field("f") == "create"`. Raises
-        `UsageError` for columns that are not there, and for more than `rows_max` rows.
+        `UsageError` for unknown columns, and for more than `rows_max` rows.
         """
         pandas = _module("pandas")
         dataset = self.arrow()
@@ -197,18 +197,18 @@ class Table:
     def duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of a connection (default: DuckDB's own), read on demand."""
+        """The rows as a relation of a connection (default: DuckDB's global one), read on demand."""
         module = _module("duckdb")
         relation: duckdb.DuckDBPyRelation = (connection or module).from_arrow(self.arrow())
         return relation
 
     def spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a Spark data frame over the files, which all executors must reach."""
+        """The rows as a Spark data frame over the lake's files, which all executors must reach."""
         return self._source.spark(session, self.name, self._choice)
 
 
 def _module(name: str) -> Any:
-    """A library of the extra `report`."""
+    """A module that the extra `report` installs; raises `UsageError` if it is missing."""
     import importlib
 
     try:

@@ -1,13 +1,12 @@
-"""From tables to the numbers of a report: every query answered, and the statistics on top.
+"""From tables to the numbers of a report: answers every query, then computes the statistics.
 
-The engine gathers cells in one pass over each large table: few counts and sums for any number of
-runs. Most questions are about cells, and a DuckDB in this process answers them, whichever engine
-gathered the cells. So the only rows per run that arrive here are the first few of each list of
-runs.
+The engine makes cells in one pass over each large table. Cells are counts and sums, with few rows
+for any number of runs. Most questions only read cells, and a DuckDB in this process answers them,
+whichever engine made the cells. So this process receives rows of single runs only for lists of
+runs, and only the first rows of each list.
 
-Queries are in `results/questions/sql`. Intervals, ratios and tests, which SQL cannot compute
-portably, are added here as further answers, so that every number of the page is in a Parquet file
-as well:
+Queries are in `results/questions/sql`. SQL cannot compute intervals, ratios and tests portably.
+They are added here as further answers, so that every number of the page is also in a Parquet file:
 
 | answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
@@ -16,7 +15,7 @@ as well:
 | regressions       | two labels compared, see `results.questions.baseline`                     |
 | ...               | the answers of the modules `failures`, `trends` and `uplift`              |
 
-Nothing is measured over runs of different populations (see `results/questions/sql/judged.sql`).
+No measurement mixes runs of different populations (see `results/questions/sql/judged.sql`).
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Rows = list[Row]
 
 
 class Answers(msgspec.Struct, frozen=True):
-    """All answers by name, as Arrow tables; `comparison` only with a baseline.
+    """All answers by name, as Arrow tables. `comparison` is `None` without a baseline.
 
     With `most`, lists of runs are cut after this many rows.
     """
@@ -52,12 +51,12 @@ class Answers(msgspec.Struct, frozen=True):
     most: int | None = None
 
     def rows(self, name: str) -> Rows:
-        """One answer as a list of dictionaries."""
+        """The rows of an answer, as dictionaries."""
         rows: Rows = self.tables[name].to_pylist()
         return rows
 
     def total(self, name: str) -> int:
-        """The number of rows of an answer, before a cut if that is known."""
+        """The number of rows of an answer; for a list of runs, the number before the cut."""
         if self.most is None or name not in {"judged", "failing_runs"}:
             return int(self.tables[name].num_rows)
         rows = self.rows("totals" if name == "judged" else "signature_cells")
@@ -73,11 +72,12 @@ def aggregate(
     stored: Stored | None = None,
     asking: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Answers:
-    """Answer everything from the tables of `engine`.
+    """Answer all questions from the tables of `engine`.
 
-    Answers with one row per run, or more, are cut after `most` rows, except comparisons of two
-    labels. `stored` are the bytes of runs, if known. `asking` gets the number of answered questions
-    and the total before each question. Raises `UsageError` for a baseline or label that no run has.
+    Answers with one or more rows per run are cut after `most` rows, except comparisons of two
+    labels. `stored` has the bytes of runs, if known. `asking` is called before each question, with
+    the number of answered questions and the total. Raises `UsageError` for a baseline or label that
+    no run has.
     """
     tables: dict[str, pa.Table] = {}
     extent = Extent(most, baseline is not None)
@@ -108,7 +108,7 @@ def aggregate(
     tables["costs"] = costs(rows["cost_cells"], stored)
     comparison = None
     if baseline is not None:
-        # One row per run, or more: leave out columns that are not compared.
+        # These tables have one or more rows per run: keep only the compared columns.
         compared = {name: rows_of(tables[name], names) for name, names in _COMPARED.items()}
         comparison = compare(
             compared["baseline_runs"], compared["latency_by_run"], baseline=baseline, label=label
@@ -190,7 +190,7 @@ def _known(row: Row) -> int:
 
 
 def _clean(rows: Rows) -> Rows:
-    """Trials are the runs whose verdict is known: an unknown one does not speak for the target."""
+    """Rates over the runs with a known verdict: an unknown verdict is no success."""
     return [
         {**row, "below": zero_bound(_known(row)) if row["invalid"] == 0 else None}
         for row in _with_rate(rows, "invalid", _known)

@@ -1,18 +1,18 @@
 """Two labels compared: did anything get worse, better, or is there no evidence?
 
-Only like is compared with like: a *setting* is a case without its seed, and settings that one of
-the labels lacks are left out (and counted). In each setting:
+Only runs of the same *setting* (a case without its seed) are compared. Settings that one of the
+labels lacks are left out, and counted. In each setting:
 
-* shares of runs (invalid, unknown): Fisher's exact test, Wilson's intervals. Where a bug is
-  switched on, an invalid run is a detection, and more of them is better;
-* rates and unavailable time of each run, latency percentiles of each run and kind of operation:
-  the rank-sum test over runs. Rates show their mean over runs with Student's interval, latencies
-  their median over runs with the interval of order statistics.
+* Shares of runs (invalid, unknown) use Fisher's exact test and Wilson's intervals. If a bug is
+  switched on, an invalid run is a detection, and more detections are better.
+* The rates and the unavailable time of each run, and the latency percentiles of each run and kind
+  of operation, use the rank-sum test over runs. Rates show their mean over runs with Student's
+  interval. Latencies show their median over runs with the interval of order statistics.
 
-All p-values of the table are adjusted together by Holm's procedure: the chance that *any* line
-says worse or better though nothing changed is below 5 %. The price is that small changes need many
-runs; "no evidence" is not "the same". Runs of a simulation replay: the same seed in two labels of
-the same code counts as two runs, which makes the test careful, never bold.
+Holm's procedure adjusts all p-values of the table together: if nothing changed, the chance that
+*any* line says worse or better is below 5 %. The price is that small changes need many runs; "no
+evidence" does not mean "the same". Runs of a simulation are reproducible: the same seed in two
+labels of the same code counts as two runs, which can only make the test more conservative.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RATES: Final = (
     ("mutations unavailable", "mutation_down_ns", "length_ns"),
     ("reads unavailable", "read_down_ns", "length_ns"),
 )
-"""Metrics, and of which columns they are: a part, of a whole."""
+"""Metrics with their two columns: the numerator and the denominator of the rate."""
 _PERCENTILES: Final = (("p50_ns", "p50"), ("p99_ns", "p99"))
 _ROWS_AT_ONCE: Final = 10_000
 
@@ -60,7 +60,7 @@ Row = Mapping[str, Any]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of one setting, in both labels; `None` where an interval needs more runs."""
+    """One number of one setting, in both labels; a bound is `None` if it needs more runs."""
 
     setting: str
     metric: str
@@ -79,7 +79,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All lines, those with evidence first, and the settings that were left out."""
+    """All lines, lines with evidence first, and the numbers of runs that were left out."""
 
     baseline: str
     label: str
@@ -95,17 +95,17 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Side:
-    """The runs of one label in one setting: counts, and of each a few numbers, 8 bytes each."""
+    """The runs of one label in one setting: counts, and a few numbers of 8 bytes for each run."""
 
     def __init__(self, first: Row) -> None:
-        self.first = first  # what all of them have in common
+        self.first = first  # for the properties that all runs here share
         self.runs = 0
         self.verdicts: Counter[str] = Counter()
         self.rates: dict[str, array[float]] = {name: array("d") for name, _, _ in _RATES}
         self.latencies: dict[tuple[str, str], array[float]] = {}
 
     def add(self, row: Row) -> None:
-        """Take a run, or `runs` alike, of which nothing but the verdict is compared."""
+        """Add a run; or `runs` equal runs, of which only the verdict is compared."""
         count = row.get("runs")
         self.runs += 1 if count is None else count
         self.verdicts[row["verdict"]] += 1 if count is None else count
@@ -115,7 +115,7 @@ class _Side:
                     self.rates[name].append(row[part] / row[whole])
 
     def add_latencies(self, row: Row) -> None:
-        """Take what the operations of one kind took in one of the runs."""
+        """Add the latency percentiles of one kind of operation in one run."""
         for column, _ in _PERCENTILES:
             values = self.latencies.setdefault((row["f"], column), array("d"))
             values.append(row[column])
@@ -124,10 +124,10 @@ class _Side:
 def compare(
     runs: Iterable[Row], latencies: Iterable[Row], *, baseline: str, label: str | None
 ) -> Comparison:
-    """Compare the runs of `label` (the only other one where `None`) with the runs of `baseline`.
+    """Compare the runs of `label` (`None`: the only other label) with the runs of `baseline`.
 
     Rows are read once and not kept: a run takes 40 bytes, its id, and 16 bytes per kind of
-    operation. A row of `runs` may also be one of `run_cells`, which counts equal runs.
+    operation. A row of `runs` may also be a row of `run_cells`, which counts equal runs.
     """
     of_runs: dict[str, _Side] = {}
     all_sides: dict[str, dict[str, _Side]] = {}
@@ -169,13 +169,13 @@ def compare(
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:
-    """The rows of some columns, of which few are there at once: a dictionary takes a kilobyte."""
+    """The rows of some columns, in small batches: a row as a dictionary takes a kilobyte."""
     for batch in table.select(names).to_batches(_ROWS_AT_ONCE):
         yield from batch.to_pylist()
 
 
 def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None) -> str:
-    """The label to compare with `baseline`; raises `UsageError` that lists those there are."""
+    """The label to compare with `baseline`; raises `UsageError` with a list of the labels."""
     present = sorted({name for name in labels if name is not None})
     if baseline not in present:
         raise UsageError(
@@ -197,7 +197,7 @@ def chosen_label(labels: Iterable[str | None], baseline: str, label: str | None)
 def accept_labels(
     labels: AbstractSet[str | None], *, baseline: str | None, label: str | None
 ) -> None:
-    """Refuse labels that no run has, before hours are spent on the others: `UsageError`."""
+    """Raise `UsageError` for a label that no run has, before hours of work on other runs."""
     if baseline is not None:
         chosen_label(labels, baseline, label)
     elif label is not None and label not in labels:
@@ -207,7 +207,7 @@ def accept_labels(
 
 
 def listed(labels: Iterable[str | None]) -> str:
-    """Labels on one line, sorted, the first few of many."""
+    """The first few labels, sorted, on one line."""
     present = sorted({name for name in labels if name is not None})
     listed = ", ".join(repr(name) for name in present[:_LABELS_SHOWN_MAX]) or "none"
     more = len(present) - _LABELS_SHOWN_MAX
@@ -219,7 +219,7 @@ def _name(sides: Mapping[str, _Side]) -> str:
 
 
 def setting_words(row: Row) -> str:
-    """A setting in words; settings of the same words differ in options, hence the hash."""
+    """A setting in words, with a hash, because settings with equal words may differ in options."""
     bugs = f" with {row['bugs']}" if row["bugs"] else ""
     where = row["environment"] or "cut short"
     what = f"{row['workload']} under {row['asked']}{bugs}"
@@ -289,7 +289,7 @@ def _ranked(
 
 
 def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    """For each group, the number of pairs in which its value is the larger one."""
+    """For each group, the number of pairs in which its value is larger."""
     ordered = sorted(first)
     second_wins = sum(bisect.bisect_left(ordered, value) for value in second)
     not_first = sum(bisect.bisect_right(ordered, value) for value in second)
@@ -297,20 +297,20 @@ def _wins(first: Sequence[float], second: Sequence[float]) -> tuple[float, float
 
 
 def _middle(unit: str, values: Sequence[float]) -> tuple[float, float | None, float | None]:
-    """Mean with Student's interval for rates, median with order statistics for latencies."""
+    """For rates the mean with Student's interval; for latencies the median with its interval."""
     if unit == "ns":
         interval = median_interval(values)
         middle = nearest_rank(sorted(values), 500)
         return (middle, None, None) if interval is None else (middle, interval.low, interval.high)
     mean = fmean(values)
-    if len(set(values)) < 2:  # no spread tells nothing of how far the next run may be
+    if len(set(values)) < 2:  # without a spread, there is no interval for the next run
         return mean, None, None
     half = student_quantile(1 - ALPHA / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(0.0, mean - half), mean + half
 
 
 def _direction(metric: str, baseline: float, label: float) -> str:
-    """The meaning of a difference: better, worse or other."""
+    """The meaning of a difference: `BETTER`, `WORSE` or `NO_EVIDENCE`."""
     if baseline == label:
         return NO_EVIDENCE
     more_is_better = metric == "detected"
@@ -318,7 +318,7 @@ def _direction(metric: str, baseline: float, label: float) -> str:
 
 
 def _judged(lines: Sequence[Line]) -> list[Line]:
-    """Lines with adjusted p-values and the verdict they allow, the telling ones first."""
+    """Lines with adjusted p-values and the verdict that these allow, lines with evidence first."""
     adjusted = holm([line.p_value for line in lines])
     judged = [
         msgspec.structs.replace(

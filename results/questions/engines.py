@@ -2,14 +2,14 @@
 
 An engine answers queries by name from registered tables and earlier answers: bases first, in the
 order of `query_names`. On Spark, each task has a DuckDB of its own (`results.spark.range_answers`),
-and sums of their answers must be exact: so `results/questions/sql/*.sql` calculate with integers or
-exact decimals, and every question is ordered to the last row. Whole numbers are returned as int64.
+and sums of the answers of tasks must be exact. So `results/questions/sql/*.sql` calculate with
+integers or exact decimals, and every question has a total order. Integers are returned as int64.
 
 | `kind_of`   | meaning                                                                   |
 |-------------|---------------------------------------------------------------------------|
 | base        | a table of `BASES`, kept in the engine, which other files read            |
-| cells       | `..._cells`: counts and sums, few rows for any number of runs, gathered   |
-|             | in one pass over a large table for several questions                      |
+| cells       | `..._cells`: counts and sums, few rows for any number of runs, made in    |
+|             | one pass over a large table for several questions                         |
 | question    | answered by the engine from its tables and bases                          |
 | of cells    | a question about cells and answers, answered on the driver                |
 """
@@ -29,42 +29,42 @@ from harness.errors import UsageError
 from results.facts.schema import schema
 
 BASES: Final = ("judged", "failing_runs", "slowest")
-"""Queries whose results the others read as tables, in this order."""
+"""Queries whose answers other queries read as tables, in this order."""
 MEMORY_MAX: Final = "512MB"
-"""Of DuckDB, where it is bounded; Python and pyarrow come on top."""
+"""DuckDB's memory limit if it has a scratch folder; Python and pyarrow need further memory."""
 OF_RUNS: Final = ("judged", "failing_runs", "slowest", "changed_verdicts", "latency_by_run")
 """Answers that list runs."""
 COMPARED: Final = ("baseline_runs", "slowest", "latency_by_run")
-"""What two labels are compared by, and what that is made from: rows of all runs."""
+"""Queries that a comparison of two labels needs; they must have the rows of all runs."""
 COMPARED_ONLY: Final = ("baseline_runs",)
 OF_CELLS_FIRST: Final = ("percentiles",)
-"""Questions of cells whose answers the others read."""
+"""Questions of cells whose answers other questions read."""
 Kind = Literal["base", "cells", "question", "of cells"]
 _OF_CELLS: Final = re.compile(rf"\b(?:\w+_cells|{'|'.join(OF_CELLS_FIRST)})\b")
 _COMMENT: Final = re.compile(r"--[^\n]*")
 
 
 class Extent(NamedTuple):
-    """The extent of a report."""
+    """The extent of a report: limits of its lists, and whether it compares labels."""
 
-    most: int | None = None  # rows of what lists runs; `None`: all
-    compared: bool = False  # whether two labels are, by rows of all runs
+    most: int | None = None  # maximum of rows in lists of runs; `None`: all
+    compared: bool = False  # two labels, which needs rows of all runs
 
     def names(self) -> list[str]:
-        """The queries that are asked."""
+        """The names of the queries of this report."""
         return [name for name in query_names() if self.compared or name not in COMPARED_ONLY]
 
     def limit(self, name: str) -> str:
-        """The limit of an answer's rows, in SQL."""
+        """The SQL limit clause for an answer; empty if the answer is complete."""
         whole = self.most is None or (self.compared and name in COMPARED)
         return "" if whole or name not in OF_RUNS else f"\nLIMIT {self.most}"
 
 
 class Engine(Protocol):
-    """Answers the queries of a report that are not of cells."""
+    """Answers all queries of a report except the kind `of cells`."""
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """The answer, with whole numbers as int64; `None` where it is only kept for others."""
+        """The answer, with integers as int64; `None` if only other queries read it."""
         ...
 
 
@@ -83,7 +83,7 @@ def query_names() -> list[str]:
 
 @functools.cache
 def kind_of(name: str) -> Kind:
-    """The kind of a query, see above."""
+    """The kind of a query, see the module."""
     if name in BASES:
         return "base"
     if name.endswith("_cells"):
@@ -93,14 +93,14 @@ def kind_of(name: str) -> Kind:
 
 @functools.cache
 def query(name: str) -> str:
-    """The text of one query."""
+    """The SQL text of a query."""
     return (resources.files("results.questions") / "sql" / f"{name}.sql").read_text(
         encoding="utf-8"
     )
 
 
 def unordered(name: str) -> tuple[str, str]:
-    """A query without its order, and the order; cells have none."""
+    """A query without its ORDER BY, and the order; cells have no order."""
     if kind_of(name) == "cells":
         return query(name), ""
     rows, _, order = query(name).rpartition("ORDER BY")
@@ -108,17 +108,17 @@ def unordered(name: str) -> tuple[str, str]:
 
 
 def in_any_order(found: pa.Table) -> pa.Table:
-    """Cells in an order: of a few rows an engine would make more ado."""
+    """The cells, sorted by all columns: for so few rows, a sort in SQL would cost more."""
     return found.sort_by([(column, "ascending") for column in found.column_names])
 
 
 def in_order(name: str) -> str:
-    """The rows of the table that the answer of a query was kept as, in the order of that query."""
+    """SQL for the rows of a kept answer, in the order of its query."""
     return f"SELECT * FROM {name} ORDER BY {unordered(name)[1]}"  # noqa: S608
 
 
 def _normal(table: pa.Table) -> pa.Table:
-    """Whole numbers of any width as int64, text as plain strings, no metadata."""
+    """A table with all integers as int64, text as plain strings, and no metadata."""
     fields = []
     for field in table.schema:
         kind = field.type
@@ -131,10 +131,10 @@ def _normal(table: pa.Table) -> pa.Table:
 
 
 class DuckEngine:
-    """DuckDB, in memory, in this process."""
+    """An engine on an in-memory DuckDB in this process."""
 
     def __init__(self, scratch: Path | None = None, threads: int | None = None) -> None:
-        """With `scratch`, memory is bounded, and DuckDB spills to this folder.
+        """With `scratch`, memory is limited, and DuckDB spills to this folder.
 
         `threads` defaults to the number of cores. Raises `UsageError` without DuckDB.
         """
@@ -154,9 +154,9 @@ class DuckEngine:
     def register(
         self, table: str, paths: Sequence[Path], where: str = "true", run: str = "run"
     ) -> None:
-        """A view over the files; columns that an older file lacks are null.
+        """Create a view over the files; columns that an older file lacks are null.
 
-        `run` says in SQL what the view calls a run.
+        `where` selects rows `here`, and `run` is the SQL expression of the column `run`.
         """
         if not paths:
             self.connection.register(table, schema(table).empty_table())
@@ -176,15 +176,15 @@ class DuckEngine:
         )
 
     def take(self, table: str, rows: pa.Table) -> None:
-        """Make rows that are in memory a table."""
+        """Register an in-memory table under this name."""
         self.connection.register(table, rows)
 
     def sql(self, text: str) -> pa.Table:
-        """The answer of a query."""
+        """The answer of an SQL query."""
         return _normal(self.connection.sql(text).to_arrow_table())
 
     def run(self, text: str) -> None:
-        """Do a statement."""
+        """Execute a statement."""
         self.connection.execute(text)
 
     def write(self, table: str, path: Path) -> None:
@@ -192,7 +192,7 @@ class DuckEngine:
         self.run(f'COPY "{table}" TO {quoted(str(path))} (FORMAT parquet, COMPRESSION zstd)')
 
     def keep(self, table: str, text: str) -> None:
-        """A table in memory."""
+        """Keep the answer of a query as a table in memory."""
         self.run(f'CREATE OR REPLACE TABLE "{table}" AS {text}')
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
@@ -206,7 +206,7 @@ class DuckEngine:
         return self.sql((in_order(name) if name in BASES else query(name)) + extent.limit(name))
 
     def keep_base(self, name: str, extent: Extent) -> None:
-        """Make the answer of one of `BASES` a table; of `judged` all, though reports list some."""
+        """Keep the answer of one of `BASES` as a table; only `slowest` is limited in length."""
         limit = extent.limit(name) if name == "slowest" else ""
         self.keep(name, query(name) + limit if limit else unordered(name)[0])
 
@@ -216,13 +216,13 @@ class DuckEngine:
 
 
 def quoted(text: str) -> str:
-    """A text, in SQL."""
+    """A text as an SQL literal."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
 
 def answer_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> pa.Table:
-    """The columns (name and type: string, int64 or float64) of some rows, which may have more."""
+    """A table of some columns of rows; `columns` maps names to string, int64 or float64."""
     types = {"string": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
     layout = pa.schema([(name, types[kind]) for name, kind in columns.items()])
     return pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], layout)

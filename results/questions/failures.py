@@ -1,7 +1,7 @@
 """Failures of many runs by signature: first and last seen, new and gone, and how rare.
 
-Everything follows from `signature_cells` (one row per signature and population) and `populations`:
-sums over any number of runs.
+Everything is computed from `signature_cells` (one row per signature and population) and
+`populations`, which are sums over any number of runs.
 
 | answer            | content                                                                  |
 |-------------------|--------------------------------------------------------------------------|
@@ -10,9 +10,10 @@ sums over any number of runs.
 | detectability     | number of seeds to see a failure, by population                          |
 | detection_curves  | the probability that 1, 2, 5, ... seeds see it                           |
 
-A listing names the populations of a failure and measures nothing over them. A failure that is
-*gone* may be rare. So two labels are compared by Fisher's exact test, over the settings that both
-have and in which it was ever seen, adjusted over all signatures by Holm's procedure.
+A list of failures names the populations of each failure, but computes no rate over several
+populations. A failure that seems *gone* may only be rare. So Fisher's exact test compares the two
+labels, over the settings that both labels have and in which the failure was ever seen. Holm's
+procedure adjusts over all signatures.
 """
 
 from __future__ import annotations
@@ -111,10 +112,10 @@ _CURVE_COLUMNS: Final = {
 
 
 def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
-    """One row per failure, unrequested ones first; `days` are all days on which runs started."""
+    """One row per failure, failures without a bug first; `days` are the start days of all runs."""
     newest = max((day for day in days if day is not None), default=None)
     rows = [_signature(key, members, newest) for key, members in _grouped(cells).items()]
-    # Among equal numbers of runs, the order of the list of failing runs decides.
+    # Among failures with equally many runs, this is the order of the list of failing runs.
     rows.sort(
         key=lambda row: (
             row["verdict"] != "invalid",
@@ -162,7 +163,7 @@ def _populations(cells: Iterable[Row]) -> str:
 
 
 def _runs_since(cells: Iterable[Row]) -> int:
-    """Runs of its settings, of any label, that started after the last with this failure."""
+    """The number of runs of the same settings, of any label, since the last with this failure."""
     since: dict[str, int] = {}
     for cell in cells:
         left = cell["setting_runs"] - cell["last_place"]
@@ -171,7 +172,7 @@ def _runs_since(cells: Iterable[Row]) -> int:
 
 
 def _days(since: str | None, until: str | None) -> int | None:
-    """The number of days from one to another; `None` if either is not a date."""
+    """The number of days between two dates; `None` if either is not a date."""
     try:
         return (dt.date.fromisoformat(until or "") - dt.date.fromisoformat(since or "")).days
     except ValueError:
@@ -181,10 +182,11 @@ def _days(since: str | None, until: str | None) -> int | None:
 def changes(
     cells: Sequence[Row], populations: Sequence[Row], *, baseline: str, label: str
 ) -> pa.Table:
-    """The failures that are new, known or gone in the runs of `label`, those with evidence first.
+    """The failures that are new, known or gone in the runs of `label`, by evidence.
 
-    One defect has many signatures: faults and operations vary. So rules that have several are
-    compared as well, all their failures together; each level is adjusted by itself.
+    One defect has many signatures, because faults and operations vary. So for each rule with
+    several signatures, all its failures together are compared as well. The p-values of rules and of
+    signatures are adjusted separately.
     """
     sides = {
         row["population"]: (baseline, label).index(row["label"])
@@ -231,7 +233,7 @@ def _rule(cell: Row) -> str:
 
 
 def _says(row: Row, p_adjusted: float) -> str:
-    """In words, what the test allows to say."""
+    """The conclusion that the test allows, in words."""
     if p_adjusted >= ALPHA:
         return "as before, or chance" if row["change"] == KNOWN else "may be chance"
     if row["change"] != KNOWN:
@@ -248,7 +250,7 @@ def _change(
     runs: Mapping[tuple[str, str], int],
     labels: tuple[str, str],
 ) -> Row:
-    """The change of one failure; only settings of both labels are compared."""
+    """The change of one failure. The test covers only settings of both labels."""
     both = [*hits[0], *hits[1]]
     seen = {cell["setting"] for cell in both}
     shared = sorted(s for s in seen if all((s, name) in runs for name in labels))
@@ -279,10 +281,10 @@ def _change(
 
 
 def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
-    """The number of seeds to see a failure: `detectability` and `detection_curves`.
+    """The numbers of seeds to see a failure: `detectability` and `detection_curves`.
 
-    A run counts for the one failure of its verdict. If a population has several failures, one more
-    row counts all of them: the runs until the first failure of any kind.
+    A run counts for one failure, that of its verdict. If a population has several failures, one
+    more row covers a failure of any kind.
     """
     runs = {row["population"]: row["runs"] for row in populations}
     runs_by: dict[int, dict[str, int]] = {}

@@ -1,15 +1,15 @@
-"""Answers for a part of the runs, and their combination for the whole: for many machines.
+"""Answers for parts of the runs, and their combination: for reports on many machines.
 
-Each part answers the queries that read facts, for its own runs alone, with the SQL of every other
-report. Answers with one row per run (verdict, setting, digest) are combined and queried again with
-the same SQL; counts and sums (`ADDED`) are added up. Each part numbers populations on its own, and
-the combination gives them their final numbers.
+Each part answers the queries that read facts, for its own runs only, with the same SQL as other
+reports. Answers with one row per run (verdict, setting, digest) are combined, and further queries
+run on the combined rows. Counts and sums (`ADDED`) are added up. Each part numbers its populations
+independently, and the combination assigns the final numbers.
 
 | query                              | in a part    | for the whole                            |
 |------------------------------------|--------------|------------------------------------------|
 | judged, failing_runs               | its runs     | rows of all parts, with final numbers    |
 | the queries in `ADDED`             | answered     | added up                                 |
-| slowest                            | the first    | the first of these                       |
+| slowest                            | the first    | the first of all parts' rows             |
 | latency_by_run, baseline_runs      | its runs     | rows of all parts, or of the slowest     |
 | all others                         |              | answered                                 |
 """
@@ -36,10 +36,10 @@ from results.questions.engines import (
 
 
 class Sums(NamedTuple):
-    """The way to add up rows of an answer: rows with equal first columns are one.
+    """How to add up the rows of an answer. The first `keys` columns identify equal rows.
 
-    All other columns are sums, except the named ones. A run counts in one part only, and so do
-    counts of different runs.
+    All other columns are added, except those in `least` and `greatest`. Each run belongs to one
+    part only, so counts of distinct runs can be added as well.
     """
 
     keys: int
@@ -64,11 +64,11 @@ ADDED: Final = {
     "verdict_cells": Sums(5, least=("first_run",)),
 }
 LISTED: Final = ("latency_by_run", "baseline_runs")
-"""Answers with rows of a run, made of facts."""
+"""Answers with one or more rows per run, made from facts."""
 
 
 def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]]:
-    """The answers of a part, by name, from an engine with its tables."""
+    """The answers of one part, by name; `engine` has the tables of the part."""
     for name in BASES:
         engine.keep_base(name, extent)
     yield "judged", engine.sql("SELECT * FROM judged")
@@ -81,15 +81,15 @@ def part_of(engine: DuckEngine, extent: Extent) -> Iterator[tuple[str, pa.Table]
 
 
 class Whole:
-    """All parts, in DuckDB; `close` forgets them."""
+    """Combines the answers of all parts in DuckDB; `close` drops them."""
 
     def __init__(self, scratch: Path) -> None:
-        """Memory is bounded; what does not fit goes to `scratch`."""
+        """DuckDB's memory is limited; it spills to `scratch`."""
         self._engine = DuckEngine(scratch)
         self._names: set[str] = set()
 
     def add(self, part: int, name: str, rows: pa.Table) -> None:
-        """Take some or all rows of a part's answer of this name."""
+        """Add some or all rows of a part's answer."""
         self._engine.take("told", rows)
         begin = (
             f'INSERT INTO "part_{name}"'
@@ -100,10 +100,10 @@ class Whole:
         self._engine.run(f"{begin} SELECT {part} AS part, * FROM told")  # noqa: S608
 
     def answers(self, extent: Extent) -> Iterator[tuple[str, pa.Table]]:
-        """Every answer that is not of cells."""
+        """Every answer except those of the kind `of cells`."""
         engine = self._engine
         engine.run("CREATE VIEW traits AS SELECT * FROM part_traits")
-        # Which runs are alike is asked of one run of each population of each part, not of all.
+        # One run of each population of each part is enough to find equal populations.
         engine.run(f"CREATE VIEW runs AS {FIRST_OF_EACH}")
         engine.run("CREATE VIEW verdicts AS SELECT run, verdict, failed_ops, cpu_ns FROM runs")
         engine.keep("judged", unordered("judged")[0])
@@ -121,17 +121,17 @@ class Whole:
                 yield name, in_any_order(answer) if kind_of(name) == "cells" else answer
 
     def _text(self, name: str) -> str:
-        """The query that answers a query of what the parts told."""
+        """The SQL for the combined answer of a query."""
         if name in BASES:
             return in_order(name)
         if name not in (*ADDED, *LISTED):
             return query(name)
         rows = self._sums(name) if name in ADDED else LIST[name]
-        order = re.sub(r"\b\w+\.", "", unordered(name)[1])  # of columns, whose tables are not here
+        order = re.sub(r"\b\w+\.", "", unordered(name)[1])  # drop table aliases
         return f"{rows} ORDER BY {order}" if order else rows
 
     def _sums(self, name: str) -> str:
-        """The rows of all parts, those alike added up."""
+        """SQL that adds up equal rows of all parts."""
         empty = self._engine.sql(f'SELECT * EXCLUDE (part) FROM "part_{name}" LIMIT 0')  # noqa: S608
         how = ADDED[name]
         columns = []
@@ -152,7 +152,7 @@ class Whole:
         return f"SELECT {', '.join(columns)} FROM ({NUMBERED.format(name=name)}) GROUP BY {grouped}"  # noqa: S608
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the engine, which drops all rows."""
         self._engine.close()
 
 
@@ -168,7 +168,7 @@ NUMBERED: Final = """
     SELECT p.* EXCLUDE (part) REPLACE (m.population AS population)
     FROM "part_{name}" p JOIN numbers m ON m.part = p.part AND m.own = p.population
 """
-"""Rows of all parts with the numbers of the whole."""
+"""Rows of all parts, with the final numbers of populations."""
 LIST: Final = {
     "latency_by_run": f"""
         SELECT t.* FROM ({NUMBERED.format(name="latency_by_run")}) t

@@ -7,8 +7,8 @@
 | survival       | the share of runs without a failure after n operations (Kaplan-Meier)        |
 | costs          | real time, CPU time, bytes, by label, profile and nemesis                    |
 
-Trials of the failing share are the runs whose verdict is known. `costs` are sums over runs that may
-be of many populations; they say nothing about the target.
+The failing share is computed over the runs whose verdict is known. `costs` may add up runs of many
+populations; they say nothing about the target.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from results.statistics.survival import kaplan_meier
 
 Row = dict[str, Any]
 Stored = Mapping[tuple[Any, ...], int]
-"""Bytes by target, label and day (as text): the partitions of a lake."""
+"""Stored bytes by target, label and day (as text): the partitions of a lake."""
 
 NO: Final = {name: f"no {name}" for name in ("label", "profile", "nemesis")}
-"""The value for runs without one."""
+"""The names of the groups of runs without a label, profile or nemesis."""
 _SUMS: Final = (
     *("runs", "valid", "permitted", "unknown", "invalid", "ops", "ok", "length_ns"),
     *("mutation_down_ns", "read_down_ns"),
@@ -60,9 +60,10 @@ _COST_COLUMNS: Final = {
 
 
 def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa.Table:
-    """The table of one dimension, `day` or `code`; runs without a value are left out.
+    """The trend by one dimension, `day` or `code`; runs without a value are left out.
 
-    `latencies` are the rows of `latency_trends`; only rows of all operations are used.
+    `latencies` are the rows of `latency_trends`. Only its rows over all kinds of operations are
+    used.
     """
     took = {
         (row["population"], row["value"]): row
@@ -95,9 +96,9 @@ def trends(cells: Sequence[Row], latencies: Sequence[Row], dimension: str) -> pa
 
 
 def survival(cells: Sequence[Row]) -> pa.Table:
-    """A row for each number of operations after which a run of the population failed.
+    """One row for each number of operations after which a run of the population failed.
 
-    `until` is that of the longest run, up to where the last share holds.
+    `until` is the number of operations of the longest run: the last share is valid up to there.
     """
     groups: dict[int, list[Row]] = {}
     for cell in cells:
@@ -123,9 +124,9 @@ def survival(cells: Sequence[Row]) -> pa.Table:
 
 
 def costs(cells: Sequence[Row], stored: Stored | None) -> pa.Table:
-    """Costs by label, profile and nemesis; a run of several nemeses counts for each.
+    """Costs by label, profile and nemesis; a run with several nemeses counts for each.
 
-    Bytes of a lake's partitions are shared among their runs by the lines of the histories.
+    The bytes of a partition of a lake are divided among its runs in proportion to history lines.
     """
     lines: dict[tuple[Any, ...], int] = {}
     for cell in cells:

@@ -4,9 +4,9 @@
 |-------------------|-------------------------------------------------------------------------|
 | uplift_ratios     | per population, nemesis and outcome: rates with and without, their ratio |
 | uplift_stratified | the same pooled over populations of one target, workload and bugs        |
-| uplift_by_role    | by phase and by the role of what the fault hit; and these against each other |
+| uplift_by_role    | by phase and by the role of the fault's targets; also role against role  |
 
-Pooled ratios are Mantel's and Haenszel's (`results.statistics.strata`): each population is a
+Pooled ratios use the Mantel-Haenszel method (`results.statistics.strata`). Each population is a
 stratum, so that labels, profiles and options are never compared with each other.
 """
 
@@ -32,7 +32,7 @@ OUTCOMES: Final[dict[str, str]] = {
     "mutations down": "a moment in which mutations are unavailable",
     "reads down": "a moment in which reads are unavailable",
 }
-"""What a fault can make likelier; kinds of operation follow as `F fails or is lost`."""
+"""Outcomes that a fault may make likelier; outcomes of one kind are `F fails or is lost`."""
 _OVERALL: Final = tuple(OUTCOMES)
 _UPLIFT_COLUMNS: Final = {
     "population": "int64",
@@ -77,7 +77,7 @@ _ROLE_COLUMNS: Final = {
 
 
 def ratios(rows: Mapping[str, Rows], populations: Sequence[Row]) -> tuple[pa.Table, pa.Table]:
-    """`uplift_ratios` and `uplift_stratified`; overall outcomes first, then by kind."""
+    """`uplift_ratios` and `uplift_stratified`: overall outcomes first, then outcomes by kind."""
     cells = _cells(rows)
     overall = [
         {
@@ -132,7 +132,7 @@ def _pooled(cells: Cells, populations: Sequence[Row]) -> pa.Table:
 
 
 def by_role(cells: Sequence[Row]) -> pa.Table:
-    """`uplift_by_role`, of the rows of `role_cells` that have something to compare."""
+    """`uplift_by_role`: from the rows of `role_cells` with trials on both sides."""
     rows = []
     for row in cells:
         if not (row["n"] and row["m"]):

@@ -10,4 +10,4 @@ from typing import Final
 __all__ = ["REPORT_FOLDER"]
 
 REPORT_FOLDER: Final = ".report"
-"""The folder of a report below what it reports on, where everybody looks for it."""
+"""The folder of a report inside its store or lake; other commands look for it there."""

@@ -1,4 +1,4 @@
-"""Addresses of runs, seen from a report: pages, lists in `harness serve`, commands."""
+"""Addresses of runs for a report: their pages, lists of runs in `harness serve`, commands."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _CASE: Final = "case.json"
 
 
 def default_output(place: str) -> Path:
-    """The folder of a report: in the store or lake, or here for a lake in an object store."""
+    """The default folder of a report: in the store or lake, or here for an object store."""
     return REMOTE_OUTPUT if "://" in place else Path(place) / REPORT_FOLDER
 
 
 def short(run: str) -> str:
-    """`NAME/ID` of a run's key: in a store no other run has it."""
+    """The `NAME/ID` of a run's key, which is unique in a store."""
     return run.rpartition("@")[0] or run
 
 
 def folder_in(store: Path, run: str) -> Path:
-    """The folder of the run `NAME/ID`; the store may be the folder of one name, too."""
+    """The folder of the run `NAME/ID`, also if `store` is itself the folder `NAME`."""
     beside = store / run.rpartition("/")[2]
     return beside if is_seen(beside / _CASE) else store / run
 
 
 class Addresses:
-    """Paths of the runs of a store or a lake: in the store, or in the folders of the lake."""
+    """Paths of the runs of a store, or of the run folders that a lake keeps."""
 
     def __init__(
         self, place: str, snapshot: Snapshot, output: Path, *, store: Path | None = None
@@ -59,7 +59,7 @@ class Addresses:
         self._kept: dict[str, bool] | None = None
 
     def link(self, run: str) -> str:
-        """The address of a run's page, or of its folder without one; empty where it has none."""
+        """The address of a run's page, or else of its folder; empty if it has neither."""
         if self._store is not None:
             folder = folder_in(self._store, run)
             page = _PAGE if (folder / _PAGE).is_file() else ""
@@ -71,11 +71,11 @@ class Addresses:
         return quote(f"{way}/{FOLDERS}/{run}/{_PAGE if has_page else ''}", safe=":/@")
 
     def runs(self, **fields: str | None) -> str:
-        """The address of a list of runs in `harness serve`; empty for a report elsewhere."""
+        """The address of a list of runs in `harness serve`; empty if the report is elsewhere."""
         return served_runs(fields) if self._served else ""
 
     def replay(self, run: str, environment: str | None) -> str:
-        """A command that runs the case again, or one that fetches a run's folder first."""
+        """A command that runs the case again, or a command that first fetches the run's folder."""
         if self._store is not None:
             return replay_command(folder_in(self._store, run) / _CASE, environment)
         if self._keeps(run) is not None and not self._remote:
@@ -84,13 +84,13 @@ class Addresses:
         return f"harness lake export {lake} --store again --run {key}"
 
     def _keeps(self, run: str) -> bool | None:
-        """Whether the folder that the lake keeps of a run has its page; `None`: it keeps none."""
+        """Whether the folder that the lake keeps of a run has a page; `None` without a folder."""
         if self._kept is None:
             self._kept = self._look()
         return self._kept.get(run)
 
     def _look(self) -> dict[str, bool]:
-        """The runs with a folder in the lake: the few that are not valid."""
+        """Runs with a folder in the lake (few: the runs not valid), and whether it has a page."""
         kept = self._snapshot.dataset("runs").to_table(
             ["run"], filter=~pc.field("folder").is_null()
         )
@@ -101,5 +101,5 @@ class Addresses:
 
 
 def served_runs(fields: Mapping[str, str | None]) -> str:
-    """The runs that have these fields, as a link into `harness serve`."""
+    """A link into `harness serve` to the runs with these field values."""
     return f"../?{urlencode({name: value or '(none)' for name, value in fields.items()})}"

@@ -1,4 +1,4 @@
-"""The content of a report: sections of words, drawings and tables, made from the answers."""
+"""The content of a report: sections of text, drawings and tables, made from the answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LATENCY: Final = ("p50_ns", "p95_ns", "p99_ns", "p999_ns")
 
 
 class _Report:
-    """Answers, and what the runs in them are called."""
+    """Answers, with words for populations and links for runs."""
 
     def __init__(self, answers: Answers, places: Addresses) -> None:
         self.answers = answers
@@ -35,7 +35,7 @@ class _Report:
         return self.told(self.answers.tables[name])
 
     def told(self, table: pa.Table) -> Rows:
-        """The same of some rows of an answer."""
+        """Some rows of an answer, with words for their population and links for their runs."""
         return [self._told(row) for row in table.to_pylist()]
 
     def _told(self, row: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class _Report:
         return linked_row
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
-        """The tables of answers that have rows; `given` rows instead of an answer's own."""
+        """The non-empty tables of these answers; rows in `given` replace the answer's own."""
         made = (
             make_table(name, LAYOUTS[name], given[name])
             if name in given
@@ -58,14 +58,14 @@ class _Report:
         return tuple(table for table in made if table.rows)
 
     def head(self, name: str, answer: pa.Table) -> Table:
-        """The table of the first rows of an answer: only these are looked at, of a million."""
+        """A table of the first rows of an answer; perhaps a million other rows are not read."""
         layout = LAYOUTS[name]
         rows = self.told(answer.slice(0, layout.limit))
         total = None if name not in self.answers.tables else self.answers.total(name)
         return make_table(name, layout, rows, total=total)
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
-        """Rows of the populations to draw, with their words; as many as are drawn of a kind."""
+        """The words and rows of the populations to draw, at most `PLOTS_MAX`."""
         by_population: dict[int, Rows] = {}
         for row in rows:
             by_population.setdefault(row["population"], []).append(row)
@@ -73,13 +73,13 @@ class _Report:
         return [(self.of.words(number), by_population[number]) for number in chosen]
 
     def cut(self, rows: Rows) -> str:
-        """Says how many populations are not drawn, where some are not."""
+        """A sentence with the number of populations that are not drawn; empty if all are drawn."""
         left = len({row["population"] for row in rows}) - PLOTS_MAX
         return f" {left} more groups of runs are not drawn, but in the tables." if left > 0 else ""
 
 
 def sections(answers: Answers, places: Addresses) -> list[Section]:
-    """Everything below the summary, in order; what has nothing to say is left out."""
+    """All sections below the summary, in order, without the empty ones."""
     report = _Report(answers, places)
     sections = [
         _failures(report),
@@ -142,7 +142,7 @@ def _failures(report: _Report) -> Section:
 
 
 def _listed(report: _Report, populations: str) -> str:
-    """Several populations in words."""
+    """The words of several populations."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 
@@ -261,7 +261,7 @@ def _uplift(report: _Report) -> Section:
 
 
 def _pooled(report: _Report) -> Rows:
-    """Pooled ratios, significant ones first."""
+    """Rows of pooled ratios, without bugs first, then significant ratios first."""
     rows = [
         {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
         for row in ranged(report.answers.rows("uplift_stratified"), "ratio")
@@ -270,7 +270,7 @@ def _pooled(report: _Report) -> Rows:
 
 
 def _stands_out(row: Mapping[str, Any]) -> bool:
-    """Whether an interval leaves out 1."""
+    """Whether the interval excludes 1."""
     return row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
 
 

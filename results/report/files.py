@@ -1,8 +1,9 @@
-"""The files of a report: each written atomically, and foreign files left alone.
+"""The files of a report: each is written atomically, and other files are left alone.
 
-`LISTED` names the files of a folder's report. A later report removes the listed files that it does
-not write itself (the answers of a baseline, say), so that old and new are never mixed. A folder
-with files but without such a list belongs to the user, and is refused before any work is done.
+The file `LISTED` names the files of a folder's report. A later report removes the listed files that
+it does not write itself (for example the answers of a baseline), so that old and new files are
+never mixed. A folder that has files but no such list belongs to the user; it is refused before any
+work is done.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PAGE: Final = "report.html"
 
 
 def accept_output(output: Path) -> None:
-    """Raise `UsageError` if a report there would mix with, or replace, other files."""
+    """Raise `UsageError` if a report in `output` would mix with other files, or replace them."""
     try:
         if output.exists() and not output.is_dir():
             raise UsageError(f"--output {str(output)!r} is a file; give a folder")
@@ -50,9 +51,9 @@ def write_report(
     answers: Mapping[str, pa.Table],
     page: str,
 ) -> Path:
-    """Write everything below `output`, the page last, and return where that is; raises `OSError`.
+    """Write all files below `output`, the page last; return the page's path; raises `OSError`.
 
-    `tables` are functions that write a Parquet file, by the table's name.
+    `tables` has functions that write a Parquet file, by the table's name.
     """
     writers: dict[str, Callable[[Path], object]] = {}
     for name, write_table in tables.items():
@@ -65,7 +66,7 @@ def write_report(
         )
     writers[PAGE] = functools.partial(_write_text, page)
     before = _listed(output)
-    # Named before they are there: killed in the middle, the next report knows them for ours.
+    # List files before writing them: after a crash, the next report still knows them as its own.
     _list(output, {*before, *writers})
     for relative, write in writers.items():
         _put(output / relative, write)
@@ -77,7 +78,7 @@ def write_report(
 
 
 def _listed(output: Path) -> set[str]:
-    """The files of earlier reports here, restricted to names that a report writes."""
+    """The listed files of earlier reports, restricted to names that a report may write."""
     try:
         names = msgspec.json.decode((output / LISTED).read_bytes(), type=list[str])
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
@@ -100,7 +101,7 @@ def _write_text(text: str, path: Path) -> None:
 
 
 def _put(path: Path, write: Callable[[Path], object]) -> None:
-    """Have a file written under another name, then give it its own."""
+    """Write a file under a temporary name, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -1,7 +1,7 @@
 """Layouts of answers as tables: captions, columns and limits, and nothing else.
 
 A column is a field of the answer. Its heading and the format of its cells are defined once for all
-tables, and a layout only has exceptions.
+tables. A layout only defines exceptions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WAYS: Final = {
     "names": "nemeses active node",
     "yes": "answered",
 }
-"""Which cells are written in which way; all others are texts."""
+"""Formats of fields; all other fields are formatted as text."""
 _WAY_OF: Final = {field: way for way, fields in _WAYS.items() for field in fields.split()}
 _HEADINGS: Final = {
     "agree_p": "p that all agree",
@@ -101,7 +101,7 @@ _HEADINGS: Final = {
     "with_rate": "with fault",
     "without_rate": "without",
 }
-"""Headings of columns; the others have the field's name in words."""
+"""Headings of fields; all other fields have their name as heading."""
 _UPLIFT: Final = "of nemesis outcome with_rate without_rate ratio range runs why"
 _QUANTILES: Final = "ok p50_ns p95_ns p99_ns p999_ns max_ns"
 _DOWN: Final = "mutation_down_ns read_down_ns"
@@ -117,7 +117,7 @@ def _layout(
     ways: Mapping[str, str] = {},
     behind: str = "",
 ) -> Layout:
-    """Columns by field, with this layout's own headings and formats."""
+    """A layout with these fields as columns; `headings` and `ways` override the defaults."""
     headings, ways = {**_HEADINGS, **headings}, {**_WAY_OF, **ways}
     columns = (
         (field, headings.get(field, field.replace("_", " ")), ways.get(field, "text"))

@@ -1,4 +1,4 @@
-"""Sections that follow runs over days, versions, labels and seeds, and what they cost."""
+"""Sections about runs over days, versions, labels and seeds, and about costs."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from results.report.tables import make_table
 
 _OVER: Final = {"day": "day", "code": "version of the code"}
 DRAWN_MAX: Final = 4
-"""Groups of runs that are drawn over time: tables have all."""
+"""The maximum of populations drawn over time; tables have all populations."""
 STEPS_MAX: Final = 30
 CURVES: Final = 4
 CERTAIN: Final = 0.995
-"""Where all curves are above, they are no longer drawn."""
+"""A chart ends at the number of seeds from which all curves are above this probability."""
 AGAINST: Final = {
     "without": "no such fault",
     "other": "another node hit",
     "chaos": "the same in chaos",
 }
-"""What a rate by role is compared with."""
+"""What the rate of a fault on one role is compared with."""
 
 
 def seen(row: Mapping[str, Any]) -> str:
@@ -54,7 +54,7 @@ def seen(row: Mapping[str, Any]) -> str:
 
 
 def flakes(report: Telling) -> Section:
-    """Cases that ran again with the same code."""
+    """The section about cases that ran several times with the same code."""
     repeated = report.answers.rows("repeated_cases")
     of = {row["setting"]: row["population"] for row in report.answers.rows("populations")}
     for row in repeated:
@@ -75,7 +75,7 @@ def flakes(report: Telling) -> Section:
 
 
 def trends(report: Telling) -> Section:
-    """Days and versions of the code, and settings that have several labels."""
+    """The section over days and versions of the code, and settings with several labels."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
     for row in report.rows("populations"):
@@ -115,7 +115,7 @@ def trends(report: Telling) -> Section:
 
 
 def _over_time(report: Telling) -> dict[str, Rows]:
-    """Rows of the populations that have several days, or versions of the code."""
+    """Rows of the populations that have several days or several versions of the code."""
     tables = {}
     for name in ("code", "day"):
         rows = report.rows(f"trend_by_{name}")
@@ -138,9 +138,9 @@ def _over_time(report: Telling) -> dict[str, Rows]:
 
 
 def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
-    """The failing share of a few populations, and the latencies of the first.
+    """Plots of the failing share of a few populations, and of the latencies of the first.
 
-    Over versions of the code where there are several, else over days.
+    The plots are over versions of the code if a population has several, else over days.
     """
     plots: list[Plot] = []
     over = [("code", of, rows) for of, rows in report.by_population(tables["trend_by_code"])]
@@ -169,7 +169,7 @@ def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]
 
 
 def seeds(report: Telling) -> Section:
-    """The number of seeds, and of operations, until a failure is seen."""
+    """The section about the numbers of seeds, and of operations, until a run fails."""
     curve = report.rows("detectability")
     rows = [
         {
@@ -198,7 +198,7 @@ def _seeds(low: int | None, high: int | None) -> str:
 
 
 def _hits(report: Telling, row: Mapping[str, Any]) -> str:
-    """The runs of a population with one failure, or with any."""
+    """The address of the runs of a population that have one failure, or any failure."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
         fields["signature"] = row["signature"]
@@ -230,19 +230,19 @@ def _charts(report: Telling) -> list[Chart]:
 
 
 def _of_all(points: Sequence[dict[str, Any]]) -> Rows:
-    """Of each population the curve of all its failures, or of its only one."""
+    """For each population the curve of any failure, or the curve of its only failure."""
     several = {row["population"] for row in points if row["signature"] == ANY}
     return [row for row in points if (row["signature"] == ANY) == (row["population"] in several)]
 
 
 def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
-    """From the begin to the end of the longest run."""
+    """Points of the curve, extended to zero operations and to the end of the longest run."""
     steps = [(row["ops"], row["survival"], row["low"], row["high"]) for row in rows]
     return [(0, 1.0, 1.0, 1.0), *steps, (rows[-1]["until"], *steps[-1][1:])]
 
 
 def costs(report: Telling) -> Section:
-    """Costs, each sum with a link to its runs."""
+    """The section about costs; each sum has a link to its runs."""
     rows = []
     for row in report.answers.rows("costs"):
         named = None if row["value"] == NO.get(row["by"]) else row["value"]
@@ -259,7 +259,7 @@ def costs(report: Telling) -> Section:
 
 
 def baseline(report: Telling, found: Comparison) -> Section:
-    """Two labels compared: their failures, and everything that is measured."""
+    """The section that compares two labels: their failures and all metrics."""
     changes = [
         {
             **row,
@@ -273,7 +273,7 @@ def baseline(report: Telling, found: Comparison) -> Section:
         }
         for row in report.answers.rows("signature_changes")
     ]
-    for row in changes:  # a rule is no field of a run
+    for row in changes:  # runs have no field for a rule
         if row["level"] == RULE:
             row["label_hits"] = row["label_hits"][0]
     rows = []

@@ -1,7 +1,7 @@
 """The page of a store: one HTML file without scripts, network or other files.
 
-The content security policy allows nothing but the page's own style, so even text that slipped
-through escaping (`results.report.templates`) could do nothing.
+The content security policy allows only the page's own style. So even a text that the templates
+failed to escape (`results.report.templates`) could run no script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COUNTED: Final = ("ok", "fail", "refused", "info", "faults")
 
 
 def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]) -> str:
-    """The page's text; equal arguments give equal pages."""
+    """The HTML text of the page; equal arguments give equal pages."""
     values: dict[str, Any] = {
         "summary": summary,
         "repeats_in_words": repeats_in_words,
@@ -35,7 +35,7 @@ def render(summary: Summary, sections: Sequence[Section], queries: Sequence[str]
 
 
 def _tiles(summary: Summary) -> list[tuple[str, str]]:
-    """The numbers at the top."""
+    """The numbers at the top of the page, with their names."""
     return [
         *((name, count(n)) for name, n in summary.verdicts.items()),
         *([("not judged", count(summary.not_judged))] if summary.not_judged else []),

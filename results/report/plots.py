@@ -1,9 +1,9 @@
 """Drawings as geometry: positions of bars, dots and ticks. The template writes them as SVG.
 
-Most drawings are rows with a label at the left and an axis below; `curves` are lines over an axis,
-with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide. Drawings
-over time are in `results.report.time_plots`. Only labels are composed here, and the template
-escapes them like all other text.
+Most drawings are rows with a label at the left and an axis below. `curves` draws lines over an
+axis, with their intervals as bands. Lengths are in units of the drawing, which is `WIDTH` wide.
+Drawings over time are in `results.report.time_plots`. This module only composes the text of labels;
+the template escapes them like all other text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PLOT: Final = WIDTH - LEFT - RIGHT
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A bar of one colour; `kind` is a class of the style sheet."""
+    """A bar of one colour; `kind` is a CSS class."""
 
     x: float
     width: float
@@ -46,7 +46,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """A line of the axis."""
+    """A tick of an axis, with its text."""
 
     x: float
     text: str
@@ -56,44 +56,44 @@ _QUARTERS: Final = tuple(Tick(LEFT + PLOT * part / 4, f"{part * 25} %") for part
 
 
 class PlotRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One row. `full` is the whole label where `label` had to be cut."""
+    """One row of a drawing. `full` is the whole label if `label` had to be cut."""
 
     y: float
     label: str
     full: str
     bars: tuple[Bar, ...] = ()
-    line: tuple[float, float] | None = None  # from x to x
+    line: tuple[float, float] | None = None  # from this x to that x
     marks: tuple[Mark, ...] = ()
     note: str = ""
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """A whole drawing."""
+    """A drawing of rows with an axis."""
 
     title: str
     rows: Sequence[PlotRow]
     ticks: Sequence[Tick]
     legend: Sequence[tuple[str, str]]  # kind, words
     not_shown: int
-    reference: float | None = None  # a vertical line to compare with
+    reference: float | None = None  # x of a vertical reference line
 
     @property
     def height(self) -> int:
-        """Rows and the axis."""
+        """The height of the drawing: rows and axis."""
         return len(self.rows) * ROW + 26
 
     @property
     def axis_y(self) -> int:
-        """The height of the axis."""
+        """The y position of the axis."""
         return len(self.rows) * ROW + 2
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A drawn curve: paths of SVG, made of numbers alone. `kind` is a class of the style sheet."""
+    """A drawn curve: SVG paths that consist of numbers only. `kind` is a CSS class."""
 
     kind: str
     path: str
-    band: str  # empty where no interval is known
+    band: str  # empty if no interval is known
     title: str
 
 
@@ -103,7 +103,7 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     lines: Sequence[Line]
     x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]  # whose x is a height
+    y_ticks: Sequence[Tick]  # here `x` is the y position
     legend: Sequence[tuple[str, str]]
     not_shown: int
     x_words: str
@@ -114,14 +114,14 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """Points of (x, share, low, high), ends of the interval may be unknown; sorted by x."""
+    """Points (x, share, low, high) sorted by x; `low` and `high` are `None` if unknown."""
 
     label: str
     points: Sequence[tuple[float, float, float | None, float | None]]
 
 
 class Forest(msgspec.Struct, frozen=True):
-    """A value with its interval."""
+    """A row of a forest plot: a value with its interval."""
 
     label: str
     value: float
@@ -143,7 +143,7 @@ def curves(
     steps: bool = False,
     logarithmic: bool = False,
 ) -> Chart:
-    """Shares over numbers from 0 (or 1) on, which go on level from step to step or slope."""
+    """A chart of shares over numbers from 0 (or 1); lines are step functions if `steps`."""
     drawn = [curve for curve in given[:CURVES_MAX] if curve.points]
     most = max((curve.points[-1][0] for curve in drawn), default=1) or 1
     frame = Chart(
@@ -182,7 +182,7 @@ def _paths(
     *,
     steps: bool,
 ) -> tuple[str, str]:
-    """The line, and the band between both ends of its interval."""
+    """SVG paths of the line, and of the band between the ends of its interval."""
     points = list(curve.points)
     if len(points) > POINTS_MAX:
         points = [points[len(points) * n // POINTS_MAX] for n in range(POINTS_MAX)] + points[-1:]
@@ -195,7 +195,7 @@ def _paths(
 
 
 def _corners(points: Sequence[tuple[float, float]], *, steps: bool) -> list[tuple[float, float]]:
-    """With `steps`, a point more before each: as high as the last one, as far as this."""
+    """With `steps`, a corner before each point: its own x, and the y of the point before."""
     if not steps:
         return list(points)
     corners = list(points[:1])
@@ -224,7 +224,7 @@ def _row(number: int, label: str, **parts: object) -> PlotRow:
 def stacked(
     title: str, rows: Sequence[tuple[str, Sequence[int]]], legend: Sequence[tuple[str, str]]
 ) -> Plot:
-    """Stacked counts, each row as long as its sum, one count per kind of the legend."""
+    """A bar chart: each row is a stacked bar of counts, one count per kind of the legend."""
     longest = max((sum(counts) for _, counts in rows), default=0) or 1
     drawn = []
     for number, (label, counts) in enumerate(rows[:ROWS_MAX]):
@@ -241,7 +241,7 @@ def stacked(
 
 
 def _nice_ticks(longest: int) -> list[int]:
-    """0 and up to five round numbers."""
+    """0 and up to five further round numbers."""
     power = 1
     while True:
         for factor in (1, 2, 5):
@@ -255,7 +255,7 @@ def shares(
     rows: Sequence[tuple[str, Sequence[float | None]]],
     legend: Sequence[tuple[str, str]],
 ) -> Plot:
-    """Parts of one as thin bars below each other, one a kind of the legend."""
+    """A bar chart of shares: each row has one thin bar per kind of the legend."""
     drawn = []
     height = 16.0 / len(legend)
     for number, (label, values) in enumerate(rows[:ROWS_MAX]):
@@ -278,7 +278,7 @@ def shares(
 def _forest(
     number: int, item: Forest, unit: str, kind: str, place: Callable[[float], float]
 ) -> PlotRow:
-    """A dot on a line from end to end; `place` says where a value is."""
+    """A row with a dot at the value and a line for the interval; `place` maps values to x."""
     value = share(item.value) if unit == "share" else ratio(item.value)
     text = f"{item.label}: {value} ({interval(item.low, item.high, unit)})"
     return _row(
@@ -291,7 +291,7 @@ def _forest(
 
 
 def rates(title: str, rows: Sequence[Forest]) -> Plot:
-    """Shares with their intervals, from 0 to 1."""
+    """A chart of shares with their intervals, from 0 to 1."""
     drawn = [
         _forest(number, item, "share", "point", lambda value: LEFT + PLOT * value)
         for number, item in enumerate(rows[:ROWS_MAX])
@@ -301,7 +301,7 @@ def rates(title: str, rows: Sequence[Forest]) -> Plot:
 
 
 def ratios(title: str, rows: Sequence[Forest]) -> Plot:
-    """Ratios with their intervals on a logarithmic axis around 1."""
+    """A chart of ratios with their intervals, on a logarithmic axis that includes 1."""
     ends = [math.log10(end) for item in rows for end in (item.low, item.high)]
     low = max(-3, math.floor(min([0.0, *ends])))
     high = min(4, math.ceil(max([1.0, *ends])))
@@ -322,7 +322,7 @@ def ratios(title: str, rows: Sequence[Forest]) -> Plot:
 
 
 def latencies(title: str, rows: Sequence[tuple[str, Sequence[int]]], names: Sequence[str]) -> Plot:
-    """Quantiles of durations in ns on a logarithmic axis, one dot per quantile."""
+    """A chart of durations in ns on a logarithmic axis, one dot per quantile."""
     values = [value for _, quantiles in rows for value in quantiles if value > 0]
     low = math.floor(math.log10(min(values))) if values else 0
     high = max(low + 1, math.ceil(math.log10(max(values)))) if values else 1

@@ -1,7 +1,8 @@
 """Populations of runs, in words: the runs behind a number.
 
 A population is the runs of one label whose cases differ only in the seed. The words of a population
-are the properties that it does not share with all others; shared ones are shown once.
+are the properties in which the populations differ. Properties that all populations share are shown
+once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Populations:
     """The words of each population, made from the answer `populations`."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        """`rows` name the parts of each."""
+        """`rows` have the properties of each population."""
         varying = [part for part in _PARTS if len({row[part] for row in rows}) > 1]
         fixed = [part for part in _PARTS if part not in varying]
         self.shared = _SEPARATOR.join(_said(rows[0], part) for part in fixed) if rows else ""
@@ -30,24 +31,24 @@ class Populations:
         self._settings = _distinct(rows, [part for part in varying if part != "label"])
 
     def words(self, population: int) -> str:
-        """The words that distinguish it from the others of this store."""
+        """The words that distinguish a population from the others of this store."""
         return self._words[population] or _ALL
 
     def setting(self, population: int) -> str:
-        """The same without its label: equal for runs that a label may be compared in."""
+        """The same words without the label: equal for populations that can be compared."""
         return self._settings[population] or _ALL
 
     def filters(self, population: int) -> dict[str, str | None]:
-        """The fields that all its runs, and no others, have."""
+        """Field values that select exactly the runs of a population."""
         row = self._rows[population]
         return {"setting": row["setting"], "label": row["label"]}
 
     def is_clean(self, population: int) -> bool:
-        """Whether no bug was switched on."""
+        """Whether the runs of a population have no bug switched on."""
         return not self._rows[population]["bugs"]
 
     def drawn_first(self, numbers: Iterable[int]) -> list[int]:
-        """The order of populations: without bugs first, then by number of runs."""
+        """The populations in the order of drawing: without bugs first, then by number of runs."""
         return sorted(set(numbers), key=lambda n: (not self.is_clean(n), -self._rows[n]["runs"], n))
 
 
@@ -57,7 +58,7 @@ def _said(row: Row, part: str) -> str:
 
 
 def _distinct(rows: Sequence[Row], parts: Sequence[str]) -> dict[int, str]:
-    """Words by population; settings with equal words get a part of their hashes."""
+    """Words by population; settings with equal words also show a part of their hashes."""
     words = {row["population"]: [_said(row, part) for part in parts] for row in rows}
     settings: dict[tuple[str, ...], set[str]] = {}
     for row in rows:

@@ -1,8 +1,9 @@
 """The report of a lake: judge new runs, answer the questions, write the page.
 
 A store is read through its lake (`results.lake.transfer.store_lake`). DuckDB answers in this
-process, unless the user asks for Spark: below `SPARK_PAYS_RUNS` Spark costs more, and above it only
-a cluster gains time. Checks and questions may each run on either; their results are in the lake.
+process, unless the user asks for Spark. Below `SPARK_PAYS_RUNS` Spark costs more, and above it only
+a cluster saves time. Checks and questions may each run on DuckDB or Spark; their results are in the
+lake.
 """
 
 from __future__ import annotations
@@ -41,20 +42,23 @@ if TYPE_CHECKING:
     from results.report.summary import Summary
 
 SPARK_PAYS_RUNS: Final = 1_000_000
-"""DuckDB answers for this many runs in two minutes of CPU. Spark takes as much per run and about
-ten seconds to start, so it breaks even with idle machines, not in CPU (docs/spark.md)."""
+"""The number of runs from which Spark may be faster.
+
+DuckDB answers for this many runs in two minutes of CPU. Spark needs as much CPU per run, and about
+ten seconds to start, so only further machines make it faster (docs/spark.md).
+"""
 ROWS_OF_RUNS_MAX: Final = 1_000
-"""Of the answers that list runs, for a lake: its tables have all of them."""
+"""The maximum of rows in answers that list runs of a lake; the lake's tables have all runs."""
 RUN_COLUMNS: Final = ("run", "first_run", "last_run")
-"""Columns of answers and tables that hold keys of runs."""
+"""Columns of answers and tables that have keys of runs."""
 NAME_OF_RUN: Final = f"left(run, -{KEY_DIGITS + 1})"
-"""In SQL, `NAME/ID` of a key: in a store no other run has it."""
+"""The SQL expression for the `NAME/ID` of a key, which is unique in a store."""
 
 Say = Callable[["Progress"], None]
 
 
 class Judged(NamedTuple):
-    """Runs that are judged: what came out, an engine that knows it, and how to write the tables."""
+    """The results of judging, an engine that has them as tables, and functions that write them."""
 
     checked: Checked
     engine: Engine
@@ -62,7 +66,7 @@ class Judged(NamedTuple):
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of the caller of `report`."""
+    """The arguments of `report`, as later steps need them."""
 
     engine: str
     executor: str
@@ -72,13 +76,13 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None
     again: bool
     budgets: tuple[Budget, ...]
-    most: int | None  # rows of the answers that list runs; `None`: all
+    most: int | None  # maximum of rows in lists of runs; `None`: all
     store: Path | None
     progress: Any  # a `Say`, or `None`
 
     @property
     def only(self) -> str | None:
-        """The one label that is reported on; `None`: all."""
+        """The only label of the report; `None`: all labels."""
         return self.label if self.baseline is None else None
 
     @property
@@ -91,14 +95,14 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 def is_lake(place: str) -> bool:
     """Whether a place is a lake: an address of an object store, or a folder with its main table.
 
-    Raises `UsageError` for a folder that may not be read.
+    Raises `UsageError` for a folder that cannot be read.
     """
     with troubles(place):
         return "://" in place or (Path(place) / MAIN / LOG_FOLDER).is_dir()
 
 
 def chosen_engine(runs: int, asked: str | None, spark_master: str | None) -> tuple[str, str]:
-    """The engine, and a hint where another may be faster; mostly empty."""
+    """The engine, and a hint if Spark may be faster; the hint is usually empty."""
     if asked is not None:
         return asked, ""
     if spark_master is not None:
@@ -121,9 +125,9 @@ def report(
     again: bool = False,
     progress: Say | None = None,
 ) -> tuple[Summary, Answers, Path]:
-    """Report on a store or a lake; returns the numbers and the path of the page.
+    """Report on a store or a lake; return the summary, the answers and the path of the page.
 
-    Raises `UsageError` for labels that no run has or a place without runs, and
+    Raises `UsageError` for a label that no run has or a place without runs, and
     `InfrastructureError`.
     """
     from results.judging.budgets import Budget
@@ -157,7 +161,7 @@ def report(
 
 
 def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake, Problems]:
-    """The lake, that of a store brought up to date, and what of the store is not in it."""
+    """The lake (for a store, the updated lake of the store), and problems of the store's runs."""
     from results.judging.pipeline import Progress
     from results.lake.log.lake import Lake
     from results.lake.transfer.store_lake import lake_of_store
@@ -183,7 +187,7 @@ def _opened(place: str, store: Path | None, progress: Say | None) -> tuple[Lake,
 
 
 def labels_of(snapshot: Snapshot) -> set[str | None]:
-    """All labels of the lake: it is partitioned by them."""
+    """All labels of the lake, from its partitions."""
     return {file.partition[1] for file in snapshot.files(MAIN)}
 
 
@@ -241,7 +245,7 @@ def _judged(lake: Lake, snapshot: Snapshot, asked: _Asked, stack: contextlib.Exi
 
 
 def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
-    """The runs on Spark."""
+    """The `SparkLake` for this report."""
     from results.questions.engines import Extent
     from results.spark.driver import SparkLake
     from results.spark.session import get_spark
@@ -259,7 +263,7 @@ def _spark(lake: Lake, snapshot: Snapshot, asked: _Asked) -> Any:
 
 
 def _after(here: Checked, before: Checked) -> Checked:
-    """The tables gathered here, with the account of Spark's earlier work."""
+    """The tables of this process, with the statistics of the earlier work on Spark."""
     return msgspec.structs.replace(
         here,
         results_known=before.results_known,
@@ -272,7 +276,7 @@ def _after(here: Checked, before: Checked) -> Checked:
 
 
 def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
-    """Have an engine know the tables of a report, in which runs are called `run`, in SQL."""
+    """Register the tables of a report in an engine; `run` is SQL for the name of a run."""
     for name in COLUMNS:
         where = checked.counting.get(name, "true")
         engine.register(name, checked.tables.get(name, ()), where, run)
@@ -282,7 +286,7 @@ def register(engine: DuckEngine, checked: Checked, run: str = "run") -> None:
 
 
 def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked) -> Answers:
-    """All answers; for a store they have the names of its runs."""
+    """All answers; for a store, runs have the store's names."""
     from results.questions.aggregate import aggregate
 
     answers = aggregate(
@@ -300,7 +304,7 @@ def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked
 
 
 def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> None:
-    """Say how many of how many questions are answered."""
+    """Report the number of answered questions as progress."""
     from results.judging.pipeline import Progress
 
     if asked.progress is not None:
@@ -319,7 +323,7 @@ def _say(asked: _Asked, stage: str, done: int, of: int, checked: Checked) -> Non
 
 
 def _with_names(table: pa.Table) -> pa.Table:
-    """An answer of Spark with the names of a store's runs."""
+    """An answer of Spark, with the store's names of runs instead of keys."""
     for name in {*RUN_COLUMNS} & {*table.column_names}:
         column = pc.utf8_slice_codeunits(table[name], 0, -KEY_DIGITS - 1)
         table = table.set_column(table.column_names.index(name), name, column)
@@ -358,7 +362,7 @@ def _write(
     output: Path,
     tables: Mapping[str, Callable[[Path], object]],
 ) -> Path:
-    """Write page, tables, questions and answers; returns the path of the page."""
+    """Write page, tables, SQL files and answers; return the path of the page."""
     from results.report.content import sections
     from results.report.page import render
 

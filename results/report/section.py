@@ -1,4 +1,4 @@
-"""The parts of a page, and what its sections are made with."""
+"""The parts of a page, and helpers for its sections."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from results.report.tables import Table
 
 VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
 PLOTS_MAX: Final = 6
-"""Drawings per kind: populations without bugs first, then the largest. Tables have all."""
+"""The maximum of drawings per kind; the tables below them have all populations."""
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A heading, what it means, drawings, tables."""
+    """A section of a page: heading, explanation, drawings, tables."""
 
     id: str
     title: str
@@ -32,7 +32,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telling(Protocol):
-    """Answers, and what the runs in them are called."""
+    """Answers, with words for populations and links for runs."""
 
     answers: Answers
     places: Addresses
@@ -43,23 +43,23 @@ class Telling(Protocol):
         ...
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
-        """The tables of answers that have rows; `given` rows instead of an answer's own."""
+        """The non-empty tables of these answers; rows in `given` replace the answer's own."""
         ...
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
-        """Rows of the populations to draw, with their words; as many as are drawn of a kind."""
+        """The words and rows of the populations to draw, at most `PLOTS_MAX`."""
         ...
 
 
 def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
-    """Rows with their two ends written as one cell, `range`."""
+    """The rows with one more cell, `range`: the text of the interval from `low` to `high`."""
     return [{**row, "range": interval(row["low"], row["high"], unit)} for row in rows]
 
 
 def linked(
     report: Telling, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
-    """Rows with a link at their number of runs: to runs of the population with equal `fields`."""
+    """The rows; each number of runs links to the runs of the population with equal `fields`."""
     cells = []
     for row in rows:
         filters = {**report.of.filters(row["population"]), **{name: row[name] for name in fields}}
@@ -68,5 +68,5 @@ def linked(
 
 
 def counts_of(row: Mapping[str, Any]) -> list[int]:
-    """The number of runs by verdict, in the order of `VERDICTS`."""
+    """The numbers of runs by verdict, in the order of `VERDICTS`."""
     return [row[name] for name, _ in VERDICTS]

@@ -1,4 +1,4 @@
-"""Problems of a store, which its lake knows nothing of, in the account of a report."""
+"""Problems of a store's runs, which the store's lake does not have, added to a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HISTORY_FILES: Final = ("history.parquet", "history", "ops.log")
 
 
 def with_problems(checked: Checked, found: Problems, store: Path | None) -> Checked:
-    """With the problems of the store, if it is one; its runs are called by their names."""
+    """Add the problems of a store, and use its names of runs; without a store, change nothing."""
     if store is None:
         return checked
     every = Problems()
@@ -41,7 +41,7 @@ def with_problems(checked: Checked, found: Problems, store: Path | None) -> Chec
 
 
 def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
-    """The problems of runs that left their case and nothing else."""
+    """The problems of crashed runs, which left only their case."""
     return [
         problem
         for problem in problems
@@ -51,14 +51,14 @@ def crashed_runs(store: Path, problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _only_a_case(folder: Path) -> bool:
-    """Whether it is what a crashed seed of a soak leaves: its case, to run it again."""
+    """Whether a folder only has a case, which a crashed seed of a soak leaves to run it again."""
     return is_seen(folder / "case.json") and not any(
         is_seen(folder / name) for name in HISTORY_FILES
     )
 
 
 def _is_run(store: Path, run: str) -> bool:
-    """Whether a problem is about a run: a folder with a case, or one that may not be read."""
+    """Whether a problem is about a run: a folder with a case, or a folder without access."""
     folder = folder_in(store, run)
     return is_seen(folder / "case.json") or (
         "/" in run and folder.is_dir() and not os.access(folder, os.X_OK)

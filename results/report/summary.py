@@ -22,18 +22,18 @@ _VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals of the whole store."""
+    """Totals of all runs of the report."""
 
     store: str
     label: str | None
     engine: str
-    engine_why: str = ""  # why it was chosen; empty where nothing was
+    engine_why: str = ""  # a hint about another engine; usually empty
     executor: str
     runs: int
-    repeats: int  # of them, runs whose history is that of another: no trials of their own
+    repeats: int  # runs with the same history as another run, so not independent trials
     verdicts: dict[str, int]
-    crashed: int  # folders in which a run left its case and nothing else
-    not_judged: int = 0  # further runs without any result; see the problems
+    crashed: int  # folders of runs that left only their case
+    not_judged: int = 0  # runs without any result, not in `runs`; see the problems
     ops: int
     ok: int
     fail: int
@@ -44,7 +44,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     elections: int
     results_new: int
     results_known: int
-    results_unsettled: int  # of both: unknown for want of time, memory or a worker
+    results_unsettled: int  # of all: unknown because time, memory or a worker was missing
     check_cpu_s: float
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
@@ -53,14 +53,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """The worst there is, in the word of the banner."""
+        """The worst verdict, as the banner shows it."""
         passed = "permitted" if self.verdicts.get("permitted") else "valid"
         words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: passed}
         return words.get(self.exit_code, "unknown")
 
 
 def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> int:
-    """Any invalid dominates, then crash, then unknown; what cannot be judged is unknown."""
+    """The code of the worst: invalid, then crash, then unknown (also for runs not judged)."""
     if verdicts.get("invalid"):
         return EXIT_INVALID
     if crashed:
@@ -72,7 +72,7 @@ def exit_code(verdicts: Mapping[str, int], *, crashed: int, unjudged: int) -> in
 
 
 def summarise(answers: Answers, **fields: Any) -> Summary:
-    """Fill a summary from the answer `totals` and from `fields` that no answer has."""
+    """Make a summary from the answer `totals`, and from `fields` that are in no answer."""
     (totals,) = answers.rows("totals")
     verdicts = {name: totals.pop(name) for name in _VERDICTS}
     unjudged = fields.pop("unjudged") + fields.get("not_judged", 0)
@@ -81,7 +81,7 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
-    """The report for a terminal; the last line is the verdict and where the page is."""
+    """The report as lines for a terminal; the last line has the verdict and the page's path."""
     counts = ", ".join(f"{count(summary.verdicts[name])} {name}" for name in _VERDICTS)
     runs = _counted(summary.runs + summary.not_judged, "run")
     left = f", {count(summary.not_judged)} not judged" if summary.not_judged else ""
@@ -143,7 +143,7 @@ def _bounded(title: str, lines: Sequence[str], where: str, *, limit: int = LINES
 
 
 def _failing(answers: Answers) -> list[str]:
-    """One line per signature, with its first run and reason."""
+    """Two lines per signature: its runs, then its first run with the reason."""
     lines = []
     for row in answers.rows("signatures"):
         runs = _counted(row["runs"], "run")
@@ -155,7 +155,7 @@ def _failing(answers: Answers) -> list[str]:
 
 
 def _permitted(answers: Answers) -> list[str]:
-    """A line for each thing that profiles permit, and how often it happened."""
+    """One line for each anomaly that a profile permits, with the number of occurrences."""
     lines = [
         f"{row['permit']}: {_counted(row['times'], 'time')} in {_counted(row['runs'], 'run')}, "
         f"by {row['checker']}"
@@ -226,7 +226,7 @@ def _baseline(answers: Answers) -> list[str]:
 
 
 def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
-    """Failures that came and went; how many others both labels have."""
+    """Lines for failures that only one label has, and the number of failures of both labels."""
     rows = answers.rows("signature_changes")
     lines = [
         f"{row['change']}: {_one_line(row['signature'])}: {row['label_hits']} of "
@@ -252,7 +252,7 @@ def _problems(summary: Summary) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    """Text of a run as one bounded line without control characters."""
+    """The text of a run as one line, limited in length and without control characters."""
     clean = "".join(char if char.isprintable() else " " for char in text)
     if len(clean) <= LINE_CHARS_MAX:
         return clean

@@ -1,8 +1,8 @@
 """Tables of the page: formats of cells, and limits of rows.
 
-Every number is formatted and also carries its raw value (`data-v` on the page), for readers and for
-tests. The page says how many rows exceed a table's limit; the Parquet file of the same name has all
-of them.
+Every number has a formatted text and its raw value (`data-v` on the page), for readers and for
+tests. If a table has more rows than its limit, the page says how many; the Parquet file of the same
+name has all rows.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ Column = tuple[str, str, str]
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """The text of a cell, and the raw value of a number."""
+    """The text of a cell; for a number, also its raw value."""
 
     text: str
     value: float | int | None = None
-    kind: str = ""  # a class of the style sheet
+    kind: str = ""  # a CSS class
     link: str = ""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """One bounded table; `source` is the answer with all rows."""
+    """A table with a limited number of rows; `source` names the answer with all rows."""
 
     id: str
     caption: str
-    columns: tuple[tuple[str, bool], ...]  # header, whether it holds numbers
+    columns: tuple[tuple[str, bool], ...]  # header, and whether the column has numbers
     rows: tuple[tuple[Cell, ...], ...]
     not_shown: int
     source: str
@@ -45,8 +45,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 class Layout(msgspec.Struct, frozen=True):
     """The layout of an answer: caption, columns (field, heading, format), limit of rows.
 
-    `source` names the answer where the table shows a part of it under another name. `behind` are
-    the columns that choose the runs of a row in the table `runs` (`results.open`).
+    `source` names the answer if the table has another name, because it shows a part of the answer.
+    `behind` names the columns that select the runs of a row in the table `runs` (`results.open`).
     """
 
     caption: str
@@ -62,7 +62,7 @@ def _text(value: Any) -> Cell:
 
 
 def _words(value: Any) -> Cell:
-    """Sentences, which are never folded; the results store cuts them at as many characters."""
+    """A cell of sentences, shown whole; stored results have the same limit of characters."""
     text = "" if value is None else str(value)
     return Cell(
         text if len(text) <= WORDS_CHARS_MAX else f"{text[:WORDS_CHARS_MAX]}…", kind="words"
@@ -74,12 +74,12 @@ def _code(value: Any) -> Cell:
 
 
 def _run(value: Any) -> Cell:
-    """A run and the address of its page."""
+    """A cell with the name of a run, and a link to its page."""
     return Cell("") if value is None else Cell(value[0], link=value[1])
 
 
 def _names(value: Any) -> Cell:
-    """A list of names, or "none"."""
+    """A cell with a list of names, or "none"."""
     return _text(value or "none")
 
 
@@ -111,7 +111,7 @@ _NUMBERS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _cell(way: str, value: Any) -> Cell:
-    """A number with an address is that number and the address of the runs behind it."""
+    """A cell; a number may come with the address of the runs behind it."""
     if way not in _NUMBERS:
         return _WRITERS[way](value)
     number, link = value if isinstance(value, tuple) else (value, "")
@@ -121,7 +121,7 @@ def _cell(way: str, value: Any) -> Cell:
 def make_table(
     name: str, layout: Layout, rows: Sequence[Mapping[str, Any]], *, total: int | None = None
 ) -> Table:
-    """The table of some rows of an answer, which has `total` (default: these are all)."""
+    """A table of some rows of an answer with `total` rows (default: the number of `rows`)."""
     written = tuple(
         tuple(_cell(way, row[field]) for field, _, way in layout.columns)
         for row in rows[: layout.limit]
@@ -138,6 +138,6 @@ def make_table(
 
 
 def _behind(columns: str) -> str:
-    """The fields that select the runs of a row."""
+    """The SQL query for the runs behind a row, with its values left open."""
     chosen = (f"{name} {'LIKE' if name == 'versions' else '='} …" for name in columns.split())
     return f"SELECT * FROM runs WHERE {' AND '.join(chosen)}" if columns else ""  # noqa: S608

@@ -1,4 +1,4 @@
-"""Pages from templates: Jinja2 with everything escaped, and missing names as errors."""
+"""Jinja2 templates: they escape all text, and an undefined name is an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def templates(*places: tuple[str, str]) -> jinja2.Environment:
-    """The templates in folders of packages; raises `UsageError` where Jinja2 is not installed."""
+    """The templates in folders of packages; raises `UsageError` if Jinja2 is not installed."""
     try:
         import jinja2
     except ImportError as error:

@@ -1,6 +1,7 @@
-"""Drawings over time as geometry: a run from second to second, many runs from day to day.
+"""Drawings over time as geometry: a run second by second, many runs day by day.
 
-They fill the width of a page: `WIDE` is stretched to it, so their texts are outside of them.
+They fill the width of a page: the browser stretches a drawing, `WIDE` units wide, to it. This would
+distort text, so the template puts all text outside of the drawing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _KINDS: Final = ("ok", "fail", "info")
 
 
 class Completions(msgspec.Struct, frozen=True):
-    """The ends of operations over the time of a run, with its faults and the phase of chaos."""
+    """Completed operations over the time of a run, with its faults and the chaos phase."""
 
     bars: tuple[Bar, ...]
     ticks: tuple[float, ...]
@@ -33,9 +34,9 @@ class Completions(msgspec.Struct, frozen=True):
 
 
 def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> Completions:
-    """A run on an axis of `end_s` seconds, `most` operations high.
+    """Draw a run on an axis of `end_s` seconds; the axis of operations ends at `most`.
 
-    Two runs that are compared have both in common.
+    For a comparison, draw two runs with the same arguments.
     """
     end_s = max(end_s, 1)
     step = _step_s(end_s)
@@ -68,7 +69,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
             *(span("fault-edge", *fault, HIGH + 2, 6) for fault in faults),
             *(() if chaos is None else (span("chaos", "chaos", chaos, HIGH + 10, 4),)),
         ),
-        # A tenth of the time each, or somewhat more, in a round number of seconds.
+        # ticks at a tenth of the time, rounded up to a round number of seconds
         tuple(place * scale for place in range(0, end_s + 1, int(_round_up(max(1, end_s / 10))))),
         f"{end_s} s",
         f"{top} a second" if step == 1 else f"{top} in {step} s",
@@ -76,7 +77,7 @@ def completions(numbers: RunNumbers, *, end_s: int, most: int | None = None) -> 
 
 
 def peak(numbers: RunNumbers, *, end_s: int) -> int:
-    """The highest bar that `completions` would draw."""
+    """The height of the highest bar that `completions` would draw."""
     return max((sum(row) for row in _sums(numbers, _step_s(end_s))), default=0)
 
 
@@ -91,15 +92,15 @@ def _sums(numbers: RunNumbers, step: int) -> list[tuple[int, ...]]:
 
 
 def _round_up(least: float) -> float:
-    """The next of 1, 2, 5, 10, 20, ..."""
+    """The smallest of 1, 2, 5, 10, 20, ... that is at least `least`."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999999)
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A value of a series, with the interval that it has or not; `None` where nothing is known.
+    """A value of a series; the value, or the ends of its interval, are `None` if unknown.
 
-    A line joins only values of one `kind`.
+    A line joins only values of the same `kind`.
     """
 
     label: str
@@ -111,7 +112,7 @@ class Value(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """The position of a value: its height, and the heights of its interval."""
+    """The position of a value, and the y positions of the ends of its interval."""
 
     x: float
     y: float
@@ -121,17 +122,17 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One quantity over labels, days or versions, from zero."""
+    """One quantity over labels, days or versions; its axis begins at zero."""
 
     title: str
     labels: tuple[str, ...]
     points: tuple[Point, ...]
     lines: tuple[str, ...]
-    ticks: tuple[Tick, ...]  # whose x is a height
+    ticks: tuple[Tick, ...]  # here `x` is the y position
 
 
 def series(title: str, values: Sequence[Value], *, joined: bool) -> Series:
-    """Values next to each other; with `joined`, a line joins the values of one kind."""
+    """Draw values side by side; with `joined`, a line joins the values of each kind."""
     numbers = [
         number for point in values for number in (point.value, point.high) if number is not None
     ]

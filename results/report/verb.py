@@ -1,12 +1,12 @@
 """`harness report`: judge and aggregate a store or a lake, or make the page of one run.
 
-The command line; `results.report.report` does the work. The files of a report:
+This module is the command line; `results.report.report` does the work. The files of a report:
 
 | below `STORE/.report/` | content                                                    |
 |------------------------|------------------------------------------------------------|
 | report.html            | the page                                                   |
-| tables/NAME.parquet    | verdicts and facts of every run (of a store, by DuckDB)    |
-| sql/NAME.sql           | the questions, as they were asked                          |
+| tables/NAME.parquet    | verdicts and facts of every run (only for a store, DuckDB) |
+| sql/NAME.sql           | the SQL text of the questions                              |
 | answers/NAME.parquet   | the answers, and the statistics about them                 |
 """
 
@@ -177,7 +177,7 @@ def _validate(parsed: argparse.Namespace) -> None:
 
 
 def _report_run(parsed: argparse.Namespace) -> int:
-    """The page of one run, by the reporter that `harness run` uses, too."""
+    """Make the page of one run, with the reporter that `harness run` also uses."""
     flags = [
         flag
         for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output")
@@ -199,7 +199,7 @@ def _report_run(parsed: argparse.Namespace) -> int:
 
 
 def _json(summary: Summary, answers: Answers, page: Path) -> str:
-    """One object: the summary, and every answer up to a bound."""
+    """A JSON object with the summary and the first rows of every answer."""
     tables = {
         name: table.slice(0, JSON_ROWS_MAX).to_pylist() for name, table in answers.tables.items()
     }
@@ -220,7 +220,7 @@ def _json(summary: Summary, answers: Answers, page: Path) -> str:
 
 
 class _Progress:
-    """A bar and the remaining work on a terminal; elsewhere a line on stderr now and then."""
+    """Shows progress: as a bar with the remaining work on a terminal, else as lines on stderr."""
 
     def __init__(self) -> None:
         self._status = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S, draw=self._drawn)
@@ -242,7 +242,7 @@ class _Progress:
 
         planned = self._found
         done, cost = (0, 1) if planned is None else (planned.cost_done, planned.cost)
-        # Remaining work is named in lines of its own, so that names are not cut.
+        # Remaining units have lines of their own, so that their names are not cut.
         head, *left = self._text.split(" left: ")
         text = styled(f"{head} left:" if left else head)
         return Group(
@@ -251,7 +251,7 @@ class _Progress:
 
     @property
     def kept(self) -> str:
-        """The state after an interrupt, in words."""
+        """The number of stored results, in words, for the message after an interrupt."""
         count = 0 if self._found is None else self._found.kept
         return f"{counted(count, 'result')} {'is' if count == 1 else 'are'} kept"
 

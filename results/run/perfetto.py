@@ -1,7 +1,7 @@
 """A run as a trace for the Perfetto viewer (https://ui.perfetto.dev), `trace.json` in its folder.
 
-The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats), whose one
-trap is that slices which overlap on one track break the picture. So:
+The format is Chrome's JSON (https://perfetto.dev/docs/getting-started/other-formats). It has one
+trap: slices that overlap on one track break the picture. So the trace has these groups:
 
 | group   | tracks                       | events                                              |
 |---------|------------------------------|-----------------------------------------------------|
@@ -10,12 +10,12 @@ trap is that slices which overlap on one track break the picture. So:
 | clients | one per process              | one slice per operation                             |
 | nodes   | leader; as many as needed    | one slice per term and RPC attempt; exits           |
 
-Operations of a process never overlap, as long as the clock behind the history never ran backwards;
-attempts at one node do. Both go through the same allocation of lanes, so that in no history two
-slices of one track cross. An operation that ended in info may take effect until the end of the run:
-its slice lasts that long and is named so. Times are µs with ns as decimals.
+Operations of a process never overlap, unless the clock of the history ran backwards; attempts at
+one node do overlap. The same allocation of lanes places both, so that two slices of one track never
+overlap. An operation that ended in info may take effect until the end of the run. So its slice
+lasts until then, and its name says so. Times are µs with ns as decimals.
 
-Events are sorted by time and bounded by `EVENTS_MAX`; the trace itself says how many were cut.
+Events are sorted by time and limited by `EVENTS_MAX`; the trace itself says how many were cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from harness.timeline import faults_of
 
 TRACE_FILE: Final = "trace.json"
 EVENTS_MAX: Final = 500_000
-"""The viewer takes seconds to open this many, in a file of about 100 MB."""
+"""The maximum of events: the viewer opens this many, a file of about 100 MB, in seconds."""
 VALUE_CHARS_MAX: Final = 1_000
 TEXT_CHARS_MAX: Final = 300
 ATTEMPTS_TOLD_MAX: Final = 20
@@ -56,14 +56,14 @@ _COLOURS: Final = {
     OpType.FAIL: "bad",
     OpType.INFO: "terrible",
 }
-"""Names of the palette of chrome://tracing; Perfetto chooses its own by the name of a slice."""
+"""Colour names of chrome://tracing; Perfetto instead chooses a colour by the slice's name."""
 
 Event = dict[str, Any]
 _Timed = tuple[int, int, Event]
 
 
 class TraceReporter(Reporter, default=False):
-    """The reporter `trace`: `trace.json` next to the history. Only made on request."""
+    """The reporter `trace`: writes `trace.json` next to the history, only on request."""
 
     api_version = API_VERSION
     name = "trace"
@@ -77,7 +77,7 @@ class TraceReporter(Reporter, default=False):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """The content of a trace: facts about the run, and the events ordered by time."""
+    """The content of a trace: properties of the run, and the events ordered by time."""
 
     metadata: dict[str, Any]
     events: Iterator[Event]
@@ -85,7 +85,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write all of `trace` to `path`, or nothing; packed where the name ends in `.gz`."""
+    """Write the whole trace to `path`, or no file; compress it if the name ends in `.gz`."""
     try:
         with replacing_bytes(path) as plain:
             if path.suffix == ".gz":
@@ -102,7 +102,7 @@ def write_trace(trace: Trace, path: Path) -> None:
 
 
 def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
-    """The text of a trace, event by event, so that a long one is never in memory as a whole."""
+    """Write a trace event by event, so that a long trace is never in memory as a whole."""
     encoder = msgspec.json.Encoder()
     file.write(b'{"displayTimeUnit":"ms","otherData":')
     file.write(encoder.encode(trace.metadata))
@@ -118,7 +118,7 @@ def _write(trace: Trace, file: BinaryIO | gzip.GzipFile) -> None:
 
 
 def trace_of(run: StoredRun, *, events_max: int = EVENTS_MAX) -> Trace:
-    """The trace of a stored run; a longer one than `events_max` loses attempts, then operations."""
+    """The trace of a stored run; above `events_max`, attempts are cut first, then operations."""
     maker = _Maker(run.history, events_max)
     metadata = _metadata(run, maker.end_ns)
     if maker.cut is not None:
@@ -153,7 +153,7 @@ def _metadata(run: StoredRun, end_ns: int) -> dict[str, Any]:
 
 
 class _Lanes:
-    """Tracks of one group. What would overlap on a track goes to the next one of the same name."""
+    """Tracks of one group. A slice that would overlap goes to another track of the same name."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -161,7 +161,7 @@ class _Lanes:
         self._names: list[tuple[int, str, int]] = []
 
     def tid(self, name: str, start: int, end: int, order: int) -> int:
-        """The track for a slice; slices of one name come in the order of their starts."""
+        """The track for a slice; call it in the order of the starts of the slices of a name."""
         lanes = self._ends.setdefault(name, [])
         if lanes and lanes[0][0] <= start:
             return self._used(lanes, heapq.heappop(lanes)[1], end)
@@ -176,12 +176,12 @@ class _Lanes:
         return tid
 
     def first(self, name: str, order: int) -> int:
-        """A track of this name, for instants: they overlap nothing."""
+        """A track of this name for instants, which never overlap."""
         lanes = self._ends.get(name)
         return min(tid for _, tid in lanes) if lanes else self.tid(name, 0, 0, order)
 
     def names(self) -> Iterator[Event]:
-        """The viewer's names of the tracks, and their order."""
+        """Events that tell the viewer the names of the tracks, and their order."""
         yield _meta("process_name", self._pid, 0, name=_GROUPS[self._pid])
         yield _meta("process_sort_index", self._pid, 0, sort_index=self._pid)
         for tid, label, order in self._names:
@@ -190,7 +190,7 @@ class _Lanes:
 
 
 class _Maker:
-    """Plans which events there are, then makes them one by one."""
+    """Selects the events of a trace, then makes them one by one."""
 
     def __init__(self, history: History, events_max: int) -> None:
         self._history = history
@@ -231,8 +231,8 @@ class _Maker:
         return f"a trace has at most {events_max} events; it shows the first {', '.join(texts)}"
 
     def events(self) -> Iterator[Event]:
-        """All events: names of tracks, then everything by time."""
-        # The lanes are known only when every slice has one, and the names come first.
+        """All events: first the names of tracks, then the others by time."""
+        # The names come first, but the number of lanes is only known when every slice has a lane.
         operations = [(pair, self._lane_of_operation(pair)) for pair in self._pairs]
         attempts = [(item, self._lane_of_attempt(item[0])) for item in self._attempts]
         marks = [self._placed(mark) for mark in self._marks]
@@ -253,7 +253,7 @@ class _Maker:
     # --- operations and attempts -------------------------------------------------------------
 
     def _interval(self, pair: Pair) -> tuple[int, int]:
-        """From when to when an operation may have acted."""
+        """The interval in which an operation may have taken effect."""
         start = pair.invoke.time
         if pair.completion is None or pair.type is OpType.INFO:
             return start, self.end_ns
@@ -319,7 +319,7 @@ class _Maker:
             if op.f == "phase":
                 continue
             args = {"index": op.index}
-            if op.f != "snapshot":  # the dump of every node's state would drown the rest
+            if op.f != "snapshot":  # the state of every node is too long to show
                 args["value"] = _bounded(op.value)
             name = op.f
             event = _instant(PHASES, 1, op.time, name, args)
@@ -338,7 +338,7 @@ class _Maker:
             yield [(op.time, 0, event | {"lane": _LEADER})]
 
     def _faults(self) -> Iterator[list[_Timed]]:
-        """Begin and end of each fault. What never had a target was no fault: an instant."""
+        """Begin and end of each fault. A fault that never had a target is shown as an instant."""
         notes = list(self._history.of_process(NEMESIS))
         edges: set[int] = set()
         hits = [fault for fault in faults_of(notes, most=None) if fault.targets]
@@ -352,7 +352,7 @@ class _Maker:
                 end[2]["args"] = {"note": "never healed"}
             edges |= {fault.begin.index, last.index}
             yield [_edge("b", fault.begin, identity, name, fault.start), end]
-        # A fault without targets, or a heal without a fault, as in foreign histories.
+        # In foreign histories: a fault without targets, or a heal without a fault.
         for op in notes:
             if op.index not in edges:
                 args = {"index": op.index, "value": _bounded(op.value)}
@@ -370,9 +370,9 @@ class _Maker:
 
 
 def _fitting(units: Sequence[Sequence[_Timed]], room: int) -> tuple[list[_Timed], int]:
-    """The events of the first units that fit, by time, and how many units those are.
+    """The events of the first units that fit, by time, and the number of these units.
 
-    A unit is whole or absent: a fault that begins also ends.
+    A unit is kept or cut as a whole, so that a fault that begins also ends.
     """
     kept: list[_Timed] = []
     count = 0
@@ -392,7 +392,7 @@ def _attempts(pairs: Sequence[Pair]) -> Iterator[tuple[Attempt, Op]]:
 
 
 def _until_next(facts: Sequence[Op], end_ns: int) -> Iterator[tuple[Op, int]]:
-    """Each fact with the time of the next one; the last holds until the end."""
+    """Each fact with the time of the next fact; the last lasts until the end."""
     for position, op in enumerate(facts):
         yield op, facts[position + 1].time if position + 1 < len(facts) else end_ns
 
@@ -402,10 +402,10 @@ def _when(timed: _Timed) -> tuple[int, int]:
 
 
 def _us(time_ns: int) -> float:
-    """µs that convert back to the same ns in any reader.
+    """A time in µs that every reader converts back to the same ns.
 
-    The viewer multiplies by 1000 and truncates, so that 0.029 µs would become 28 ns, and a slice
-    that begins where another ends would overlap it.
+    The viewer multiplies by 1000 and truncates. So 0.029 µs would become 28 ns, and a slice that
+    begins at the end of another slice would overlap it.
     """
     time_us = time_ns / 1000
     return time_us if int(time_us * 1000) == time_ns else math.nextafter(time_us, math.inf)
@@ -476,7 +476,7 @@ def _told(attempts: Sequence[Attempt]) -> list[str]:
 
 
 def _bounded(value: Any) -> Any:
-    """`value` itself where it is small, else the beginning of its JSON."""
+    """A small `value` itself; for a large value, the beginning of its JSON text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = msgspec.json.encode(value).decode()

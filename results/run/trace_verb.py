@@ -17,7 +17,7 @@ STDOUT: Final = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the trace and say where it is."""
+    """Write the trace, and print its path."""
     parser = Parser(
         prog="harness trace",
         description="Write a run as a trace: open https://ui.perfetto.dev and drop the file there "
@@ -39,6 +39,6 @@ def main(arguments: Sequence[str]) -> int:
     if run.note is not None:
         note(f"harness: {run.note}")
     write_trace(trace_of(run), path)
-    if descriptor_of(path) != STDOUT:  # otherwise the line would follow the trace in its file
+    if descriptor_of(path) != STDOUT:  # stdout itself: no path after the trace
         say(str(path))
     return 0

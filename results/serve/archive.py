@@ -1,4 +1,4 @@
-"""A run's folder as a zip file, made while it is sent: nothing of it is held but one piece."""
+"""A run's folder as a zip file, made while it is sent, with only one piece in memory."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 class _Pipe(io.RawIOBase):
-    """The output of `zipfile`; it cannot seek, so sizes follow the data."""
+    """The output file of `zipfile`. It cannot seek, so the archive has sizes after the data."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
     def writable(self) -> bool:
-        """Yes."""
+        """Always true."""
         return True
 
     def write(self, data: object) -> int:
@@ -42,11 +42,12 @@ class _Pipe(io.RawIOBase):
 def archive(
     run: str, files: Sequence[FileEntry], open_file: Callable[[Sequence[str]], int]
 ) -> Iterator[bytes]:
-    """The pieces of the archive; a file that vanished meanwhile is left out and listed at its end.
+    """The pieces of the archive; files that vanished meanwhile are listed in a last file.
 
-    `open_file` gives the descriptor of a file by its parts, or raises `NotThere`.
+    `open_file` returns the descriptor of a file from the parts of its path, or raises `NotThere`.
 
-    Raises `OSError` where a file cannot be read to its end: the archive must not look whole then.
+    Raises `OSError` if a file cannot be read to its end, so that the archive does not look
+    complete.
     """
     pipe = _Pipe()
     gone: list[str] = []
@@ -78,6 +79,6 @@ def _moment(modified_s: float) -> tuple[int, int, int, int, int, int]:
         time = dt.datetime.fromtimestamp(modified_s, tz=dt.UTC)
     except (OverflowError, ValueError, OSError):
         return _EPOCH
-    if not 1980 <= time.year <= 2107:  # what the format can say
+    if not 1980 <= time.year <= 2107:  # the range of the format
         return _EPOCH
     return time.year, time.month, time.day, time.hour, time.minute, time.second

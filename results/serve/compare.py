@@ -1,4 +1,4 @@
-"""Two runs side by side: in what their cases differ, what became of them, how they served."""
+"""Two runs side by side: differences of their cases, their outcomes, and their operations."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _RECORD: Final = (
 
 
 class StoredChecks(msgspec.Struct, frozen=True):
-    """The part of `results.json` that has the verdicts of checkers."""
+    """The part of `results.json` with the verdicts of checkers."""
 
     checkers: list[CheckResult]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """One field; `None` where a run does not have it."""
+    """One field with both values; `None` if a run does not have the field."""
 
     field: str
     first: str | None
@@ -54,10 +54,10 @@ def checks_of(folder: Path) -> tuple[tuple[CheckResult, ...], str | None]:
 def differences(
     first: tuple[Case | None, RunRow], second: tuple[Case | None, RunRow]
 ) -> Differences:
-    """Every field of case and record that differs, and how many do not.
+    """Every differing field of case and record, and the number of equal fields.
 
-    Planned faults come last: there are many fields of them, nearly all of which differ as soon as
-    the seed does, and the few others must be neither cut nor hidden by them.
+    Planned faults come last. They have many fields, and nearly all of these differ between two
+    seeds. If they came first, they would hide the other differences, or push them over the limit.
     """
     left, right = (_fields(*run) for run in (first, second))
     names = sorted(dict.fromkeys([*left, *right]), key=_is_of_faults)
@@ -74,7 +74,7 @@ def differences(
 
 
 class Differences(msgspec.Struct, frozen=True):
-    """The listed differences, the number of all, and the number of equal fields."""
+    """The listed differences, the number of all differences, and the number of equal fields."""
 
     listed: tuple[Difference, ...]
     count: int
@@ -87,7 +87,7 @@ class Differences(msgspec.Struct, frozen=True):
 
     @property
     def others(self) -> tuple[Difference, ...]:
-        """All others."""
+        """All other differences."""
         return self.listed[: len(self.listed) - len(self.of_faults)]
 
 
@@ -104,7 +104,7 @@ def _fields(case: Case | None, row: RunRow) -> dict[str, str]:
 
 
 def flat(value: Any, prefix: str = "", *, most: int = PATHS_MAX) -> Iterator[tuple[str, str]]:
-    """Leaves of nested JSON by path, such as `faults[3].at_ns`; a list of plain values is one."""
+    """Leaves of nested JSON by path, such as `faults[3].at_ns`; a list of scalars is one leaf."""
     waiting: list[tuple[str, Any]] = [(prefix, value)]
     count = 0
     while waiting:
@@ -137,6 +137,6 @@ def _cut(item: Difference) -> Difference:
 def kinds_of_both(
     first: tuple[KindNumbers, ...], second: tuple[KindNumbers, ...]
 ) -> list[tuple[str, KindNumbers | None, KindNumbers | None]]:
-    """Every kind of operation of either run, by name."""
+    """Every kind of operation of either run, by name, with its numbers in both runs."""
     left, right = ({kind.f: kind for kind in kinds} for kinds in (first, second))
     return [(f, left.get(f), right.get(f)) for f in sorted({*left, *right})]

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 def matrix(library: Library, query_text: str) -> Page:
-    """Outcomes by two dimensions."""
+    """The page of outcomes by two dimensions."""
     query, also = parse_query(query_text, also=("down", "across"))
     down = _dimension(also["down"], "nemesis", "down", DIMENSIONS)
     across = _dimension(also["across"], "workload", "across", DIMENSIONS)
@@ -79,7 +79,7 @@ def _dimension(given: list[str], default: str, name: str, known: Sequence[str]) 
 
 
 def trends(library: Library, query_text: str) -> Page:
-    """Failing share and rate of operations over labels, days or versions of the code."""
+    """The page of failing shares and operation rates over labels, days or code versions."""
     query, also = parse_query(query_text, also=("by",))
     where = query.where()
     with library.reading() as reading:
@@ -132,7 +132,7 @@ def _percent(share: float | None) -> float | None:
 
 
 def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bool) -> Series:
-    """Failing shares with their intervals, in percent; an interval of no run is left out."""
+    """Failing shares with their intervals, in percent; values without any run have no interval."""
     values = [
         Value(row["value"], *of, _percent(row["rate"]), _percent(row["low"]), _percent(row["high"]))
         if row["rate"] is not None
@@ -143,7 +143,7 @@ def _shares(rows: Sequence[Row], words: Sequence[tuple[str, str]], *, joined: bo
 
 
 def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Runs, failing share and new failures of all runs together."""
+    """Plots over all runs: number of runs, failing share and new failures."""
     words = ("all runs", "")
     counts, new = (
         [Value(row["value"], *words, row[name]) for row in totals] for name in ("runs", "new")
@@ -156,7 +156,7 @@ def _total_plots(totals: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
-    """Failing share and rate of operations; points of one population are joined."""
+    """Plots by population: failing share and operation rate; lines join points of a population."""
     words = [(row["words"], str(row["population"])) for row in points]
     rates = [
         Value(row["value"], *of, row["ok_per_s"]) for row, of in zip(points, words, strict=True)
@@ -168,7 +168,7 @@ def _plots(points: Sequence[Row], *, joined: bool) -> list[Series]:
 
 
 def labels(library: Library, query: Query, names: Sequence[str]) -> Page:
-    """Two labels: how often runs of the same setting fail, and how."""
+    """The page of two labels: how often runs of the same setting fail, and how."""
     if len(names) != 2 or names[0] == names[1]:
         raise BadQuery(
             f"a comparison is of two labels, and these are given: {', '.join(names)}; write "

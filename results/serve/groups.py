@@ -1,8 +1,8 @@
 """Counts of groups of runs: outcomes, the verdict matrix, failures, trends.
 
 Failures, trends and compared labels use the report's own queries and statistics
-(`results.questions`) over the runs that a page shows: every number equals that of a report of these
-runs. A cell of the matrix counts runs by outcome and links to them.
+(`results.questions`) over the runs that a page shows. So every number equals the number in a report
+of the same runs. A cell of the matrix counts runs by outcome and links to them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TREND_DIMENSIONS: Final = (
     *("label", "day", "code", "name", "environment", "nemeses", "workload", "bugs"),
 )
 ORDERED: Final = ("label", "day", "code")
-"""Dimensions whose values follow each other in time: only those are joined by a line."""
+"""Dimensions whose values follow each other in time: only their plots have lines."""
 SIDE_MAX: Final = 60
 POINTS_MAX: Final = 60
 _COUNTS: Final = ", ".join(
@@ -41,34 +41,34 @@ _COUNTS: Final = ", ".join(
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """Runs by outcome; `total` is all of them."""
+    """Numbers of runs by outcome."""
 
     counts: dict[str, int]
 
     @property
     def total(self) -> int:
-        """All runs of the cell."""
+        """The number of all runs of the cell."""
         return sum(self.counts.values())
 
     @property
     def worst(self) -> str:
-        """The worst outcome that there is."""
+        """The worst outcome of the runs; empty without runs."""
         return next((name for name in OUTCOMES if self.counts.get(name)), "")
 
     def of(self, outcome: str) -> int:
-        """Runs with one outcome."""
+        """The number of runs with this outcome."""
         return self.counts.get(outcome, 0)
 
 
 def outcomes_of(reading: Reading, where: Where) -> dict[str, int]:
-    """The number of runs by outcome, in the order of tables."""
+    """The numbers of runs by outcome, in the order of tables."""
     sql = f"SELECT outcome, count(*) AS n FROM runs WHERE {where.sql} GROUP BY outcome"  # noqa: S608
     counts = {row["outcome"]: row["n"] for row in reading.rows(sql, where.values)}
     return {name: counts[name] for name in OUTCOMES if name in counts}
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """Cells by row and column; a pair without a run has no cell."""
+    """Cells by row and column; a pair of values without a run has no cell."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
@@ -82,7 +82,8 @@ class Matrix(msgspec.Struct, frozen=True):
 def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
     """Count runs by two dimensions.
 
-    By `nemesis` or `bug` a run counts once for each of its own, so that sums exceed the runs.
+    For `nemesis` or `bug`, a run counts once for each of its nemeses or bugs, so sums may exceed
+    the number of runs.
     """
     sides = [_totals(reading, where, name) for name in (down, across)]
     notes = [
@@ -94,7 +95,7 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
     for name, names, side in zip((down, across), kept, sides, strict=True):
         if len(names) < len(side):
             notes.append(f"only the {SIDE_MAX} most frequent of {len(side)} values of {name}")
-    # Both are unnested one after the other: two in one list would go side by side.
+    # Unnest one list after the other: two lists in one SELECT would be paired element by element.
     sql = f"""
         SELECT up, side, outcome, CAST(sum(n) AS BIGINT) AS n
         FROM (SELECT up, {_value(across)} AS side, outcome, n
@@ -117,7 +118,7 @@ def matrix_of(reading: Reading, where: Where, down: str, across: str) -> Matrix:
 
 
 def _value(dimension: str) -> str:
-    """The value of a run, or with a list of them one row for each."""
+    """SQL for the value of a run; if a run has a list of values, one row for each value."""
     column = column_of(dimension)
     if dimension not in LISTS:
         return f"coalesce({column}, '{NONE}')"
@@ -125,7 +126,7 @@ def _value(dimension: str) -> str:
 
 
 def _alike(where: Where, *dimensions: str) -> str:
-    """In SQL, runs counted by columns as they are: lists are taken apart after that."""
+    """SQL that counts equal runs by whole columns, before lists are unnested."""
     columns = ", ".join(sorted({"outcome", *map(column_of, dimensions)}))
     return f"(SELECT {columns}, count(*) AS n FROM runs WHERE {where.sql} GROUP BY ALL)"  # noqa: S608
 
@@ -143,13 +144,13 @@ def _totals(reading: Reading, where: Where, dimension: str) -> dict[str, Cell]:
 
 
 def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
-    """The most frequent values within the bound, then by name."""
+    """The most frequent values, up to the limit, sorted by name."""
     ordered = sorted(totals, key=lambda name: (-totals[name].total, name))
     return tuple(sorted(ordered[:SIDE_MAX]))
 
 
 def failures_of(reading: Reading, where: Where) -> list[Row]:
-    """The rows of a report's answer `signatures`."""
+    """The rows of the report's answer `signatures`."""
     newest = f"SELECT max(day) AS day FROM runs WHERE {where.sql}"  # noqa: S608
     days = [row["day"] for row in reading.rows(newest, where.values)]
     rows: list[Row] = signatures(_cells(reading, where, "signature_cells"), days).to_pylist()
@@ -157,7 +158,7 @@ def failures_of(reading: Reading, where: Where) -> list[Row]:
 
 
 def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[str, ...], str]:
-    """The value of a dimension in which each failure was first seen, by the keys of a failure."""
+    """For each failure (verdict, signature, target, bugs), the value in which it was first seen."""
     sql = f"""
         {as_report(where.sql, dimension)}
         SELECT verdict, target, bugs, signature,
@@ -172,7 +173,7 @@ def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[s
 
 
 def _cells(reading: Reading, where: Where, name: str, dimension: str | None = None) -> list[Row]:
-    """The rows of one of the report's queries of cells, of the runs that pass a condition."""
+    """The rows of one of the report's queries of cells, for the runs that meet a condition."""
     return reading.rows(
         f"{as_report(where.sql, dimension)} SELECT * FROM ({query(name)}) ORDER BY ALL",  # noqa: S608
         where.values,
@@ -182,10 +183,10 @@ def _cells(reading: Reading, where: Where, name: str, dimension: str | None = No
 def totals_of(
     reading: Reading, where: Where, dimension: str, new: Counter[str]
 ) -> tuple[list[Row], list[str]]:
-    """All runs by one dimension, ordered by first runs, and the number of omitted rows.
+    """All runs by one dimension, ordered by first runs, and notes on omitted rows.
 
-    `new` counts the failures whose first run is among them. The failing share covers runs whose
-    verdict is known.
+    `new` has the number of failures by the value of their first run. The failing share covers runs
+    whose verdict is known.
     """
     sql = f"""
         SELECT {_value(dimension)} AS value, min(started) AS first_started,
@@ -209,9 +210,9 @@ def _share(row: Row) -> Row:
 
 
 def trends_of(reading: Reading, where: Where, dimension: str) -> tuple[list[Row], list[str]]:
-    """The rows of a report's answer `trend_by_...`, and the number of omitted rows.
+    """The rows of a report's answer `trend_by_...`, and notes on omitted rows.
 
-    Populations, and the points of each, are ordered by their first runs.
+    Populations, and the points of each population, are ordered by their first runs.
     """
     sql = f"""
         {as_report(where.sql, dimension)}
@@ -250,7 +251,7 @@ _WORDS: Final = ("workload", "asked", "bugs", "environment", "profile")
 
 
 class ComparedLabels(msgspec.Struct, frozen=True):
-    """Two labels as a report with a baseline compares them, by runs alone."""
+    """The comparison that a report with a baseline makes of two labels, without latencies."""
 
     comparison: Comparison
     settings: dict[str, str]  # by their words
@@ -258,7 +259,7 @@ class ComparedLabels(msgspec.Struct, frozen=True):
 
 
 def compare_labels(reading: Reading, where: Where, labels: Sequence[str]) -> ComparedLabels:
-    """Compare the second label's runs with the first label's; both have finished runs."""
+    """Compare the runs of the second label with the first label's; both must have finished runs."""
     both = Where(f"{where.sql} AND coalesce(label, '{NONE}') IN (?, ?)", (*where.values, *labels))
     cells = _cells(reading, both, "run_cells")
     run_cells = f"{as_report(both.sql)}, run_cells AS ({query('run_cells')})"

@@ -1,8 +1,9 @@
-"""The library behind the pages: all runs of a store or lake; verdicts, numbers and files of one.
+"""The library behind the pages: all runs of a store or lake; verdicts, numbers and files of a run.
 
 All runs are a table in DuckDB (`results.serve.runs`). The folder of a run is in the store, or is
-rebuilt from a lake (`results.serve.run_folders`). This module caches what it derives from folders,
-within bounds: numbers of a run are valid as long as its history has the same time and size.
+rebuilt from a lake (`results.serve.run_folders`). This module caches what it computes from folders,
+within limits. Cached numbers of a run are valid as long as the history file has the same time and
+size.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from results.serve.run_rows import RunRow
 from results.serve.runs import Reading, Runs
 
 NUMBERS_KEPT: Final = 32
-"""Numbers of a run take up to some MB, for a run of a day."""
+"""The maximum of runs with cached numbers, which need some MB for a run of a day."""
 RECORDED_KEPT: Final = 1_000
 CHECKS_MAX: Final = 1_000
 CASE_BYTES_MAX: Final = 8 << 20
@@ -55,7 +56,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ArtefactFailed(Exception):  # noqa: N818 - the answer is a page that says so
-    """An artefact cannot be made; the text says why."""
+    """The artefact cannot be made; the text says why."""
 
 
 class Library:
@@ -64,10 +65,10 @@ class Library:
     def __init__(
         self, place: str, *, progress: Callable[[Ingested], None] = lambda _: None
     ) -> None:
-        """Read which runs exist; `progress` hears how a store is brought into its lake.
+        """Read the list of runs; `progress` gets the progress of a store's ingest into its lake.
 
-        Raises `UsageError` where there is no store and no lake of ours, or access is refused;
-        `InfrastructureError` where the storage does not answer.
+        Raises `UsageError` if there is neither a store nor a lake of the harness, or if access is
+        refused. Raises `InfrastructureError` if the storage does not answer.
         """
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-serve-"))
         try:
@@ -92,23 +93,23 @@ class Library:
         self._recorded: OrderedDict[str, tuple[CheckResult, ...]] = OrderedDict()
 
     def reading(self) -> AbstractContextManager[Reading]:
-        """All runs, at most a moment old."""
+        """All runs, at most a few seconds old."""
         return self._runs.reading()
 
     def row(self, key: str) -> RunRow | None:
-        """The run "name/run", if there is such a one."""
+        """The run "name/run"; `None` if it does not exist."""
         with self.reading() as found:
             return found.run(key)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the table of runs, and remove temporary files."""
         self._runs.close()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     # --- one run -----------------------------------------------------------------------------
 
     def checks(self, row: RunRow) -> tuple[tuple[CheckResult, ...], str | None]:
-        """The verdicts of a run's checkers, and a note on where they are from or why none is."""
+        """The verdicts of a run's checkers, and a note on their source or on why there are none."""
         try:
             checks, trouble = checks_of(self.folders.folder(row))
         except HistoryError as error:
@@ -136,7 +137,7 @@ class Library:
         return checks
 
     def _judged(self, row: RunRow) -> tuple[CheckResult, ...]:
-        """Verdicts of reports: of each checker the result that counts."""
+        """The verdicts of reports: for each checker, the result that counts."""
         place = self._runs.lake.place
         with self._runs.using:
             results = ResultLake.beside(place.uri, place.options)
@@ -162,7 +163,7 @@ class Library:
         return _checks(rows)
 
     def case(self, row: RunRow) -> Case | None:
-        """The case of a run; `None` where it cannot be read."""
+        """The case of a run; `None` if it cannot be read."""
         try:
             content = read_bounded(self.folders.folder(row) / "case.json", CASE_BYTES_MAX)
             return msgspec.json.decode(content, type=Case)
@@ -170,7 +171,7 @@ class Library:
             return None
 
     def files(self, row: RunRow) -> tuple[list[FileEntry], bool]:
-        """The files of a run by name, and whether there are more."""
+        """The files of a run by name, and whether there are more files than listed."""
         try:
             return files_below(self.folders.folder(row))
         except HistoryError:  # `checks` says it
@@ -196,16 +197,17 @@ class Library:
     # --- artefacts ---------------------------------------------------------------------------
 
     def make(self, row: RunRow, file: str) -> None:
-        """Make an artefact unless one that is newer than the run exists.
+        """Make an artefact, unless it exists and is newer than the run.
 
-        Raises `ArtefactFailed`. One at a time: a page of a long run takes seconds and memory.
+        Raises `ArtefactFailed`. Artefacts are made one at a time, because a page of a long run
+        takes seconds and much memory.
         """
         folder, reporter = self.folders.folder(row), ARTEFACTS[file]
         if _is_newer(folder, file):
             return
         link = first_link(folder)
         if link is not None:
-            # What a reporter reads goes into its page: a link could bring in any file of ours.
+            # A reporter puts files of the run into its page: a link could point to any file.
             raise ArtefactFailed(f"the run holds the link {link!r}, and links are not followed")
         if reporter not in plugin_names("reporters"):
             raise ArtefactFailed(f"the reporter {reporter!r} is not installed")
@@ -223,7 +225,7 @@ class Library:
             self._making.release()
 
     def has_report(self) -> bool:
-        """Whether `harness report` left its page where we find it."""
+        """Whether the page of `harness report` is in its default folder."""
         try:
             os.close(self.report_file((REPORT_PAGE,)))
         except NotThere:
@@ -231,9 +233,9 @@ class Library:
         return True
 
     def report_file(self, parts: Sequence[str]) -> int:
-        """The descriptor of a file that `harness report` left; raises `NotThere`.
+        """The descriptor of a file of the last `harness report`; raises `NotThere`.
 
-        A report on a lake in a bucket is where it was made.
+        The report of a lake in a bucket is in the folder in which `harness report` ran, not here.
         """
         if self._report is None or self._report.is_symlink():
             raise NotThere
@@ -246,7 +248,7 @@ class Library:
 
 
 def _checks(rows: Sequence[dict[str, Any]]) -> tuple[CheckResult, ...]:
-    """Verdicts on whole histories; of two rows of a checker the later one counts."""
+    """Verdicts on whole histories; if a checker has several rows, the last row counts."""
     results: dict[str, CheckResult] = {}
     for row in rows:
         if row["key"] is None:
@@ -267,7 +269,7 @@ def _stamp(folder: Path) -> _Stamp:
 
 
 def _is_newer(folder: Path, file: str) -> bool:
-    """Whether the artefact is a plain file, no older than its source."""
+    """Whether the artefact is a plain file that is no older than the files it is made from."""
     try:
         made = (folder / file).lstat()
     except OSError:

@@ -57,7 +57,7 @@ def the_run(library: Library, key: str) -> RunRow:
 
 
 def runs(library: Library, query_text: str) -> Page:
-    """The list of runs."""
+    """The page with the list of runs."""
     query, _ = parse_query(query_text)
     where = query.where()
     first = (query.page - 1) * PAGE_ROWS
@@ -105,7 +105,7 @@ def _row_data(row: RunRow) -> dict[str, Any]:
 
 
 def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
-    """The values to choose from, by filter; `None` where there are too many for a menu."""
+    """The possible values of each filter; `None` if there are too many for a menu."""
     values = ", ".join(
         f"list_slice(list(DISTINCT {column}), 1, {CHOICES_MAX + 1}) AS {name}"
         if name not in LISTS
@@ -126,7 +126,7 @@ def _choices(reading: Reading, query: Query) -> dict[str, list[str] | None]:
 
 
 def run(library: Library, row: RunRow) -> Page:
-    """One run."""
+    """The page of one run."""
     files, more = library.files(row)
     checks, trouble = library.checks(row)
     numbers, no_numbers = _numbers(library, row)
@@ -171,7 +171,7 @@ def _bounded(check: CheckResult) -> list[str]:
 
 
 def _siblings(library: Library, row: RunRow) -> list[RunRow]:
-    """Runs to compare with: of the same seed first, then the nearest of the same series."""
+    """Runs to compare with: first the same seed, then runs of the same name close in time."""
     at = (row.name, row.started, row.key)
     place = "name = ? AND (coalesce(started, ''), key)"
     with library.reading() as reading:
@@ -193,7 +193,7 @@ def _end_s(numbers: RunNumbers) -> int:
 
 
 def compare(library: Library, query_text: str) -> Page:
-    """Two runs, or two labels."""
+    """The page that compares two runs, or two labels."""
     query, also = parse_query(query_text, also=("run", "label"))
     keys = also["run"]
     if also["label"] and not keys:

@@ -1,7 +1,8 @@
 """Files below a store, opened one folder after the other, so that no link can lead outside.
 
-Checking a path and opening it later leaves a gap in which a folder may become a link. So every part
-is opened relative to its parent, with `O_NOFOLLOW`: every opened file is below the store.
+If the server checked a path and opened it later, a folder could become a link in between. So every
+part of a path is opened relative to its parent, with `O_NOFOLLOW`. Every opened file is therefore
+below the store.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class NotThere(Exception):  # noqa: N818 - no error of ours: the answer is 404
-    """There is no such file, or none that may be shown."""
+    """The file does not exist, or must not be shown."""
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ def open_below(store: Path, parts: Sequence[str]) -> int:
 
 
 def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
-    """The plain files of a run's folder by name, and whether there are more than are listed."""
+    """The plain files of a run's folder by name, and whether there are more than listed."""
     entries: list[FileEntry] = []
     for entry in _walk(folder, "", 1):
         if len(entries) >= FILES_MAX:
@@ -88,7 +89,7 @@ def files_below(folder: Path) -> tuple[list[FileEntry], bool]:
 
 
 def first_link(folder: Path) -> str | None:
-    """A symbolic link somewhere in a run's folder, or what keeps us from ruling that out."""
+    """The name of a link in a run's folder, or of an entry beyond the limits of the search."""
     seen = 0
     waiting = [(folder, 1)]
     while waiting:

@@ -1,10 +1,10 @@
-"""Filters and order of a list of runs; the same words for pages, links and the API.
+"""Filters and order of a list of runs; the same names serve pages, links and the API.
 
 | parameter                        | a run is shown if                                             |
 |----------------------------------|---------------------------------------------------------------|
 | q                                | it contains every word, ignoring case                         |
-| name, label, workload, code, ... | the field is exactly this; `(none)` where it is empty         |
-| nemesis, bug                     | these, with commas between, are among its nemeses or bugs     |
+| name, label, workload, code, ... | the field has exactly this value; `(none)`: it has no value   |
+| nemesis, bug                     | all these (separated by commas) are among its nemeses or bugs |
 | verdict                          | valid, permitted, unknown, invalid, unfinished or broken      |
 | seed                             | 7, or 1..200                                                  |
 | ops, wall_s, simulated_s, faults | 10.., ..10 or 10..20; a run without the value is left out     |
@@ -56,11 +56,11 @@ _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)?\.\.(\d{4}-\d\d-\d\d)?|(\d{4}-\d\d-
 
 
 class BadQuery(Exception):  # noqa: N818 - the answer is 400
-    """A parameter that is none, or cannot have this value; the text says which and why."""
+    """An unknown parameter, or a wrong value; the text says which, and why."""
 
 
 class Where(NamedTuple):
-    """A condition on the table `runs` in SQL, and the values of its parameters."""
+    """An SQL condition on the table `runs`, and the values of its parameters."""
 
     sql: str
     values: tuple[str | int | float, ...]
@@ -74,7 +74,7 @@ class Query(msgspec.Struct, frozen=True):
     page: int = 1
 
     def where(self) -> Where:
-        """The runs that pass all filters; raises `BadQuery`."""
+        """The condition for runs that pass all filters; raises `BadQuery`."""
         parts = [part for name, value in self.filters.items() for part in _conditions(name, value)]
         return Where(
             " AND ".join(["true", *(part.sql for part in parts)]),
@@ -82,7 +82,7 @@ class Query(msgspec.Struct, frozen=True):
         )
 
     def url(self, path: str, **changes: str | None) -> str:
-        """`path` with this query; filters in `changes` replace others, `None` takes one away."""
+        """A URL of `path` with this query. `changes` replace filters; `None` removes a filter."""
         parameters = {**self.filters, "sort": self.sort} | {
             name: value for name, value in changes.items() if value is not None
         }
@@ -94,9 +94,10 @@ class Query(msgspec.Struct, frozen=True):
         return f"{path}?{urlencode(parameters)}" if parameters else path
 
     def narrowed(self, path: str, *also: tuple[str, str]) -> str:
-        """`path` with this query and the values in `also`: exactly the runs that a cell counts.
+        """A URL of `path` with this query and the values in `also`: the runs that a cell counts.
 
-        A field has one value, so another one replaces it; of nemeses and bugs a run may have many.
+        A run has one value of a field, so a value in `also` replaces the filter. A run may have
+        several nemeses and bugs, so their values are added to the filter.
         """
         filters = dict(self.filters)
         for name, value in also:
@@ -132,7 +133,7 @@ def parse_query(text: str, also: Iterable[str] = ()) -> tuple[Query, dict[str, l
                 raise BadQuery(f"page is {value!r}; pages are counted from 1")
             page = int(value)
         elif name in fields:
-            if value:  # an empty field of the form asks for nothing
+            if value:  # an empty form field is no filter
                 filters[name] = value
         else:
             names = ", ".join(sorted({*fields, *others, "sort", "page"}))
@@ -149,12 +150,12 @@ def _sort(value: str) -> str:
 
 
 def column_of(name: str) -> str:
-    """The column of `runs` that a parameter or dimension is about."""
+    """The column of `runs` for a parameter or dimension."""
     return {"verdict": "outcome", "ops": "lines", **LISTS}.get(name, name)
 
 
 def order_of(sort: str) -> str:
-    """The order of a list in SQL: runs without a value come last either way."""
+    """The ORDER BY of a list; runs without a value come last in both directions."""
     name, way = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
     column = column_of(name)
     if name == "verdict":
@@ -195,7 +196,7 @@ def _range(name: str, value: str) -> Where:
     column = column_of(name)
     if name.endswith("_s"):
         return Where(f"{column} BETWEEN ? AND ?", (float(least), float(most)))
-    # Whole bounds: a 64-bit number compared with a fraction would be rounded.
+    # Use integer bounds: SQL would round a 64-bit integer to compare it with a fraction.
     first = -_INT64_MAX if least < -_INT64_MAX else math.ceil(min(least, 1 << 63))
     last = _INT64_MAX if most > _INT64_MAX else math.floor(max(most, -1 << 63))
     if not -_INT64_MAX <= first <= last <= _INT64_MAX:

@@ -1,4 +1,4 @@
-"""The templates of `harness serve`, and what their links need."""
+"""The templates of `harness serve`, and the functions that make links in them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OP: Final = re.compile(r"\bop ([0-9]{1,9})\b")
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A template, what it shows, and the same as data."""
+    """A template, its values, and the same content as data for the API."""
 
     template: str
     context: dict[str, Any]
@@ -35,7 +35,7 @@ class Page(msgspec.Struct, frozen=True):
 
 @functools.cache
 def ensure_templates() -> jinja2.Environment:
-    """The pages' templates; raises `UsageError` with the fix where Jinja2 is not installed."""
+    """The pages' templates; raises `UsageError` with the fix if Jinja2 is not installed."""
     environment = templates((_PACKAGE, "templates"), ("results.report", ""))
     environment.filters |= {"with_ops": _with_ops, "p_value": numbers.p_value}
     environment.globals.update(address=address, urlencode=urlencode)
@@ -43,26 +43,26 @@ def ensure_templates() -> jinja2.Environment:
 
 
 def render(template: str, /, **context: Any) -> bytes:
-    """A page; characters that cannot be encoded (half of a surrogate pair) are replaced."""
+    """The bytes of a page; characters without an encoding (half a surrogate pair) are replaced."""
     text = ensure_templates().get_template(template).render(**context)
     return text.encode("utf-8", "backslashreplace")
 
 
 @functools.cache
 def static_file(name: str) -> tuple[bytes, str] | None:
-    """The content of one of our own files, and its type."""
+    """The content and type of one of the server's own files."""
     if name not in STATIC:
         return None
     return (resources.files(_PACKAGE) / "static" / name).read_bytes(), STATIC[name]
 
 
 def address(*parts: str) -> str:
-    """A path of our own from its parts, each quoted as a whole."""
+    """A path on this server; each part is percent-encoded as a whole."""
     return "/" + "/".join(quote(part, safe="", errors="backslashreplace") for part in parts)
 
 
 def _with_ops(text: str) -> markupsafe.Markup:
-    """The text, escaped, in which each `op 12` leads to that operation on the page of the run."""
+    """The escaped text, in which each `op 12` links to that operation on the page of the run."""
     import markupsafe
 
     link = markupsafe.Markup('<a href="report.html#op={0}">op {0}</a>')

@@ -4,13 +4,13 @@
 |-------------------------------|-------------------------------------------------------------|
 | /                             | all runs, filtered and sorted (see `query`)                 |
 | /run/NAME/RUN/                | one run                                                     |
-| /run/NAME/RUN/FILE            | a file of it; report.html and trace.json are made on demand |
-| /zip/NAME/RUN.zip             | all its files                                               |
+| /run/NAME/RUN/FILE            | a run's file; report.html, trace.json are made on request   |
+| /zip/NAME/RUN.zip             | all files of a run                                          |
 | /compare?run=A&run=B          | two runs, each as NAME/RUN                                  |
 | /compare?label=A&label=B      | two labels; other filters hold for both                     |
 | /matrix?down=D&across=D       | verdicts by two dimensions                                  |
-| /trends?by=D                  | over labels or days                                         |
-| /report/                      | the page that `harness report` left, if it did              |
+| /trends?by=D                  | trends over labels or days                                  |
+| /report/                      | the page of the last `harness report`, if there is one      |
 | /api/runs /api/run/NAME/RUN /api/compare /api/matrix /api/trends | the same as JSON         |
 """
 
@@ -44,8 +44,8 @@ _TYPES: Final = {
     ".gz": "application/octet-stream",
     ".zip": "application/octet-stream",
 }
-# A page that a run left may be anybody's. In a sandbox it has an origin of its own: its scripts
-# run, but reach neither this server nor anything else.
+# Anybody may have written a page in a run's folder. The sandbox gives it an origin of its own: its
+# scripts run, but cannot reach this server or anything else.
 SANDBOX: Final = (
     "sandbox allow-scripts allow-popups allow-downloads; default-src 'none'; "
     "script-src 'unsafe-inline' blob:; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -68,7 +68,7 @@ class Application:
         }
 
     def __call__(self, request: Request) -> Response:
-        """The answer; never raises but `Failure`."""
+        """The answer to a request; raises nothing but `Failure`."""
         api = request.path.startswith("/api/")
         try:
             return self._route(_parts(request.path), request)
@@ -138,7 +138,7 @@ class Application:
     def _zip(self, name: str, archive_name: str) -> Response:
         run = archive_name.removesuffix(".zip")
         row = the_run(self.library, f"{name}/{run}")
-        self.library.folders.folder(row)  # or why there is none
+        self.library.folders.folder(row)  # raises the reason if there is no folder
         files, cut = self.library.files(row)
         size = sum(entry.size for entry in files)
         if cut or size > ARCHIVE_BYTES_MAX:
@@ -160,7 +160,7 @@ class Application:
 
 
 def _parts(path: str) -> tuple[str, ...]:
-    """The parts of a path, unquoted one by one, so that `%2f` separates nothing."""
+    """The parts of a path, each decoded after splitting, so that `%2f` is no separator."""
     try:
         return (
             tuple(unquote_to_bytes(part).decode("utf-8", "strict") for part in path[1:].split("/"))
@@ -188,7 +188,7 @@ def _moved(where: str) -> Response:
 
 
 def _file(number: int, name: str, *, is_page: bool) -> Response:
-    """A plain file as it is. Only a page that we make may be looked at as a page."""
+    """A response with a plain file. A browser renders only pages that the harness makes."""
     size = os.fstat(number).st_size
     headers: tuple[tuple[str, str], ...] = ()
     if is_page:
@@ -203,7 +203,7 @@ def _file(number: int, name: str, *, is_page: bool) -> Response:
 
 
 class _Pieces(Iterator[bytes]):
-    """The content of an open file; closes it in the end, read or not."""
+    """The pieces of an open file; `close` closes the file, even if it was not read."""
 
     def __init__(self, number: int) -> None:
         self._file = os.fdopen(number, "rb")
@@ -216,7 +216,7 @@ class _Pieces(Iterator[bytes]):
         return piece
 
     def close(self) -> None:
-        """Done."""
+        """Close the file."""
         self._file.close()
 
 

@@ -1,8 +1,9 @@
 """The folder of one run: in a store, or rebuilt from the rows of a lake.
 
-A run of a lake gets the folder that `harness lake export` makes, with the files that the lake keeps
-of a run that is not valid; so its page, numbers, files and trace are the same as from a store. Such
-folders are temporary: the last `FOLDERS_KEPT` requested ones are kept.
+For a run of a lake, the server makes the same folder as `harness lake export`. If the lake keeps
+files of the run (only for runs that are not valid), they are added. So page, numbers, files and
+trace are the same as from a store. Rebuilt folders are temporary: the last `FOLDERS_KEPT` requested
+folders are kept.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ if TYPE_CHECKING:
     from results.serve.runs import Runs
 
 ARTEFACTS: Final = {"report.html": "page", "trace.json": "trace"}
-"""Files that are made when a page asks for them, by which reporter."""
+"""Files that are made on request, with the reporter that makes them."""
 FOLDERS_KEPT: Final = 64
 HOLD_S: Final = 2.0
 LINES_MAX: Final = 1_000_000
-"""Lines of a history that is made again: about 1 GB of memory meanwhile."""
+"""The maximum of lines of a rebuilt history: the rebuild needs about 1 GB of memory."""
 PIECE_BYTES: Final = 1 << 20
 
 
@@ -56,18 +57,19 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class Folders(ABC):
-    """Folders of runs, and how to have them again."""
+    """Folders of runs, and commands that repeat runs."""
 
     @abstractmethod
     def folder(self, row: RunRow) -> Path:
         """A folder with the files of a run.
 
-        Raises `NotThere` for what may not be shown, and `HarnessError` where it cannot be had.
+        Raises `NotThere` if the run must not be shown, and `HarnessError` if the folder cannot be
+        made.
         """
 
     @abstractmethod
     def open(self, row: RunRow, parts: Sequence[str]) -> int:
-        """The descriptor of a file in the run's folder; raises as `folder`."""
+        """The descriptor of a file in the run's folder; raises the errors of `folder`."""
 
     @abstractmethod
     def command(self, row: RunRow) -> Command | None:
@@ -109,7 +111,7 @@ class LakeRows:
         self._held: tuple[float, int, Snapshot] | None = None
 
     def snapshot(self) -> Snapshot:
-        """One snapshot of all tables for a moment, so that two compared runs have the same."""
+        """A snapshot of all tables, kept briefly so that two compared runs use the same."""
         with self._runs.using:
             now_s, version = time.monotonic(), self._runs.version
             if self._held is None or now_s >= self._held[0] or version != self._held[1]:
@@ -119,7 +121,8 @@ class LakeRows:
     def of(self, snapshot: Snapshot, table: str, row: RunRow, batch: str | None = None) -> Any:
         """The rows of a run in a table, read from the files that may have them.
 
-        DuckDB searches by the run alone, and decodes other columns only for its rows.
+        DuckDB filters by the column `run` only, and decodes the other columns only for matching
+        rows.
 
         With `batch`, only files of that append and merged files are read.
         """
@@ -153,7 +156,7 @@ class LakeFolders(Folders):
         self._made = 0
 
     def folder(self, row: RunRow) -> Path:
-        """See `Folders`; raises `HistoryError` for rows that make no run."""
+        """See `Folders`; raises `HistoryError` if the rows do not make a run."""
         if not (is_plain_name(row.name) and is_plain_name(row.run)):
             raise NotThere
         with self._exporting:
@@ -171,7 +174,7 @@ class LakeFolders(Folders):
         return open_below(self.folder(row), parts)
 
     def command(self, row: RunRow) -> Command:
-        """See `Folders`: of the kept case if it is on this machine, else for the folder."""
+        """See `Folders`; a replay if the lake keeps the case on this machine, else an export."""
         place = self._place.uri
         if self._place.local and row.environment and is_plain_name(row.run):
             kept = Path(place) / folder_of(row.key) / "case.json"
@@ -204,7 +207,7 @@ class LakeFolders(Folders):
             if record is not None:
                 made.finish(record)
             if matches[0]["folder"] is not None:
-                self._fetch(row, made.path)  # last: its page is as new as the rest
+                self._fetch(row, made.path)  # comes last, so that its page is not outdated
             return made.publish(latest=False)
         except BaseException:
             made.discard()
@@ -213,7 +216,7 @@ class LakeFolders(Folders):
     def _fetch(self, row: RunRow, to: Path) -> None:
         """Copy the files that the lake keeps of a run; existing files stay.
 
-        Links are not followed: a lake, too, may come from elsewhere.
+        Links are not followed, since a lake may come from an untrusted place.
         """
         if self._place.local:
             kept = Path(self._place.uri) / folder_of(row.key)
@@ -228,7 +231,7 @@ class LakeFolders(Folders):
                 f"the folder kept of {row.key} has more than {FILES_MAX} files or {BYTES_MAX} "
                 "bytes: no release writes such"
             )
-        # Derived artefacts come last, so that they are no older than their sources.
+        # Copy derived artefacts last, so that they are no older than their sources.
         for path, _ in sorted(sizes, key=lambda item: item[0] in ARTEFACTS):
             if not (to / path).exists():
                 (to / path).parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +240,7 @@ class LakeFolders(Folders):
                 unpack(to)
 
     def _stored(self, folder: str) -> list[tuple[str, int]]:
-        """The files below a prefix whose names can be part of an address."""
+        """The files below a prefix, with sizes, if their names may be part of an address."""
         with troubles(self._place.uri):
             infos = self._place.files.get_file_info(
                 fs.FileSelector(folder, recursive=True, allow_not_found=True)
@@ -262,7 +265,7 @@ class LakeFolders(Folders):
 
 
 def _folder_name(name: str) -> str:
-    """A name as `RunFolder` takes it: stores of others have any."""
+    """The name if `RunFolder` accepts it, else "run": foreign stores may have any name."""
     try:
         check_name(name, "run")
     except UsageError:

@@ -1,8 +1,9 @@
 """The row of a run as pages show it, and the SQL that makes it from a row of the lake's `runs`.
 
-Null means that a run has no such value. Texts are cut: a lake may come from elsewhere. `FINISHED`
-are the runs with a verdict; as the table `judged` of a report they answer the report's own queries
-(`results/questions/sql`), so a number on a page here is the number of the report.
+Null means that a run has no such value. Texts are cut, because a lake may come from an untrusted
+place. `FINISHED` lists the outcomes of runs with a verdict. As the table `judged` of a report,
+these runs answer the report's own queries (`results/questions/sql`), so numbers on pages equal
+those of the report.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BROKEN: Final = "broken"
 UNFINISHED: Final = "unfinished"
 FINISHED: Final = tuple(verdict.value for verdict in Verdict)
 OUTCOMES: Final = (*reversed(FINISHED), UNFINISHED, BROKEN)
-"""Every outcome of a run, in the order of tables."""
+"""All outcomes of a run, in the order of tables."""
 COLUMNS: Final = (
     *("run", "name", "id", "label", "target", "environment", "profile", "workload", "nemeses"),
     *("asked", "bugs", "setting", "seed", "started", "wall_s", "simulated_s", "length_ns"),
@@ -47,12 +48,12 @@ _NUMBERS: Final = (
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `outcome` is its verdict, or `unfinished`, or `broken`; `problem` tells why."""
+    """One run. `outcome` is a verdict, `unfinished` or `broken`; `problem` says why."""
 
-    key: str  # "name/run", as addresses have it
+    key: str  # "name/run", as in addresses
     name: str
     run: str
-    lake_run: str = ""  # its key in the lake; empty where the lake could not take it
+    lake_run: str = ""  # key in the lake; empty if the lake rejected the run
     outcome: str
     problem: str | None = None
     started: str = ""
@@ -71,9 +72,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     digest: str = ""
     versions: str = ""
-    code: str = ""  # what tells versions of the code apart
-    setting: str = ""  # equal for runs whose cases differ in nothing but the seed
-    checker: str = ""  # of the worst finding, where the run is not valid
+    code: str = ""  # identifies the version of the code
+    setting: str = ""  # equal for runs whose cases differ only in the seed
+    checker: str = ""  # checker with the worst finding, if the run is not valid
     signature: str = ""
     reason: str = ""
 
@@ -83,7 +84,7 @@ _FIELDS: Final = tuple(RunRow.__struct_fields__)
 
 
 def row_of(values: Mapping[str, Any]) -> RunRow:
-    """A row from the columns of the same names."""
+    """A run from the columns of its row."""
     fields = {name: values[name] for name in _FIELDS}
     fields |= {name: _items(fields[name]) for name in ("nemeses", "bugs")}
     fields |= {
@@ -104,7 +105,7 @@ def _cut(text: str) -> str:
 
 
 def selected(source: str, *, of_store: bool) -> str:
-    """The rows of the table `runs` here from rows of a lake's; a store's runs have its own ids."""
+    """SQL for rows of the table `runs`, from a lake's `runs`; a store's runs keep their own ids."""
     run = "r.id" if of_store else "regexp_replace(r.run, '^[^/]*/', '')"
     verdicts = ", ".join(f"'{verdict}'" for verdict in FINISHED)
     states = " ".join(f"WHEN '{state}' THEN '{text}'" for state, text in _PROBLEMS.items())
@@ -126,15 +127,15 @@ def selected(source: str, *, of_store: bool) -> str:
 
 
 def create_runs(rows: str) -> str:
-    """The statement that recreates the table of these rows."""
+    """The SQL statement that recreates the table `runs` from these rows."""
     return f"CREATE OR REPLACE TABLE runs AS {rows}"
 
 
 def as_report(where: str, dimension: str | None = None) -> str:
-    """Tables of a report, as common table expressions: finished runs that pass a condition.
+    """Common table expressions with a report's tables, for finished runs that meet a condition.
 
-    Runs of one setting and label are one population. With a `dimension` its value is the `day`,
-    and with that of the label, populations are settings alone.
+    All runs of one setting and label are a population. With a `dimension`, its value becomes the
+    column `day`. With the dimension `label`, all runs of one setting are a population.
     """
     finished = ", ".join(f"'{verdict}'" for verdict in FINISHED)
     alike = "setting" if dimension == "label" else f"coalesce(label, '{NONE}'), setting"

@@ -1,14 +1,14 @@
 """All runs of a store or a lake as one table in DuckDB's memory, kept up to date.
 
 The table `runs` has the columns of `results.serve.run_rows`. When the version of the lake changes,
-rows of new files are added; if files were removed (by a compaction, or for a changed run), the
-table is recreated. That happens in the background: pages show the existing table, and wait for a
-newer one only briefly. A store is ingested into its lake first, the only reader of folders; runs
-that it could not take are rows, too, with the outcome `broken` and the reason. While a lake does
-not answer, pages show its last state, and a note says since when.
+rows of new files are added. If files were removed (by a compaction, or because a run changed), the
+table is recreated. Updates run in the background: pages show the existing table, and wait only
+briefly for a newer table. For a store, its runs are first ingested into its lake, and only the
+ingest reads run folders. Runs that the ingest rejects become rows with the outcome `broken` and the
+reason. While a lake does not answer, pages show its last state, and a note says since when.
 
-A page reads in one transaction (`Reading`), so its numbers are of one version. Answers are cached
-per version: a repeated list costs nothing.
+A page reads in one transaction (`Reading`), so all its numbers are from one version. Answers are
+cached per version, so a repeated list costs nothing.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from results.serve.run_rows import (
 
 LOOK_EVERY_S: Final = 2.0
 LOOK_REST: Final = 10.0
-"""The rest after a look, in times of what the look took."""
+"""The pause after an update, as a multiple of the duration of the update."""
 FAILED_REST_S: Final = 15.0
 WAIT_S: Final = 2.0
-"""How long a page waits for news."""
+"""The longest time that a page waits for an update."""
 QUICK: Final = Patience(attempts_max=4, total_s=5.0)
-"""For requests that a page waits for."""
+"""The patience of storage requests that a page waits for."""
 ANSWERS_KEPT: Final = 128
 LATE_ROWS_MAX: Final = 10_000
 NOTES_MAX: Final = 20
@@ -63,7 +63,7 @@ Row = dict[str, Any]
 
 
 class Reading:
-    """The table as one page sees it."""
+    """The table as one page sees it, in one transaction."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Reading:
         self.notes = notes
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """The answer of a query with these parameters; not to be changed."""
+        """The answer of a query with these parameters; callers must not change it."""
         asked = (self._version, sql, tuple(values))
         answer = self._kept.get(asked)
         if answer is None:
@@ -100,30 +100,30 @@ class Reading:
         return answer
 
     def once(self, where: Where) -> Where:
-        """The same condition, which is looked for once however often this page asks for it."""
+        """An equal condition that is evaluated only once per page, however often queries use it."""
         name = f"found_{hashlib.sha256(repr(where).encode()).hexdigest()}"
         self._searches[name] = where
         return Where(f"rowid IN (SELECT id FROM {name})", ())  # noqa: S608
 
     def runs(self, where: Where, order: str, *, limit: int, offset: int = 0) -> list[RunRow]:
-        """Some of the runs that pass a condition, in an order."""
+        """Some of the runs that meet a condition, in this order."""
         sql = f"SELECT * FROM runs WHERE {where.sql} ORDER BY {order} LIMIT ? OFFSET ?"  # noqa: S608
         return [row_of(row) for row in self.rows(sql, (*where.values, limit, offset))]
 
     def run(self, key: str) -> RunRow | None:
-        """The run "name/run"."""
+        """The run "name/run"; `None` if it does not exist."""
         rows = self.runs(Where("key = ?", (key,)), "key", limit=1)
         return rows[0] if rows else None
 
 
 class Runs:
-    """The table `runs`. Safe to use from many threads."""
+    """The table `runs`, kept up to date. Safe to use from many threads."""
 
     def __init__(self, place: str, scratch: Path, progress: Callable[[Ingested], None]) -> None:
-        """Read the runs of a lake, or of a store where `place` is a `Path`'s text of one.
+        """Read the runs of `place`: the path of a store, or the path or URI of a lake.
 
-        Raises `UsageError` where there is neither, or where access is refused;
-        `InfrastructureError` where the storage does not answer.
+        Raises `UsageError` if there is neither a store nor a lake, or if access is refused. Raises
+        `InfrastructureError` if the storage does not answer.
         """
         self.store = None if _is_lake(place) else Path(place)
         self._problems = Problems()
@@ -131,10 +131,10 @@ class Runs:
         self.lake = Lake.open(uri)
         self.lake.patience = QUICK
         self.using = threading.Lock()
-        """Held while the lake is used, which is for one thread at a time."""
+        """The lock of `lake`, which only one thread at a time may use."""
         self.version = -1
         self._engine = DuckEngine(scratch)
-        # A list is sorted by its keys alone; the other columns are read of the rows on its page.
+        # Sort a list by its sort columns only, then read the other columns of the rows on the page.
         self._engine.run(f"SET GLOBAL late_materialization_max_rows = {LATE_ROWS_MAX}")
         self._files: frozenset[str] = frozenset()
         self._broken: list[tuple[str, str, str]] = []
@@ -148,7 +148,7 @@ class Runs:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Reading]:
-        """The runs as they were a moment ago, or when the lake answered last."""
+        """The runs as they were a few seconds ago, or when the lake last answered."""
         if time.monotonic() >= self._next_s and self._looking.acquire(blocking=False):
             self._looked.clear()
             threading.Thread(target=self._look, daemon=True).start()
@@ -159,11 +159,11 @@ class Runs:
             yield Reading(cursor, version, (*self._failed, *self._notes), self._kept)
 
     def cursor(self) -> contextlib.closing[Any]:
-        """A connection of its own to the same DuckDB, for a `with`."""
+        """A new connection to the same DuckDB, as a context manager."""
         return contextlib.closing(self._engine.connection.cursor())
 
     def close(self) -> None:
-        """Forget the table."""
+        """Close DuckDB, and lose the table."""
         self._engine.close()
 
     def _look(self) -> None:
@@ -187,14 +187,14 @@ class Runs:
             self._looking.release()
 
     def _ingest(self, progress: Callable[[Ingested], None] = lambda _: None) -> str:
-        """Bring the lake of the store up to date; returns its address."""
+        """Update the lake of the store from its folders; return the lake's address."""
         assert self.store is not None
         update = lake_of_store(self.store, may_be_empty=True, progress=progress)
         self._problems = update.problems
         return update.uri
 
     def _read(self) -> None:
-        """Bring the table up to date."""
+        """Update the table from the lake."""
         with self.using:
             state = QUICK.call(f"read {self.lake.main.uri}", self._state)
         problems = self._problems.kept
@@ -214,7 +214,7 @@ class Runs:
         self._failed = ()
 
     def _state(self) -> State:
-        """The newest state of `runs`; a log that is gone would look like one without news."""
+        """The newest state of `runs`; raises if the log is gone, which would look like no news."""
         place = self.lake.place
         with troubles(place.uri):
             info = place.files.get_file_info(f"{MAIN}/{LOG_FOLDER}")
@@ -246,7 +246,7 @@ class Runs:
 
 
 def _is_of_run(problem: Problem) -> bool:
-    """Whether the folder of a run exists, and only its content is wrong or not complete."""
+    """Whether the problem concerns an existing run folder with wrong or incomplete content."""
     return problem.run.count("/") == 1 and problem.kind not in {"case", SEED_WITHOUT_RUN}
 
 

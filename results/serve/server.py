@@ -2,13 +2,15 @@
 
 The server shows files of a disk to everyone who can reach its port, so:
 
-* by default it listens on the loopback device, and then only answers to names of the loopback
-  device in `Host`: a foreign page whose name was pointed to 127.0.0.1 (DNS rebinding) is refused;
-* background requests of foreign pages (`Sec-Fetch-Site`) are refused, so that no foreign page can
-  make the server work or measure it;
-* only GET and HEAD exist; nothing in a request names a file outside the store (`paths`);
-* every answer carries a content security policy that allows nothing from elsewhere;
-* connections, addresses and answers have bounds, and so has the time of a whole request or answer.
+* By default it listens on the loopback device. Then it only answers requests whose `Host` names the
+  loopback device. A foreign page that points its own name to 127.0.0.1 (DNS rebinding) gets an
+  error.
+* It refuses background requests of foreign pages (`Sec-Fetch-Site`), so that no foreign page can
+  make the server work or measure its answers.
+* It only accepts GET and HEAD, and no request can name a file outside the store (`paths`).
+* Every answer has a content security policy that allows nothing from other origins.
+* The numbers of connections, the lengths of addresses and answers, and the time of a whole request
+  or answer are limited.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from harness.support.loopback import is_loopback, names_loopback
 CONNECTIONS_MAX: Final = 64
 IDLE_S: Final = 20.0
 REQUEST_S: Final = 10.0
-"""From the first byte of a request to its last: else a few that drip keep everybody out."""
+"""The time for a whole request: otherwise a few slow clients could occupy all connections."""
 ANSWER_S: Final = 600.0
 TARGET_CHARS_MAX: Final = 8_192
 
@@ -52,7 +54,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer. `body` is bytes, or pieces of unknown total length."""
+    """A response. `body` is bytes, or pieces whose total length may be unknown."""
 
     status: int = 200
     content_type: str = "text/html; charset=utf-8"
@@ -63,7 +65,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(Exception):  # noqa: N818 - an answer like others
-    """Ends a request with a status and one line for people."""
+    """Ends a request with a status and one line of text for the user."""
 
     def __init__(self, status: int, text: str) -> None:
         """`text` is shown escaped."""
@@ -76,14 +78,14 @@ Application = Callable[[Request], Response]
 
 
 class StoreServer(ThreadingHTTPServer):
-    """Listens when it is made; `serve_forever` answers with what the application says."""
+    """An HTTP server that passes requests to `application`; it listens from its construction on."""
 
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 64
 
     def __init__(self, bind: str, port: int, application: Application) -> None:
-        """Bind; raises `OSError`."""
+        """Bind and listen; raises `OSError`."""
         self.address_family = socket.AF_INET6 if ":" in bind else socket.AF_INET
         self.application = application
         self.loopback = False
@@ -105,7 +107,7 @@ class StoreServer(ThreadingHTTPServer):
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start one thread per connection, up to a bound."""
+        """Start a thread for the connection, unless there are too many connections."""
         if not self._free.acquire(blocking=False):
             with contextlib.suppress(OSError):
                 request.sendall(_BUSY)
@@ -114,7 +116,7 @@ class StoreServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve the connection, then make room for another."""
+        """Serve the connection, then let another connection in."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -124,12 +126,12 @@ class StoreServer(ThreadingHTTPServer):
         """Ignore a client that disconnects during an answer."""
 
     def allows_host(self, host: str | None) -> bool:
-        """Whether a `Host` header names us."""
+        """Whether a `Host` header names this server."""
         return not self.loopback or names_loopback(host)
 
 
 class _Incoming(io.RawIOBase):
-    """The input of a connection. A request has `REQUEST_S`, counted from its first byte."""
+    """The input of a connection, with a limit of `REQUEST_S` from the first byte of a request."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -137,15 +139,15 @@ class _Incoming(io.RawIOBase):
         self._deadline_s: float | None = None
 
     def begin(self) -> None:
-        """The next byte is the first of a request."""
+        """Reset the deadline before the first byte of a request."""
         self._deadline_s = None
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Some bytes; raises `TimeoutError` when it has taken too long."""
+        """Read some bytes; raises `TimeoutError` after the deadline."""
         left_s = IDLE_S if self._deadline_s is None else self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the request took too long")
@@ -157,7 +159,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One connection."""
+    """Handles the requests of one connection."""
 
     server: StoreServer
     protocol_version = "HTTP/1.1"
@@ -173,12 +175,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(self._incoming)
 
     def handle_one_request(self) -> None:
-        """Handle one request; the base class gives up at a `TimeoutError`."""
+        """Handle one request; after a `TimeoutError` the base class closes the connection."""
         self._incoming.begin()
         super().handle_one_request()
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Answer a GET request."""
         self._answer()
 
     def do_HEAD(self) -> None:
@@ -186,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _refuse(self) -> None:
-        self.close_connection = True  # there may be an unread body
+        self.close_connection = True  # the request may have an unread body
         failure = Response(
             status=405,
             content_type="text/plain; charset=utf-8",
@@ -231,7 +233,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.command != "HEAD":
                 self._send_pieces(pieces, length, chunked=chunked)
         except Exception:  # noqa: BLE001 - the head is sent: there is no other way to say it
-            # The reader went away, or what we read tore: an answer that is cut short must look so.
+            # The client left, or reading failed: a closed connection shows that data is missing.
             self.close_connection = True
         finally:
             if isinstance(pieces, Iterator) and hasattr(pieces, "close"):
@@ -239,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_head(self, response: Response, length: int | None, *, chunked: bool) -> None:
         if self.request_version == "HTTP/0.9":
-            # Noise without a version: the base class would send a body alone, without our policy.
+            # No HTTP version: the base class would send no headers, and so no security policy.
             self.request_version, self.close_connection = "HTTP/1.0", True
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
@@ -270,10 +272,10 @@ class _Handler(BaseHTTPRequestHandler):
         if chunked:
             self.wfile.write(b"0\r\n\r\n")
         elif length is not None and sent < length:
-            self.close_connection = True  # a file that shrank while it was read
+            self.close_connection = True  # the file shrank while it was read
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send the base class's errors about unreadable requests as a page."""
+        """Send the base class's errors about malformed requests as text with all headers."""
         del explain
         self.close_connection = True
         standard = code in http.HTTPStatus.__members__.values()

@@ -22,7 +22,7 @@ _USAGE_ERRORS: Final = {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serve; returns 0 when asked to stop."""
+    """Serve until a signal; return 0 then."""
     parser = Parser(
         prog="harness serve",
         description="Browse a store or a lake: its runs, any two runs or labels side by side, "
@@ -96,7 +96,7 @@ def _serve(place: str, bind: str, port: int) -> int:
 
 
 def _library(place: str) -> Library:
-    """The runs of a store or a lake; raises `UsageError` for any other folder."""
+    """The library of a store or a lake; raises `UsageError` for any other folder."""
     from results.lake.transfer.ingest_verb import Status
     from results.serve.library import Library
 
@@ -107,7 +107,7 @@ def _library(place: str) -> Library:
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends it as Ctrl-C does."""
+    """Let SIGTERM end the server like Ctrl-C."""
     del number, frame
     raise KeyboardInterrupt
 

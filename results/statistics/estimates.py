@@ -1,19 +1,21 @@
 """Intervals and tests that SQL cannot compute portably.
 
-* Shares of runs (verdicts, detection): Wilson's score interval; of 0 in N the one-sided exact bound
-  "rate < x at 95 %" (the "rule of three" without its approximation).
-* Operations of one run are no independent trials: one long outage fails hundreds of them. So counts
-  of operations or time take the **run** as their unit. `risk_ratio` is a ratio of
-  two pooled rates whose variance is linearised over runs (Woodruff's method, as for cluster
-  samples: Woodruff 1971; Cochran, *Sampling Techniques*, 6), with Student's t.
-* Two labels: Fisher's exact test for shares of runs; the rank-sum test (Wilcoxon, Mann-Whitney) for
-  a number of each run, exact by counting all arrangements where there are few runs, with the normal
-  approximation and its corrections for ties and continuity where there are many. Intervals of a
-  median are order statistics, which assume nothing of the distribution.
-* Many comparisons: Holm's step-down procedure, which keeps the chance of any false alarm in the
-  whole table below 5 % (Holm 1979).
+* Shares of runs (verdicts, detection) use Wilson's score interval. For 0 of N runs there is also
+  the one-sided exact bound "rate < x at 95 %" (the "rule of three" without its approximation).
+* Operations of one run are not independent trials: one long outage fails hundreds of them. So
+  counts of operations or time use the **run** as their unit. `risk_ratio` is a ratio of two pooled
+  rates whose variance is linearised over runs (Woodruff's method, as for cluster samples: Woodruff
+  1971; Cochran, *Sampling Techniques*, 6), with Student's t.
+* Comparisons of two labels use Fisher's exact test for shares of runs, and the rank-sum test
+  (Wilcoxon, Mann-Whitney) for a number of each run. With few runs the rank-sum test is exact and
+  counts all arrangements. With many runs it uses the normal approximation with corrections for ties
+  and continuity. Intervals of a median are order statistics, which assume nothing about the
+  distribution.
+* Many comparisons together use Holm's step-down procedure, which keeps the chance of any false
+  alarm in the whole table below 5 % (Holm 1979).
 
-Quantiles come from `scipy.special`, which only reports import: `scipy.stats` would take a second.
+Quantiles of distributions come from `scipy.special`, which only reports import; an import of
+`scipy.stats` would take a second.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ from typing import Final, NamedTuple, TypeVar
 
 ALPHA: Final = 0.05
 QUANTILES: Final = (500, 900, 990, 1000)
-"""Of latencies, in permille."""
+"""Quantiles of latencies, in permille."""
 _Z: Final = 1.959963984540054
-"""The 97.5 % point of the standard normal."""
+"""The 97.5 % quantile of the standard normal distribution."""
 _EXACT_RUNS_MAX: Final = 24
-"""Up to this many runs together, all arrangements of ranks are counted."""
+"""Up to this many runs in both groups together, the rank-sum test is exact."""
 
 
 T = TypeVar("T", int, float)
@@ -45,7 +47,7 @@ class Interval(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A ratio of two rates; without an interval, `why` has the reason."""
+    """A ratio of two rates; if `interval` is missing, `why` has the reason."""
 
     with_rate: float | None
     without_rate: float | None
@@ -56,7 +58,7 @@ class Ratio(NamedTuple):
 
 
 def wilson(hits: int, trials: int) -> Interval:
-    """Wilson's score interval of a share; of no trials it is everything."""
+    """Wilson's score interval of a share; without trials it is 0 to 1."""
     if trials == 0:
         return Interval(0.0, 1.0)
     share = hits / trials
@@ -69,7 +71,7 @@ def wilson(hits: int, trials: int) -> Interval:
 
 
 def zero_bound(trials: int) -> float:
-    """The upper bound of a rate, at 95 %, of an event in none of `trials`."""
+    """The 95 % upper bound of the rate of an event that happened in none of `trials`."""
     return 1.0 if trials == 0 else -math.expm1(math.log(ALPHA) / trials)
 
 
@@ -82,14 +84,14 @@ def student_quantile(p: float, df: float) -> float:
 
 @functools.lru_cache(maxsize=1 << 12)
 def fisher_exact(hits: int, trials: int, other_hits: int, other_trials: int) -> float:
-    """The two-sided p-value that two shares differ: all tables no likelier than this one."""
+    """Fisher's two-sided p-value: the total probability of all tables no likelier than this one."""
     total, drawn = trials + other_trials, hits + other_hits
     low, high = max(0, drawn - other_trials), min(drawn, trials)
     logs = [
         _log_choose(trials, k) + _log_choose(other_trials, drawn - k) for k in range(low, high + 1)
     ]
     whole = _log_choose(total, drawn)
-    limit = logs[hits - low] + 1e-9  # equal ones count in spite of rounding
+    limit = logs[hits - low] + 1e-9  # the margin includes equal values despite rounding
     return min(1.0, math.fsum(math.exp(value - whole) for value in logs if value <= limit))
 
 
@@ -98,9 +100,9 @@ def _log_choose(n: int, k: int) -> float:
 
 
 class Sums(NamedTuple):
-    """Runs added up: `a` hits of `n` trials with a fault, `b` of `m` without, and their products.
+    """Sums over runs: `a` hits in `n` trials with a fault, `b` in `m` without, and products.
 
-    All of them are whole numbers, so that sums of sums are exact in any order.
+    All sums are integers, so that sums of sums are exact in any order.
     """
 
     runs: int  # with any trial
@@ -121,7 +123,7 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, int, int, int]]) -> Sums:
-        """Sums over runs: hits with, trials with, hits without, trials without."""
+        """Sums over runs. A row has hits and trials with a fault, then without a fault."""
         sums = [0] * len(cls._fields)
         for a, n, b, m in rows:
             terms = (
@@ -146,7 +148,7 @@ class Sums(NamedTuple):
 
 
 def risk_ratio(sums: Sums) -> Ratio:
-    """The ratio of a rate with a fault to that without; trials may be time."""
+    """The ratio of the rate with a fault to the rate without it; trials may be a time in ns."""
     a, n, b, m, runs = sums.a, sums.n, sums.b, sums.m, sums.runs
     with_rate = a / n if n else None
     without_rate = b / m if m else None
@@ -169,9 +171,10 @@ def risk_ratio(sums: Sums) -> Ratio:
 
 
 def _squares(of: Sums) -> Fraction:
-    """The sum over runs of the square of `a/A - n/N - b/B + m/M`, capitals being the totals.
+    """The sum over runs of the square of `a/A - n/N - b/B + m/M`; capitals are the totals.
 
-    Multiplied out, so that sums over runs are enough; in fractions, since its terms cancel.
+    The square is multiplied out, so that sums over runs are enough. The terms nearly cancel, so the
+    arithmetic uses fractions.
     """
     a, n, b, m = (Fraction(1, total) for total in (of.a, of.n, of.b, of.m))
     return (
@@ -182,21 +185,21 @@ def _squares(of: Sums) -> Fraction:
 
 
 def quantiles(values: Sequence[int], permilles: Iterable[int] = QUANTILES) -> tuple[int, ...]:
-    """The nearest rank of each, in the order of `permilles`; nothing of no values."""
+    """The nearest-rank quantiles in the order of `permilles`; empty without values."""
     ordered = sorted(values)
     return tuple(nearest_rank(ordered, permille) for permille in permilles) if ordered else ()
 
 
 def nearest_rank(ordered: Sequence[T], permille: int) -> T:
-    """The least of sorted values that at least `permille` of 1000 do not exceed."""
+    """The smallest of the sorted values that at least `permille` of 1000 values do not exceed."""
     return ordered[max(0, -(-permille * len(ordered) // 1000) - 1)]
 
 
 def median_interval(values: Sequence[float]) -> Interval | None:
-    """An interval of the median by order statistics; `None` below six values: there is none."""
+    """An interval of the median from order statistics; `None` for fewer than six values."""
     ordered = sorted(values)
     n = len(ordered)
-    # The largest k with P(Binomial(n, 1/2) < k) <= alpha / 2; the k-th from both ends then cover.
+    # Find the largest k with P(Binomial(n, 1/2) < k) <= alpha / 2: the k-th values from both ends.
     below, k = 0.0, 0
     while k < n // 2:
         mass = math.exp(_log_choose(n, k) - n * math.log(2))
@@ -208,7 +211,7 @@ def median_interval(values: Sequence[float]) -> Interval | None:
 
 
 def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
-    """The two-sided p-value that values of one group tend to be larger than the other's."""
+    """The two-sided p-value of the rank-sum test that two groups have the same distribution."""
     if not first or not second:
         return 1.0
     doubled = _doubled_midranks([*first, *second])
@@ -225,7 +228,7 @@ def rank_sum(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def _doubled_midranks(values: Sequence[float]) -> list[int]:
-    """Twice the rank of each value, ties sharing their mean: whole numbers."""
+    """Twice the rank of each value; ties have their mean rank, so twice the rank is an integer."""
     order = sorted(range(len(values)), key=lambda at: values[at])
     ranks = [0] * len(values)
     begin = 0
@@ -240,21 +243,21 @@ def _doubled_midranks(values: Sequence[float]) -> list[int]:
 
 
 def _rank_sum_exact(doubled: Sequence[int], size: int, observed: int) -> float:
-    """The share of all choices of `size` ranks whose sum is at least as far from the middle."""
+    """The share of all choices of `size` ranks whose sum is at least as far from its mean."""
     ways: list[Counter[int]] = [Counter() for _ in range(size + 1)]
     ways[0][0] = 1
     for rank in doubled:
         for count in range(size, 0, -1):
             for value, number in list(ways[count - 1].items()):
                 ways[count][value + rank] += number
-    middle = size * (len(doubled) + 1)  # twice the mean of the sum
+    middle = size * (len(doubled) + 1)  # twice the mean of the rank sum
     far = abs(observed - middle)
     extreme = sum(number for value, number in ways[size].items() if abs(value - middle) >= far)
     return extreme / math.comb(len(doubled), size)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: those at most `ALPHA` are significant despite the number of tests."""
+    """Holm's adjusted p-values: a value of at most `ALPHA` is significant despite many tests."""
     order = sorted(range(len(p_values)), key=lambda at: p_values[at])
     adjusted = [1.0] * len(p_values)
     running = 0.0

@@ -1,19 +1,20 @@
-"""Ratios over several strata: what holds in each of many settings, in one number with an interval.
+"""Ratios over several strata: one ratio with an interval for an effect in many settings.
 
-Adding up runs of different settings can turn an effect round (Simpson's paradox). A stratified
-ratio never compares across: each stratum compares its own runs with and without a fault, and the
-ratios are pooled as Mantel and Haenszel did (1959; for ratios of rates Rothman, Greenland and Lash,
-*Modern Epidemiology*, 15):
+Adding up runs of different settings can reverse an effect (Simpson's paradox). A stratified ratio
+never compares runs of different strata: each stratum compares its own runs with and without a
+fault, and the ratios are pooled by the Mantel-Haenszel method (1959; for ratios of rates Rothman,
+Greenland and Lash, *Modern Epidemiology*, 15):
 
     R = sum(a m / (n + m)) / sum(b n / (n + m))
 
-of a hits in n trials with the fault and b in m without. Of one stratum that is the ratio of the two
-rates, and its interval is that of `results.statistics.estimates.risk_ratio`: the run is the unit,
-log R is linearised over the totals of runs, whose covariance is taken within each stratum. So sums
-over runs are enough (`Sums`). The arithmetic is exact up to the last root, since terms cancel.
+Here `a` is the number of hits in `n` trials with the fault, and `b` in `m` trials without it. For a
+single stratum, R is the ratio of the two rates, and its interval is that of
+`results.statistics.estimates.risk_ratio`: the run is the unit, and log R is linearised over the
+totals of runs. The covariance of these totals is computed within each stratum. So sums over runs
+are enough (`Sums`). The arithmetic is exact up to the last square root, since terms nearly cancel.
 
-Whether the strata agree is Cochran's Q over their own log ratios: a small p says that one number
-does not speak for all of them.
+Cochran's Q over the log ratios of the strata tests whether they agree: if its p-value is small, one
+number does not describe all strata.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ Gradient = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
 class Pooled(NamedTuple):
-    """A ratio over several strata; without an interval, `why` has the reason."""
+    """A ratio over several strata; if `interval` is missing, `why` has the reason."""
 
     ratio: float | None
     interval: Interval | None
     strata: int  # that compare something
     runs: int  # of these
-    agree_p: float | None  # the p-value that all strata have one ratio; of one stratum none
+    agree_p: float | None  # p-value that all strata have the same ratio; `None` for one
     why: str | None
 
 
 def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
-    """The Mantel-Haenszel ratio; strata of one run, which tell no spread, are left out."""
+    """The Mantel-Haenszel ratio; strata of one run are left out, since they have no spread."""
     usable = [s for s in strata if s.runs > 1 and s.n and s.m]
     runs = sum(s.runs for s in usable)
     if not usable:
@@ -66,7 +67,7 @@ def pooled_ratio(strata: Sequence[Sums]) -> Pooled:
 
 
 def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:
-    """Of log R, by the sums of one stratum."""
+    """The gradient of log R with respect to the sums of one stratum."""
     a, n, b, m = stratum.a, stratum.n, stratum.b, stratum.m
     total = n + m
     return (
@@ -78,7 +79,7 @@ def _gradient(stratum: Sums, above: Fraction, below: Fraction) -> Gradient:
 
 
 def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
-    """Of a function of the sums of a stratum's runs, by its gradient there."""
+    """The variance of a function of a stratum's sums, from the gradient of the function."""
     total = Fraction(0)
     for i, first in enumerate(_NAMES):
         for j, second in enumerate(_NAMES):
@@ -89,7 +90,7 @@ def _variance(stratum: Sums, gradient: Gradient) -> Fraction:
 
 
 def _agreement(strata: Sequence[Sums]) -> float | None:
-    """Cochran's Q of the strata's log ratios, where they have a variance."""
+    """The p-value of Cochran's Q over the log ratios of the strata that have a variance."""
     logs, weights = [], []
     for stratum in strata:
         ratio = risk_ratio(stratum)

@@ -1,13 +1,14 @@
 """Survival and detection curves with intervals.
 
-*Survival*: the share of runs without a failure after a number of operations. Runs that end without
-one are censored there, not counted as survivors of more: the estimate is Kaplan and Meier's (1958),
-its variance Greenwood's (1926), the interval that of log(-log S), which stays between 0 and 1
-(Kalbfleisch and Prentice, *The Statistical Analysis of Failure Time Data*, 1.4). At equal times,
-failures come before ends.
+*Survival* is the share of runs without a failure after a number of operations. A run that ends
+without a failure is censored at its end: it does not count as a survivor of more operations. The
+estimate is Kaplan and Meier's (1958), and its variance Greenwood's (1926). The interval is that of
+log(-log S), which stays between 0 and 1 (Kalbfleisch and Prentice, *The Statistical Analysis of
+Failure Time Data*, 1.4). At equal numbers of operations, failures come before ends.
 
-*Detection*: with a share p of seeds that fail, n of them find it with probability 1 - (1 - p)^n.
-That rises with p, so the ends of p's interval (Wilson's) give the ends of the curve.
+*Detection*: if a share p of seeds fails, n seeds find the failure with probability 1 - (1 - p)^n.
+This probability rises with p, so the ends of p's interval (Wilson's) give the ends of the interval
+of the curve.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SURE: Final = 0.95
 
 
 class Step(NamedTuple):
-    """From `at` on the share `survival` is left; no interval at 0, whose spread is not known."""
+    """The share `survival` from `at` on. A share of 0 has no interval: no spread is known."""
 
     at: int
     at_risk: int
@@ -33,7 +34,7 @@ class Step(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The probability that a number of seeds finds something."""
+    """The probability that a number of seeds finds a failure."""
 
     seeds: int
     probability: float
@@ -42,7 +43,7 @@ class Found(NamedTuple):
 
 
 def kaplan_meier(cells: Iterable[tuple[int, int, int]]) -> list[Step]:
-    """A step for each moment of failure; cells are (when, how many failed, how many ended)."""
+    """A step for each time of a failure; cells are (time, failed runs, other ended runs)."""
     sums: dict[int, tuple[int, int]] = {}
     for at, failed, ended in cells:
         before = sums.get(at, (0, 0))
@@ -67,7 +68,7 @@ def _log_log(survival: float, spread: float) -> Interval:
 
 
 def found_within(seeds: int, hits: int, runs: int) -> Found:
-    """With `hits` of `runs` seeds that found it: how likely do other `seeds` seeds find it?"""
+    """The probability that `seeds` seeds find a failure that `hits` of `runs` seeds have found."""
     low, high = wilson(hits, runs)
     share = hits / runs if runs else 0.0
     return Found(seeds, *(_within(seeds, p) for p in (share, low, high)))
@@ -78,7 +79,7 @@ def _within(seeds: int, share: float) -> float:
 
 
 def seeds_for(share: float, *, sure: float = SURE) -> int | None:
-    """The number of seeds that find it with probability `sure`; `None` if it never happens."""
+    """The number of seeds that find it with probability `sure`; `None` for a share of 0."""
     if share <= 0:
         return None
     return 1 if share >= sure else math.ceil(math.log1p(-sure) / math.log1p(-share))

@@ -28,7 +28,7 @@ class PageReporter(Reporter):
     doc = "report.html: verdict, timeline, plots, tables and logs in one file"
 
     def write(self, folder: Path) -> Path:
-        """Make the page of the run in `folder`; raises `UsageError` where that is no run."""
+        """Make the page of the run in `folder`; raises `UsageError` if `folder` has no run."""
         text = render(build(load_run(folder), read_results(folder)))
         path = folder / "report.html"
         temporary = folder / f".report.html.{os.getpid()}.part"

@@ -1,4 +1,4 @@
-"""From a run's folder to the data of its page: plain JSON, complete and bounded."""
+"""From a run's folder to the data of its page: plain JSON, complete within limits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LINKS: Final = (
 
 
 def _wall_at_begin(history: History) -> int | None:
-    """The wall clock at the beginning of the history, if a fact tells it."""
+    """The wall clock time at the begin of the history, if a fact of the history has it."""
     for op in history.facts("clock"):
         wall_ns = op.value.get("wall_ns") if isinstance(op.value, dict) else None
         if isinstance(wall_ns, int):
@@ -48,7 +48,7 @@ def _wall_at_begin(history: History) -> int | None:
 
 
 def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dict[str, Any]:
-    """Everything the page shows."""
+    """All data of the page."""
     if stored.foreign:  # the stored verdicts are about another history
         results = Results()
     history = stored.history
@@ -107,13 +107,13 @@ def build(stored: StoredRun, results: Results, *, ops_max: int = OPS_MAX) -> dic
 
 
 def _moment(history: History, focus: Sequence[int]) -> int | None:
-    """The time of the first operation of the anomaly."""
+    """The time of the earliest operation of the anomaly."""
     wanted = set(focus)
     return min((op.time for op in history if op.index in wanted), default=None)
 
 
 def _facts_among(history: History, focus: Sequence[int]) -> list[tuple[int, int, str]]:
-    """Blamed notes other than client operations: index, time, kind."""
+    """Notes that the anomaly names, other than client operations: index, time, kind."""
     wanted = set(focus)
     return [(op.index, op.time, op.f) for op in history if op.index in wanted and not op.is_client]
 
@@ -137,15 +137,17 @@ def _notes(stored: StoredRun, results: Results, chosen: Selection) -> list[str]:
 
 
 def _replay(stored: StoredRun) -> str:
-    """The command for a run whose results do not say it, such as a seed of a soak."""
+    """The replay command for a run whose results have none, such as a seed of a soak."""
     if stored.record is None or stored.foreign:
         return f"harness check {stored.folder}"
     return replay_command(stored.folder / "case.json", stored.record.environment)
 
 
 def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
-    """A lane for each process. A process that ended in info is followed, in its lane, by the one
-    that took over (its number plus the concurrency, as the interpreter counts), if that fits.
+    """A lane for each process.
+
+    After an operation that ended in info, another process takes over; its number is larger by the
+    concurrency, as in the interpreter. It shares the lane of its predecessor if the times allow it.
     """
     spans: dict[int, tuple[int, int]] = {}
     for pair in chosen.pairs:
@@ -157,7 +159,7 @@ def client_lanes(chosen: Selection, concurrency: int) -> dict[int, int]:
         begin, before = spans.get(process, (pair.invoke.time, end))
         spans[process] = (begin, max(before, end))
         if pair.type is OpType.INFO and done is None:
-            spans[process] = (begin, 2**63)  # open: nothing may follow in its lane
+            spans[process] = (begin, 2**63)  # open until the end: its lane stays busy
     free_at: list[int] = []
     lanes: dict[int, int] = {}
     for process in sorted(spans, key=lambda p: (spans[p][0] if p >= concurrency else -1, p)):

@@ -1,11 +1,12 @@
 """Operations as columns: 100,000 of them in a page of a few megabytes.
 
-There is one list per field, with times as differences in ns and every text once. The page turns
-them into typed arrays and never has an object per operation. Values stay JSON, up to a length that
-shrinks as runs grow; the tables that an operation names are stored separately and never cut, so
-that filters stay exact.
+There is one list per field. Times are differences in ns, and every text is stored once. The page
+turns the lists into typed arrays and makes no object per operation. Values stay JSON, up to a
+maximum length that shrinks as runs grow. The tables that an operation names are stored separately
+and never cut, so that filters stay exact.
 
-Above `OPS_MAX`, the operations nearest to blamed ones stay, and the page says how many were cut.
+Above `OPS_MAX`, the page keeps the operations nearest to blamed operations, and says how many were
+cut.
 """
 
 from __future__ import annotations
@@ -19,52 +20,52 @@ from harness.ops import History, Op, OpType, Pair
 
 OPS_MAX: Final = 300_000
 TEXT_CHARS_MAX: Final = 48_000_000
-"""All values together; each gets its share, between the two bounds below."""
+"""The maximum of characters of all values; each value gets its share between the bounds below."""
 VALUE_CHARS_MIN: Final = 120
 VALUE_CHARS_MAX: Final = 4_000
 ERROR_CHARS_MAX: Final = 1_000
 ATTEMPTS_MAX: Final = 64
-"""RPC attempts kept of one operation; the page says where an operation had more."""
+"""The maximum of RPC attempts kept per operation; the page says if an operation had more."""
 
 TYPES: Final = {OpType.OK: 0, OpType.FAIL: 1, OpType.INFO: 2}
 OPEN: Final = -1
-"""The duration of an operation that never completed."""
+"""The duration that marks an operation without completion."""
 
 
 class Strings:
-    """Texts by number; number 0 is the empty text, which means none."""
+    """Gives each text a number; number 0 is the empty text, for a missing value."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str | None) -> int:
-        """The number of `text`, given now if it is new."""
+        """The number of `text`; a new text gets the next number."""
         if not text:
             return 0
         return self._numbers.setdefault(text, len(self._numbers))
 
     def get(self, text: str) -> int | None:
-        """The number of `text` if it has one."""
+        """The number of `text`; `None` for a new text."""
         return self._numbers.get(text)
 
     def items(self) -> list[str]:
-        """All texts in the order of their numbers."""
+        """All texts, in the order of their numbers."""
         return list(self._numbers)
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The operations that a page shows, ordered by time, and the total."""
+    """The operations that a page shows, ordered by time, and the total of the run."""
 
     pairs: tuple[Pair, ...]
     total: int
 
     @property
     def complete(self) -> bool:
-        """Whether nothing was left out."""
+        """Whether the page shows all operations."""
         return len(self.pairs) == self.total
 
     def range_ns(self) -> tuple[int, int]:
-        """From the first invocation shown to the last."""
+        """The time from the first to the last invocation shown."""
         if not self.pairs:
             return (0, 0)
         return (self.pairs[0].invoke.time, self.pairs[-1].invoke.time)
@@ -91,7 +92,7 @@ def select(
 
 
 def mentioned(value: Any) -> list[str]:
-    """Names and ids of tables in the value of an operation (vocabulary `ddl`); others have none."""
+    """Names and ids of tables in an operation's value (vocabulary `ddl`); else empty."""
     if not isinstance(value, dict):
         return []
     names = [value.get("name"), value.get("new_name"), value.get("table_id")]
@@ -106,7 +107,7 @@ def mentioned(value: Any) -> list[str]:
 def columns(
     pairs: Sequence[Pair], lanes: dict[int, int], strings: Strings, tables: Strings
 ) -> dict[str, Any]:
-    """The columns of `pairs`, which are in the order of their times; `lanes` by process."""
+    """The columns of `pairs`, which are sorted by time; `lanes` has the lane of each process."""
     writer = _Writer(strings, tables, share_chars(len(pairs)))
     for pair in pairs:
         writer.take(pair, lanes)
@@ -114,7 +115,7 @@ def columns(
 
 
 def share_chars(count: int) -> int:
-    """The longest value, in characters, on a page of `count` operations."""
+    """The maximum length of a value, in characters, on a page of `count` operations."""
     return max(VALUE_CHARS_MIN, min(VALUE_CHARS_MAX, TEXT_CHARS_MAX // max(1, 2 * count)))
 
 
@@ -126,7 +127,7 @@ _ATTEMPT_FIELDS: Final = ("node", "start", "took", "outcome")
 
 
 class _Writer:
-    """Appends operations to columns."""
+    """Builds the columns, one operation after another."""
 
     def __init__(self, strings: Strings, tables: Strings, chars_max: int) -> None:
         self._strings = strings

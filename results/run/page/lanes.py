@@ -1,4 +1,4 @@
-"""Rows of the lanes above the operations: what `harness.timeline` derives, bounded and placed."""
+"""The lanes above the operations: spans of `harness.timeline`, limited in number and placed."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _MARKS: Final = (
 
 
 def phase_rows(history: History) -> list[tuple[int, str]]:
-    """Begin and name of each phase."""
+    """The begin and the name of each phase."""
     return [(time, short(name)) for time, name in phases_of(history)]
 
 
 def fault_rows(faults: Sequence[Fault], nemeses: Sequence[str]) -> list[dict[str, Any]]:
-    """Faults with their lane within the same nemesis."""
+    """Faults, each in a lane of its nemesis."""
     rows = []
     for nemesis in nemeses:
         injected = [fault for fault in faults if fault.nemesis == nemesis]
@@ -64,7 +64,7 @@ def _told(bite: Mapping[str, Any] | None) -> str:
 
 
 def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
-    """Spans of leadership, or of nodes being down or paused, as rows."""
+    """Spans of leadership, or of nodes that are down or paused, as rows."""
     every = [msgspec.to_builtins(span).items() for span in spans]
     return [
         {name: short(value) if isinstance(value, str) else value for name, value in row}
@@ -73,7 +73,7 @@ def span_rows(spans: Iterable[Reign | NodeState]) -> list[dict[str, Any]]:
 
 
 def marks_of(history: History) -> list[tuple[int, str, str]]:
-    """Other notes of the harness: time, kind, text."""
+    """Notes of the harness that have no lane: time, kind, text."""
     marks = []
     for op in history:
         if op.is_client or op.f not in _MARKS or op.process == NEMESIS:
@@ -85,7 +85,7 @@ def marks_of(history: History) -> list[tuple[int, str, str]]:
 
 
 def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
-    """A lane for each span, in order of begin, so that none overlap in a lane (`None` is open)."""
+    """A lane for each span (by begin), without overlaps in a lane; an end `None` is open."""
     busy_until: list[float] = []
     lanes = []
     for start, end in spans:
@@ -102,5 +102,5 @@ def lanes_of(spans: Iterable[tuple[int, int | None]]) -> list[int]:
 
 
 def short(text: str) -> str:
-    """The text, cut where it is too long for a page."""
+    """The text, cut if it is too long for a page."""
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[: TEXT_CHARS_MAX - 1]}…"

@@ -1,14 +1,15 @@
 """Logs of nodes on the page: excerpts, aligned with the history's clock, and links to the files.
 
-A log line begins with its time: seconds of the simulated world, a JSON object with `ts_ns` of the
-wall clock, or, for a foreign program, `@` and the wall clock at its arrival. The history counts
-from the start of the run, so every log needs an offset. For foreign programs a fact `clock` of the
-history has it; for the others every leader that occurs in the history and in a log (same node, same
-term) yields one, and the median is used. The page says how many there were, and how far apart. A
-line without a time (a traceback) belongs to the line above it.
+A log line begins with its time. The time is seconds of the simulated world, or a JSON object with
+`ts_ns` of the wall clock, or, for a foreign program, `@` and the wall clock at the line's arrival.
+The history counts from the start of the run, so every log needs an offset. For foreign programs,
+the history has the offset in a fact `clock`. For the others, each leader that occurs in the history
+and in a log (same node, same term) yields an offset, and the median is used. The page says how many
+such leaders there were, and how far their offsets differ. A line without a time (such as a line of
+a traceback) gets the time of the line above.
 
-Small logs are embedded whole, large ones as the lines around `focus`. The page counts the lines
-that it leaves out.
+Small logs are embedded whole, large logs as the lines around `focus`. The page says how many lines
+are left out.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ import msgspec
 from harness.ops import NS_PER_S
 
 LOG_CHARS_MAX: Final = 1_500_000
-"""Characters of all logs together on one page."""
+"""The maximum of characters of all logs together on one page."""
 LINE_CHARS_MAX: Final = 500
 FILE_BYTES_MAX: Final = 32_000_000
-"""Of a larger file only this much of its end is read: a run is judged by how it ended."""
+"""The number of bytes read at the end of a larger file: the end of a run explains most."""
 FILES_MAX: Final = 200
 NO_LOGS: Final = (
     "Logs of nodes were not kept: none is in the run's folder. Soaks in simulation keep logs of "
@@ -48,7 +49,7 @@ class Log(msgspec.Struct, kw_only=True):
     path: str
     size: int
     clock: str  # "seconds", "wall", "stamp" or "none"
-    first: int  # number of the first line kept, from 1
+    first: int  # number of the first excerpted line, from 1
     total: int
     times: list[int | None]
     lines: list[str]
@@ -56,7 +57,7 @@ class Log(msgspec.Struct, kw_only=True):
 
 
 def find_logs(folder: Path) -> list[Path]:
-    """The logs of a run: plain files `*.log` in it and in `logs/`, by name."""
+    """The log files of a run by name: plain files `*.log` in its folder and in `logs/`."""
     paths = [
         path
         for place in (folder, folder / "logs")
@@ -75,10 +76,10 @@ def read_logs(
     *,
     begin_ns: int | None = None,
 ) -> tuple[list[Log], str]:
-    """Excerpts of all logs, and one sentence about their clock; `leaders` are time, node, term.
+    """Excerpts of all logs, and a sentence about their clock; `leaders` are time, node, term.
 
-    `focus` is the moment of the history around which lines are kept first, `begin_ns` the wall
-    clock at its beginning.
+    `focus` is the time in the history around which lines are kept first. `begin_ns` is the wall
+    clock at the begin of the history.
     """
     logs = [_read(folder, path) for path in find_logs(folder)[:FILES_MAX]]
     offset, sentence = _align(logs, leaders)
@@ -141,7 +142,7 @@ def _read(folder: Path, path: Path) -> Log:
 
 
 def _inherited(times: Sequence[int | None]) -> list[int | None]:
-    """Lines without a time get the one above them."""
+    """Give each line without a time the time of the line above."""
     times_ns: list[int | None] = []
     for time in times:
         times_ns.append(time if time is not None or not times_ns else times_ns[-1])
@@ -156,7 +157,7 @@ def _align(
     offsets: dict[str, list[int]] = {"wall": [], "seconds": []}
     for log in logs:
         if log.clock == "stamp":
-            continue  # what foreign programs call an election may be anything
+            continue  # foreign programs may log an election in any way
         for time, line in zip(log.times, log.lines, strict=True):
             match = _LEADER.search(line) if time is not None and "leader" in line else None
             fact = announced.get((log.node, int(match[1]))) if match is not None else None
@@ -186,7 +187,7 @@ def _align(
 
 
 def _cut(log: Log, chars_max: int, focus: int | None) -> None:
-    """Keep the lines nearest to `focus` (without one, or without times: the last ones)."""
+    """Keep the lines nearest to `focus`; without `focus` or without times, keep the last lines."""
     log.lines = [_short(line) for line in log.lines]
     sizes = [len(line) + 1 for line in log.lines]
     if sum(sizes) <= chars_max:

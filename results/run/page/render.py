@@ -1,12 +1,12 @@
 """From data to one self-contained HTML file, in which no text of a run can execute.
 
-Three measures protect the browser from a run's texts: they are JSON in which no character can end
-the script element; the page's code inserts them as text only; and a content security policy names,
-by their hashes, the one script and the one style that may be used.
+Three measures protect the browser from texts of a run. The texts are JSON in which no character can
+end the script element. The page's code inserts them as text only. And a content security policy
+allows only the page's own script and style, which it identifies by their hashes.
 
-Large data is deflated, and the browser inflates it (`DecompressionStream`; a browser without it
-gets a message). The verdict and its sentences, which must be readable without any script, are also
-in the document as escaped text.
+Large data is compressed (deflate), and the browser decompresses it with `DecompressionStream`; a
+browser without this interface shows a message. The verdict and its sentences must be readable
+without scripts, so the document also has them as escaped text.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ SCRIPTS: Final = (
     "words.js",
     "main.js",
 )
-"""The page's code in the order in which it is put together."""
+"""The page's scripts, in the order of concatenation."""
 
 
 def render(data: dict[str, Any], *, deflate_from: int = DEFLATE_FROM_BYTES) -> str:
-    """The page."""
+    """The HTML text of the page."""
     script = "\n".join(_asset(name) for name in SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
     style = _asset("page.css")

@@ -32,7 +32,7 @@ SUMMARIES: Final = {
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """`results.json` as it was read; `note` says why there is none."""
+    """The content of `results.json`; `note` says why it is missing, if it is."""
 
     checkers: tuple[CheckResult, ...] = ()
     verdict: Verdict = Verdict.UNKNOWN
@@ -41,7 +41,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a run's folder; a missing or broken file is a note, not an error."""
+    """The results in a run's folder; a missing or broken file yields a note instead of an error."""
     path = folder / "results.json"
     if not path.is_file():
         return Results(note="this run was never checked: there is no results.json in its folder")
@@ -52,7 +52,7 @@ def read_results(folder: Path) -> Results:
 
 
 def focus_of(results: Results) -> tuple[int, ...]:
-    """The operations to look at first: the ones that the worst checker names."""
+    """The operations to look at first: those that the checker with the worst verdict names."""
     for verdict in (Verdict.INVALID, Verdict.UNKNOWN, Verdict.PERMITTED):
         for result in results.checkers:
             if result.verdict is verdict and result.operations:
@@ -61,7 +61,7 @@ def focus_of(results: Results) -> tuple[int, ...]:
 
 
 def checker_rows(results: Results) -> list[dict[str, Any]]:
-    """One row per checker: verdict, reason, sentences, operations; bounded, with notes on cuts."""
+    """A row per checker: verdict, reason, sentences, operations; limited, with notes on cuts."""
     return [
         {
             "name": result.checker,
@@ -78,7 +78,7 @@ def checker_rows(results: Results) -> list[dict[str, Any]]:
 
 
 def _drawings(result: CheckResult) -> list[str]:
-    """The checker's drawings, as SVG in base64: images, in which nothing can execute."""
+    """The checker's drawings, as SVG in base64: a browser executes no script in an image."""
     drawings = result.details.get("drawings")
     texts = (
         [text for text in drawings if isinstance(text, str)] if isinstance(drawings, list) else []
@@ -88,7 +88,7 @@ def _drawings(result: CheckResult) -> list[str]:
 
 
 def _orders(result: CheckResult) -> list[dict[str, Any]]:
-    """Partial linearizations to draw; without any, a few operations that contradict each other."""
+    """Partial linearizations to draw; if there are none, a few contradicting operations."""
     if result.verdict is not Verdict.INVALID or result.details.get("drawings"):
         return []
     picture = counterexample_of([result])
@@ -117,7 +117,7 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def certificate_of(results: Results) -> list[tuple[str, list[str]]]:
-    """The coverage of the run, as names with lines of text."""
+    """The coverage of the run: names, each with lines of text."""
     rows: list[tuple[str, list[str]]] = []
     for result in results.checkers:
         certificate = result.details.get("certificate")
@@ -148,7 +148,7 @@ def _plain(value: Any) -> str:
 
 
 def about(stored: StoredRun) -> str:
-    """The run in one line, as distinct from its neighbours."""
+    """One line that distinguishes the run from its neighbours."""
     case, record = stored.case, stored.record
     parts = [f"{case.target}/{case.profile}"]
     if case.bugs:
@@ -163,7 +163,7 @@ def about(stored: StoredRun) -> str:
 
 
 def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:
-    """The case and the run in names and texts."""
+    """Properties of the case and of the run, as names and texts."""
     case, record = stored.case, stored.record
     rows = [
         ("target", f"{case.target}, profile {case.profile}"),
@@ -205,7 +205,7 @@ def _with_options(name: str, options: Mapping[str, Any]) -> str:
 
 
 def by_kind(history: History) -> list[dict[str, Any]]:
-    """One row per kind of operation: counts by outcome, and quantiles of the latency of ok ones.
+    """A row per kind of operation: counts by outcome, and latency quantiles of the ok operations.
 
     Quantiles are by nearest rank, in ms. Operations that never completed count as info.
     """

@@ -1,9 +1,9 @@
 """Histories of tables: one lane per table id, from answers to clients and the masters' snapshot.
 
 Acknowledged operations show when a table was created, altered (to which schema version), renamed
-and deleted; reads show when its id was seen first and last. An operation with an unknown outcome
-names a table, but no id: it is in no lane. Each lane also has the state in the masters' own
-snapshot at the end of the run. Only the vocabulary `ddl` has tables.
+and deleted. Reads show when clients first and last saw its id. An operation with an unknown outcome
+names a table but has no id, so it appears in no lane. Each lane also shows the table's state in the
+masters' own snapshot at the end of the run. Only the vocabulary `ddl` has tables.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.vocabularies.ddl import MUTATIONS
 
 TABLES_MAX: Final = 3_000
 EVENTS_MAX: Final = 60_000
-"""Bounds: lanes, and events in all of them. The page says how many it left out."""
+"""Limits of lanes, and of events in all lanes. The page says how many it left out."""
 NAME_CHARS_MAX: Final = 200
 
 
 class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """An acknowledged change: between `start` and `end`, by the operation invoked at `index`."""
+    """An acknowledged change between `start` and `end`; `index` is that of its invocation."""
 
     kind: str
     start: int
@@ -33,7 +33,7 @@ class TableEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableLane(msgspec.Struct, kw_only=True):
-    """The history of one table id. A time is `None` if the event was not seen."""
+    """The history of one table id. A time is `None` if no operation showed the event."""
 
     id: str
     names: list[str]
@@ -52,9 +52,9 @@ class TableLane(msgspec.Struct, kw_only=True):
 def tables_of(
     history: History, important: Iterable[int], *, most: int = TABLES_MAX
 ) -> tuple[list[TableLane], int]:
-    """Up to `most` lanes in the order of their beginnings, and how many were left out.
+    """Up to `most` lanes, ordered by their begin, and the number of lanes left out.
 
-    Tables touched by an operation whose index is in `important` stay in any case, then the newest.
+    Lanes with an operation whose index is in `important` always stay; then the newest stay.
     """
     lanes: dict[str, TableLane] = {}
     wanted: set[str] = set()
@@ -82,7 +82,7 @@ def tables_of(
 
 
 def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
-    """Put what an acknowledged operation says into the lanes; the ids it speaks of."""
+    """Add the facts from an acknowledged operation to the lanes; return the table ids it names."""
     call, value = pair.invoke, done.value
     table = value.get("table_id")
     seen = [table] if isinstance(table, str) else []
@@ -111,7 +111,7 @@ def _take(lanes: dict[str, TableLane], pair: Pair, done: Op) -> list[str]:
 
 
 def _name(lane: TableLane, name: Any) -> None:
-    """Remember a name the table had, in the order of answers; the last is its latest."""
+    """Record a name of the table, in the order of answers; the last name is the current one."""
     if isinstance(name, str) and name and lane.names[-1:] != [name[:NAME_CHARS_MAX]]:
         lane.names.append(name[:NAME_CHARS_MAX])
 
@@ -131,7 +131,7 @@ def _event(call: Op, done: Op, asked: Mapping[str, Any], value: Mapping[str, Any
 
 
 def _take_snapshot(lanes: dict[str, TableLane], op: Op) -> None:
-    """Take each table's state in every master's snapshot, one line per different state."""
+    """Read each table's state from every master's snapshot, one line per different state."""
     masters = op.value.get("masters") if isinstance(op.value, dict) else None
     answers: dict[str, dict[str, list[str]]] = {}
     for master, state in masters.items() if isinstance(masters, dict) else ():
