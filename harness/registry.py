@@ -258,7 +258,11 @@ def _find(group: str, name: str) -> PlugInPoint:
             f"{', '.join(others)}"
         )
     see = "harness list" if group == VERBS else f"harness list {group.replace('_', '-')}"
-    raise unknown_name(_ONE_OF[group], name, points.by_name, see=see)
+    unknown = unknown_name(_ONE_OF[group], name, points.by_name, see=see)
+    modules = sorted(point.value for point in points.by_name.values() if ":" not in point.value)
+    if group == VERBS or not modules:
+        raise unknown
+    raise UsageError(f"{unknown}; {', '.join(modules)} does not load: `{see}` shows why")
 
 
 @functools.cache  # once a process

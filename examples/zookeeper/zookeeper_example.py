@@ -13,7 +13,16 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from harness.cluster import NodeSpec, ReadyPort
 from harness.env import Address, ClientEnv
 from harness.ops import Attempt, Completion, OpType, Request
-from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
+from harness.plugins import (
+    Convergence,
+    Deployment,
+    NodeRole,
+    Option,
+    Roles,
+    System,
+    Target,
+    override,
+)
 from harness.vocabularies.transactions import play
 
 NAMES, CLIENTS, PEERS, ELECTIONS = ("z1", "z2", "z3"), 2181, 2888, 3888
@@ -186,6 +195,7 @@ class ZooKeeperSystem(System):
             return None
         return {"mode": state["Mode"], "epoch": int(state["Zxid"], 16) >> 32, "zxid": state["Zxid"]}
 
+    @override
     async def snapshot(self) -> dict[str, Any]:
         states = await asyncio.gather(*map(self.srvr, NAMES))
         return {name: state for name, state in zip(NAMES, states, strict=True) if state is not None}

@@ -2,16 +2,28 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from abd_register.client import AbdClient, Channel
 from abd_register.node import PORT
 from harness.cluster import NodeSpec
 from harness.env import ClientEnv
-from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
+from harness.plugins import (
+    Convergence,
+    Deployment,
+    NodeRole,
+    Option,
+    Roles,
+    System,
+    Target,
+    override,
+)
 from harness.plugins import TargetSettings as Settings
 
 LOOK_S = 1.0
+
+
+BUGS: Final = {"NO-WRITE-BACK": "a read does not write back to a majority"}
 
 
 class AbdRegister(Target):
@@ -22,7 +34,7 @@ class AbdRegister(Target):
     doc = "a register on three nodes, read and written by majorities"
     vocabularies = frozenset({"register"})
     profiles = ("strict",)
-    bugs = {"NO-WRITE-BACK": "a read does not tell a majority what it found"}
+    bugs = BUGS
     options = (Option("nodes", 3, "how many nodes keep the register"),)
 
     def nodes(self, settings: Settings) -> Sequence[NodeSpec]:
@@ -70,5 +82,6 @@ class AbdSystem(System):
 
     converged = ready
 
+    @override
     async def snapshot(self) -> dict[str, Any]:
         return dict(await self.look())

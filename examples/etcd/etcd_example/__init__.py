@@ -2,12 +2,21 @@
 
 import json
 from base64 import b64decode, b64encode
-from typing import Any
+from typing import Any, Final
 
 from harness.cluster import NodeSpec, ReadyHttp
 from harness.env import Address
 from harness.ops import Request
-from harness.plugins import Convergence, Deployment, NodeRole, Option, Roles, System, Target
+from harness.plugins import (
+    Convergence,
+    Deployment,
+    NodeRole,
+    Option,
+    Roles,
+    System,
+    Target,
+    override,
+)
 from harness.vocabularies.transactions import play
 from harness.webclient import DeclinedError, Web, WebClient, agreement, ask_each
 
@@ -69,6 +78,7 @@ class EtcdSystem(System):
     def core(self, rng: Any) -> list[str]:
         return sorted(rng.sample(NAMES, 2))
 
+    @override
     async def snapshot(self) -> dict[str, Any]:
         return await ask_each(self.env, MEMBERS, "POST", "/v3/maintenance/status", {})
 
@@ -85,11 +95,16 @@ class EtcdSystem(System):
     ready = converged
 
 
+BUGS: Final = {
+    "SERIALIZABLE-READS": "a member answers reads from its own state, without a quorum",
+    "NO-FSYNC": "members answer before they synced (its own --unsafe-no-fsync)",
+}
+
+
 class Etcd(Target):
     api_version, name, doc = 2, "etcd", "an example: three members of real etcd"
     vocabularies, profiles, open = frozenset({"register", "list-append"}), ("strict",), EtcdSystem
-    bugs = {"SERIALIZABLE-READS": "a member answers reads from its own state, without a quorum"}
-    bugs |= {"NO-FSYNC": "members answer before they synced (its own --unsafe-no-fsync)"}
+    bugs = BUGS
     options = (Option("image", "", "an image with `etcd` on its path; by default one is built"),
                Option("pinned", False, "clients stay with one member, even if it is down"))  # fmt: skip
 
