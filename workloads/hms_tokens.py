@@ -122,8 +122,9 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Issue a token and verify a forged one. A probe cannot verify the issued token, whose text
-        it never sees.
+        """Issue a token and verify a forged one.
+
+        A probe cannot verify the issued token, since it does not see the answers that it gets.
         """
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))

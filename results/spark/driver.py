@@ -199,9 +199,7 @@ class SparkLake:
         )
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        """Collect the problems that tasks report. Raises `RefusedError` if a task lacked a
-        permission.
-        """
+        """Collect the problems of tasks. Raises `RefusedError` if a task lacked a permission."""
         raise_if_refused(problems)
         for problem in problems:
             self.problems.add(problem)
@@ -261,9 +259,7 @@ class SparkLake:
             return tell(self._spark, asking, slots=self._readers())
 
     def _asking(self, results: Files | None = None) -> Asking:
-        """The common request of all tasks; `results` defaults to the current state of the result
-        lake.
-        """
+        """A request to all tasks; `results` defaults to the current state of the result lake."""
         return Asking(
             lake=Files.of(self._snapshot),
             results=results or Files.of(self._found()),

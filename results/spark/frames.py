@@ -45,9 +45,7 @@ def lake_frame(
     *,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """The visible rows of a table as a lazy DataFrame; `columns` (default: all) limits what is
-    read.
-    """
+    """The visible rows of a table as a lazy DataFrame; `columns` limits what is read."""
     schema = snapshot.schemas[table]
     if columns is not None:
         schema = _chosen(schema, table, columns)

@@ -50,9 +50,7 @@ class Files(NamedTuple):
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:
-        """The snapshot in this process; `options` add to the process's own settings of
-        the store.
-        """
+        """The snapshot in this process; `options` supplement its own settings of the store."""
         tables = {name: tuple(files) for name, files in self.tables.items()}
         return Snapshot(self.version, tables, self.schemas, Place(self.uri, options))
 
@@ -99,9 +97,7 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
-    """Keys in a file at which a range may begin, each with the number of rows up to
-    the next key.
-    """
+    """Keys in a file at which a range may begin, with the number of rows up to the next key."""
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return

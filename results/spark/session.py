@@ -169,9 +169,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def check_java() -> str:
-    """The Java that Spark will use. Without one, raises `InfrastructureError` that says how to get
-    it.
-    """
+    """The Java that Spark will use. If there is none, raises `InfrastructureError` with a fix."""
     return check_java_for("Spark")
 
 
@@ -354,8 +352,7 @@ def raise_if_interrupted(error: BaseException) -> None:
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of a long Spark error that names its cause: in our code, in Python, or first in
-    Java.
+    """The line of a long Spark error with its cause: in our code, in Python, or first in Java.
 
     Without such a line it is the first line. For an error through Py4J it is the second, since the
     first only names the called method.

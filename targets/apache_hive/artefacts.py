@@ -21,8 +21,8 @@ STAMP: Final = "complete"
 LISTENER: Final = Path(__file__).parent / "EventLog.java"
 """The source of the event listener, which `fetching` compiles against the artefacts."""
 DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
-"""The Dockerfile of the metastores' image. It is copied into the artefacts' folder, which is the
-build context.
+"""The Dockerfile of the metastores' image, copied into the artefacts' folder (the
+build context).
 """
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 

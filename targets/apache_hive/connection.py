@@ -122,8 +122,9 @@ def _message(exchange: Exchange, number: int) -> bytes:
 
 
 def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
-    """The decoded answer. Raises `EOFError` if it is incomplete, `TProtocolException` if it is
-    invalid.
+    """The decoded answer. Raises `EOFError` if it is incomplete.
+
+    Raises `TProtocolException` if the answer is invalid.
     """
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
@@ -153,9 +154,7 @@ class ThriftDoor:
         self._env = env
 
     async def __call__(self, address: Address, *, timeout_s: float) -> ThriftConnection:
-        """A connection on which the metastore has answered. Raises `ChannelError` with `sent`
-        false.
-        """
+        """A connection on which the metastore has answered. A `ChannelError` has `sent` false."""
         connection: ThriftConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):

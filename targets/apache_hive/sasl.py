@@ -158,9 +158,7 @@ class KerberosDoor:
         self._tickets = _Tickets(env)
 
     async def __call__(self, address: Address, *, timeout_s: float) -> KerberosConnection:
-        """A connection on which the metastore has answered. Raises `ChannelError` with `sent`
-        false.
-        """
+        """A connection on which the metastore has answered. A `ChannelError` has `sent` false."""
         return KerberosConnection(self, address, await self.open(address, USERS[0], timeout_s))
 
     async def open(self, address: Address, user: str, timeout_s: float) -> ThriftConnection:

@@ -136,7 +136,7 @@ class ApacheHiveSystem(System):
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     async def snapshot(self) -> dict[str, Any]:
-        """The snapshot, in the form of the bundled metastores (`targets.hive.system`)."""
+        """A snapshot in the form of the bundled metastores (`targets.hive.system`)."""
         snapshot = await snapshot_of(
             self._layout,
             self._members.listed,

@@ -26,9 +26,7 @@ class Token(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The owner. An identifier begins with a version and names with lengths. Raises
-        `ValueError`.
-        """
+        """The owner: an identifier has a version, then names with lengths. Raises `ValueError`."""
         name, _ = _counted(self.identifier, 1)
         return name.decode()
 
@@ -61,9 +59,7 @@ def read_hadoop(text: str) -> Token:
 
 
 def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
-    """Read bytes with a length prefix in Hadoop's format (`WritableUtils`); returns them and their
-    end.
-    """
+    """Read bytes after a length in Hadoop's format (`WritableUtils`); returns bytes and end."""
     if at >= len(raw):
         raise ValueError("a token ends in the middle")
     first = raw[at] if raw[at] < 128 else raw[at] - 256

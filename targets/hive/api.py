@@ -59,7 +59,7 @@ class MetaTable(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """`database.name`."""
+        """The qualified name, `database.name`."""
         return f"{self.database}.{self.name}"
 
 
@@ -94,9 +94,10 @@ class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
 
 
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
-    """In the profile `strict`, the environment context carries the `request_id`. `context` is the
-    rest of the environment context; rules of plug-ins read it
-    (`targets.hive.metastore.kudu_rules`).
+    """Creates a table; refused if it exists.
+
+    In the profile `strict`, the environment context carries the `request_id`. `context` is the rest
+    of the environment context, which rules of plug-ins read (`targets.hive.metastore.kudu_rules`).
     """
 
     table: MetaTable
@@ -141,7 +142,7 @@ class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Answers the whole records of the requested tables that exist."""
+    """Answers the complete tables of these names, except those that do not exist."""
 
     database: str
     names: tuple[str, ...]
@@ -211,7 +212,7 @@ ApiCall = (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer of a call, or its exception."""
+    """The result of a call, or its exception."""
 
     result: Any = None
     error: str = ""

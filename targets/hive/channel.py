@@ -87,9 +87,7 @@ async def serve(
     *,
     idle_s: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Answer requests until the connection ends. Raises `IdleError` after `idle_s` without a
-    request.
-    """
+    """Answer requests until the connection ends. Raises `IdleError` if none came for `idle_s`."""
     last = 0
     try:
         while True:

@@ -77,9 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove those of the nodes that are listed, one after the other, but never the last
-        metastore.
-        """
+        """Remove those nodes that are listed, one after the other, but never the last metastore."""
         done = []
         async with self._turn:
             for name in nodes:

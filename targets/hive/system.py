@@ -198,10 +198,10 @@ class HiveSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The nodes that must keep working: those that all clients need, and at least one
-        metastore.
+        """The nodes that must keep working: those that all clients need, and some metastores.
 
-        Of many metastores all but two must keep working, since clients try three.
+        At least one metastore must keep working. Of many, all but two must, since clients try
+        three.
         """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
@@ -241,9 +241,7 @@ class HiveSystem(System):
         return Convergence(ok=not pending, pending=pending, at=at)
 
     async def _without_tokens(self) -> tuple[str, ...]:
-        """Report the metastores that do not reject an invalid token, since they do not reach
-        ZooKeeper.
-        """
+        """Name the metastores that do not reject an invalid token; they do not reach ZooKeeper."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(a, api.Authenticate(_NO_TOKEN)) for a in every)

@@ -143,7 +143,7 @@ class AppendBuffer:
 def buffers_of(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> Iterator[AppendBuffer]:
-    """Rows of whole runs as appends take them, one buffer for each partition."""
+    """Split rows of whole runs into buffers for appends, one buffer per partition."""
     tables, partitions = accept(rows, schemas)
     for partition in sorted({*partitions.values()}, key=repr):
         buffer = AppendBuffer(schemas)

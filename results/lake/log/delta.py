@@ -139,8 +139,8 @@ class Log:
     ) -> None:
         """Commit one version. `rearranged`: only files change, the rows stay the same.
 
-        Raises `ConflictError` if nothing was committed, or if an earlier attempt was. Raises
-        `AgainError` if the outcome is unknown.
+        Raises `ConflictError` if this attempt committed nothing, although an earlier attempt may
+        have. Raises `AgainError` if the outcome is unknown.
         """
         deltalake = require("deltalake")
         actions = require("deltalake.transaction")

@@ -67,8 +67,8 @@ class FileRef:
 
     @property
     def needs_version(self) -> int:
-        """The first version of `runs` at which all rows are visible; -1 for the file of a single
-        append.
+        """The first version of `runs` at which all rows are visible; -1 for a file of
+        one append.
         """
         match = _MERGED_FILE.fullmatch(self.name)
         return -1 if match is None else int(match[1])
@@ -105,11 +105,10 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def coded_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with dictionary types for texts that are equal in all rows of a run, such as its
-    key.
+    """The schema with dictionary types for texts that are equal in all rows of a run.
 
-    Parquet stores these columns as dictionaries anyway, so rows need not repeat each text in
-    memory.
+    An example is the run's key. Parquet stores these columns as dictionaries anyway, so rows need
+    not repeat each text in memory.
     """
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(

@@ -16,9 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 LEVEL: Final = 6
-"""zstd level for most columns. Dictionaries and other repetitive data get a tenth smaller than at
-1.
-"""
+"""zstd level for most columns. Level 1 makes dictionaries and repetitive data a tenth larger."""
 LEVEL_QUICK: Final = 1
 """zstd level for columns where a higher level takes at least twice the time. It would not shrink
 times and ids, and waits and answers only by 3 to 7 %.
@@ -38,8 +36,7 @@ _FEW: Final = frozenset(
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
 """JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Texts of about the same length. Stored apart from the texts, their lengths take almost no space.
-"""
+"""Texts of similar length. Stored apart from the texts, their lengths take almost no space."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),

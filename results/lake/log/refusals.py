@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""The problem kind of a worker without a permission. All other workers would lack it too, so this
-ends the work.
-"""
+"""The problem kind of a worker that lacks a permission. Every worker lacks it, so the work ends."""
 
 
 class RefusedError(UsageError):

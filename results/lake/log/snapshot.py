@@ -94,8 +94,8 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables, between=(first, end))
 
     def of_label(self, label: str | None) -> Snapshot:
-        """Limit the snapshot to the files of a label, which is part of the partition; `None`: no
-        limit.
+        """Limit the snapshot to files of a label, which is part of the partition;
+        `None`: no limit.
         """
         if label is None:
             return self

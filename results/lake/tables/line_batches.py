@@ -226,9 +226,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Per run, the number of attempts at each node, and how many of them the node answered with
-        ok.
-        """
+        """Per run, the number of attempts at each node, and how many of them were ok."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts
@@ -242,9 +240,7 @@ class Batch:
         return counts
 
     def counts(self) -> list[dict[str, Any]]:
-        """Per run, the number of lines, operations, each outcome, and operations in each range of
-        keys.
-        """
+        """Per run, the number of lines, of operations, of each outcome, and per range of keys."""
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]

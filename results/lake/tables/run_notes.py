@@ -111,9 +111,7 @@ def _is_bare(op: Op) -> bool:
 
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
-    """The notes of each run. `at` are the lines of nemesis and harness, `run` the runs of these
-    lines.
-    """
+    """The notes of each run. `at` are lines of nemesis and harness, `run` the run of each."""
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),

@@ -262,9 +262,7 @@ class _Work:
             self._append(group)
 
     def _convert(self, group: _Group) -> None:
-        """Convert waiting runs to rows. A run that cannot be converted is reported, and the others
-        go on.
-        """
+        """Convert waiting runs to rows; report runs that cannot be converted."""
         sources, group.sources = group.sources, []
         group.lines = group.bytes = 0
         if not sources:

@@ -88,5 +88,5 @@ class Status:
             )
 
     def finish(self) -> None:
-        """Remove the line."""
+        """Erase the progress line."""
         self._line.finish()

@@ -260,9 +260,7 @@ class _Watch:
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """Initially empty, since the caller leaves out stored runs. The ingest adds the runs that
-        it accepts.
-        """
+        """The accepted runs: none at first, since the caller leaves out runs that the lake has."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:

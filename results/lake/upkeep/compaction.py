@@ -81,8 +81,7 @@ def compact(
 def planned(
     files: Sequence[FileRef], small_bytes: int, target_bytes: int
 ) -> Iterator[list[FileRef]]:
-    """The groups of files to merge: each has two or more small files of a partition, ordered by
-    run.
+    """Groups of files to merge: each has two or more small files of a partition, ordered by run.
 
     The files of a group have at most `target_bytes` together.
     """

@@ -227,9 +227,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Continue reading the log. A gap means that events were removed before the client read
-        them.
-        """
+        """Continue reading the log. A gap shows that the cleaner removed events too early."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -304,8 +302,8 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """The connection. The client opens a new one if asked to (`again`), after its lifetime, or
-        if none is open.
+        """The open connection, or a new one: on request (`again`), after its lifetime, or if none
+        is open.
         """
         self._note_uris(operation, self._uris.given)
         channel = self._channel

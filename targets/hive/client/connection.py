@@ -50,7 +50,7 @@ class Door:
 
 
 class _Call:
-    """Calls over a channel."""
+    """A connection to a bundled metastore, over a `Channel`."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -31,7 +31,7 @@ from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, e
 from targets.hive.sql.schema import PARAMETERS, TABLES
 
 Changed = tuple[MetaTable | None, MetaTable | None]
-"""A table before and after."""
+"""A table before and after a change; `None` if it does not exist."""
 
 _LAX_DROP: Final = frozenset({Bug.DROP_DROP, Bug.DROP_RENAME})
 _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})

@@ -77,7 +77,7 @@ class Events:
             "MESSAGE": msgspec.json.encode(_Message(before, after)).decode(),
         }
         await session.insert(LOG, entry)
-        self._env.event("change-written", event=number)  # and not committed yet
+        self._env.event("change-written", event=number)  # the change is not committed yet
 
     async def _next(self, session: Session) -> tuple[int, int]:
         """The next event id and its time."""

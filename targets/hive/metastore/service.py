@@ -176,9 +176,7 @@ class Service:
                 self._cache.forget()
 
     async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
-        """Make the directory before the change, or remove it after the change, in its own
-        transaction.
-        """
+        """Make the directory before the change, or remove it after, in a separate transaction."""
         is_create = isinstance(call, CreateTable)
         if isinstance(call, CreateTable):
             path = call.table.full_name

@@ -82,8 +82,8 @@ class Transactions:
         return result
 
     async def _begin(self, isolation: Isolation) -> Session:
-        """A session with an open transaction. An idle session may turn out dead; then a new one is
-        opened.
+        """A session with an open transaction. If an idle session is dead, a new one takes its
+        place.
         """
         while self._idle:
             session = self._idle.pop()

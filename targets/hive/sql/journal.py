@@ -79,7 +79,7 @@ class Journal:
     async def _recover(self) -> None:
         path = self._path(self._number)
         for other in await self._disk.list("wal-"):
-            if other != path:  # a checkpoint was killed before it removed this log
+            if other != path:  # left by a process killed during a checkpoint
                 await self._disk.remove(other)
         self._file = file = await self._disk.open(path)
         data = await file.read(0, file.size())

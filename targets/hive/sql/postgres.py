@@ -201,7 +201,7 @@ class PostgresSession:
         self._asked.add_done_callback(self._end)
         descriptor = self._connection.pgconn.socket
         with (
-            contextlib.suppress(OSError),  # it is not connected any more
+            contextlib.suppress(OSError),  # it is disconnected already
             socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
         ):
             twin.shutdown(socket.SHUT_RDWR)

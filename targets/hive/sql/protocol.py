@@ -92,7 +92,7 @@ class Insert(msgspec.Struct, frozen=True, tag="insert"):
 
 
 class Update(msgspec.Struct, frozen=True, tag="update"):
-    """Answers how many rows it changed."""
+    """Answers the number of changed rows."""
 
     table: str
     values: Row
@@ -100,7 +100,7 @@ class Update(msgspec.Struct, frozen=True, tag="update"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Answers how many rows it removed."""
+    """Answers the number of removed rows."""
 
     table: str
     where: Where = ()

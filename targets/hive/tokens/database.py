@@ -28,7 +28,7 @@ class DatabaseTokens:
     async def _write(self, body: Callable[[Session], Awaitable[R]]) -> R:
         async def run(session: Session) -> R:
             result = await body(session)
-            self._env.event("change-written", of="tokens")  # and not committed yet
+            self._env.event("change-written", of="tokens")  # the change is not committed yet
             return result
 
         return await self._run(run)
@@ -50,7 +50,7 @@ class DatabaseTokens:
         return {_number(row): decode_key(str(row["MASTER_KEY"])) for row in rows}
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token."""
+        """Store a token."""
         row: Row = {"TOKEN_IDENT": ident, "TOKEN": encode(token).decode()}
         try:
             await self._write(lambda session: session.insert(TOKENS, row))

@@ -35,7 +35,7 @@ class MemoryTokens:
         return dict(self._keys)
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token."""
+        """Store a token."""
         self._tokens.setdefault(ident, token)
 
     async def get(self, ident: str) -> StoredToken | None:

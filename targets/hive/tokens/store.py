@@ -73,9 +73,7 @@ class TokenStore(Protocol):
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Replace the stored form of a token; returns `False`, and changes nothing, if it is
-        absent.
-        """
+        """Replace the stored form of a token; returns `False` if the token is absent."""
         ...
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:

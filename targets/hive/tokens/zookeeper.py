@@ -77,7 +77,7 @@ class ZooKeeperTokens:
         return {int(name): decode_key(data) for name, data in children.items()}
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token."""
+        """Store a token."""
         with self._translated(), contextlib.suppress(NodeExistsError):
             await (await self._open()).create(f"{_TOKENS}/{ident}", encode(token))
 
