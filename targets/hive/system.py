@@ -157,7 +157,7 @@ class Layout:
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """The option's value; by default the real program, if foreign programs can run."""
+    """The option's value; by default the real program if it can run, otherwise ours."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
     chosen = settings.options[option] or usual.value

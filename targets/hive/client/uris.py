@@ -58,7 +58,7 @@ class Uris:
             self._read(given)
 
     def in_order(self, now_ns: int) -> tuple[Address, ...]:
-        """The metastores in the order in which a connect tries them."""
+        """The metastores in the order in which the client tries to connect."""
 
         def lost_lately_ns(uri: Address) -> int:
             lost_ns = self._lost_ns.get(uri, -AVOIDED_NS)

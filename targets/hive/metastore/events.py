@@ -52,7 +52,7 @@ class Events:
     """Writes and reads the log within the callers' transactions."""
 
     def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` decide about the lock, the clock and the transaction that take the next id."""
+        """`bugs` change how the next id is taken: its lock, its clock and its transaction."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
