@@ -72,7 +72,7 @@ class RegisterWorkload(Workload):
         return _RegisterOps(case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read. Negative values never clash with those that the workload writes."""
+        """A write and a read. The written value is negative, so it is never one of the workload."""
         del case
         return (Request.of(Write(probe_number(attempt, retry))), Request.of(Read()))
 

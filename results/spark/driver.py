@@ -87,7 +87,7 @@ class SparkLake:
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # those of the wanted results that can be made
+        self.makeable = 0  # wanted results, without unavailable checkers
         self._read_kinds()
 
     @contextlib.contextmanager

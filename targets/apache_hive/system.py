@@ -80,7 +80,7 @@ class ApacheHiveSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The nodes that must keep working: those that all clients need, and one metastore.
+        """The nodes that must keep working: all indispensable ones, and one metastore.
 
         One metastore suffices, since clients have time to try two.
         """

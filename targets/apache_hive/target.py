@@ -38,7 +38,7 @@ _OPTIONS: Final = (
     *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
     *("event-ttl-ms", "spare-metastores", "uri-list"),
 )
-"""Options that have the same meaning as those of the bundled metastores."""
+"""Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
 """Java is slow, and a metastore that loses a race to another one waits before it retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")

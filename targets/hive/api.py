@@ -142,7 +142,7 @@ class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Answers the complete tables of these names, except those that do not exist."""
+    """Answers the complete tables of these names; absent tables are left out."""
 
     database: str
     names: tuple[str, ...]

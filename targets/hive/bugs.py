@@ -171,5 +171,5 @@ PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", *HIV
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The rows of `profile` and those that are switched on. Raises `UsageError` for unknown ids."""
+    """The rows of `profile`, and any switched on. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

@@ -1,4 +1,4 @@
-"""Calls over one connection, one at a time, like those of Thrift clients and PostgreSQL sessions.
+"""Calls over one connection, one at a time, as in Thrift clients and PostgreSQL sessions.
 
 A request is the msgpack array `[number, body]`. The answer repeats the number, which exposes
 duplicate and late frames. A caller that loses an answer gives up the connection, since the caller

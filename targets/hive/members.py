@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add those of the nodes that are not listed, one after the other."""
+        """Add all of these nodes that are not listed, one after the other."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -77,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove those nodes that are listed, one after the other, but never the last metastore."""
+        """Remove all of these nodes that are listed, in turn, but never the last metastore."""
         done = []
         async with self._turn:
             for name in nodes:

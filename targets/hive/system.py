@@ -198,7 +198,7 @@ class HiveSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The nodes that must keep working: those that all clients need, and some metastores.
+        """The nodes that must keep working: all indispensable ones, and some metastores.
 
         At least one metastore must keep working. Of many, all but two must, since clients try
         three.

@@ -158,7 +158,7 @@ class Batch:
         return *(pa.array(column, pa.binary()).cast(text) for column in columns), unlike
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
-        """Whether the target answered: `ok`, or a definite refusal (an answer with a result)."""
+        """Flags of operations that the target answered: with `ok`, or with a definite refusal."""
         failed = self.done & (self.kind == TYPES.index("fail"))
         answered: Flags = self.done & (self.kind == TYPES.index("ok"))
         answered |= failed & _present(result)

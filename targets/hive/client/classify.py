@@ -45,7 +45,7 @@ RESULTS: Final = {
 
 
 class Proof(enum.Enum):
-    """What an exception proves about the effect of its attempt."""
+    """The possible effects of an attempt that failed with an exception."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"

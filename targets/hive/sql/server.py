@@ -41,7 +41,7 @@ dynamic_shared_memory_type = mmap
 def postgres_node(
     name: str, port: int, databases: tuple[str, ...], *, fsync: bool = True, idle_s: float = 1.0
 ) -> NodeSpec:
-    """Declare the node. The arguments are those of the store's node (`targets.hive.sql.node`)."""
+    """Declare the node, with the same arguments as the store's node (`targets.hive.sql.node`)."""
     return server_node(name, port, "".join(_schema(databases)), fsync=fsync, idle_s=idle_s)
 
 
@@ -119,7 +119,7 @@ def _schema(databases: tuple[str, ...]) -> Iterator[str]:
         yield f'create table "{name}" ({", ".join(columns)});\n\n'
     for name, rows in first_rows(databases).items():
         for row in rows:
-            # The database assigns the serials itself; they come out equal to those of the rows.
+            # The database assigns the serials itself; they equal the serials in the rows.
             options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }
