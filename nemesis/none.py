@@ -1,4 +1,4 @@
-"""No fault at all: the control every chaos run is compared with."""
+"""No fault at all: the control with which every chaos run is compared."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoNemesis(Nemesis):
         return ()
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Never called, for nothing is planned."""
+        """Never called, since nothing is planned."""
         raise AssertionError(f"{self.name!r} plans no fault, but got {fault} in {scene}")
 
     @override

@@ -1,12 +1,13 @@
 """Transactions over tables' columns, for Elle: adding columns appends, reading a schema reads.
 
-Every column name is used once in a run, so a read shows which appends it saw, and in which order.
-The number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` is read
-again only at the end, and a new table takes its place. Creates come first and are repeated,
-visibly, until each table is known to exist; only then do appends and reads begin.
+A column name is used once per run, so a read shows which appends it saw, and in which order. The
+number of columns of a table is limited (Kudu: 300). A table that reaches `--columns` gets no more
+operations until the final reads, and a new table takes its place. The workload creates tables
+first, and visibly repeats each create until the table is known to exist. Only then do appends and
+reads begin.
 
-The vocabulary is `harness.vocabularies.transactions`; a transaction appends to one table, or reads
-one.
+The vocabulary is `harness.vocabularies.transactions`. A transaction appends to one table, or reads
+one table.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ TABLES_MAX: Final = 1000
 COLUMNS_MAX: Final = 250
 APPENDS_MAX: Final = 16
 FINAL_MAX: Final = 400
-"""Tables read at the end; the workload itself reads those beyond."""
+"""The maximum number of tables read at the end; reads during the run cover the others."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _AppendOps:
     """An endless generator.
 
-    `tables` holds, for each place, the table's number and how many columns were asked of it;
-    `missing` are tables to be created, `creating` maps a process to the table it is creating.
+    `tables` holds, for each place, the table's number and the number of columns requested so far.
+    `missing` are the tables to create. `creating` maps a process to the table that it is creating.
     Until `begun` only creates are emitted. The first `readers` threads only read. Bursts of up to
     `burst` transactions hit the table in place `hot`; `left` counts those still to emit.
     """
@@ -60,7 +61,7 @@ class _AppendOps:
     left: int = 0
 
     def op(self, ctx: Context) -> Step:
-        """A create where one is missing; else a read or appends, drawn from the run's stream."""
+        """The next operation: a create if a table is missing, otherwise a random read or append."""
         process = ctx.free_process()
         if process is None or not (self.begun or self.missing):
             return Pending(self)
@@ -96,7 +97,7 @@ class _AppendOps:
         return txn, dataclasses.replace(self, tables=tables, missing=missing)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """A create whose table is not known to be there is asked for again."""
+        """Repeat a create until its table is known to exist."""
         del ctx
         if event.f != Create.f:
             return self
@@ -112,7 +113,7 @@ def table_name(number: int) -> str:
 
 
 def new_table(name: str, nonce: str, replicas: int) -> Create:
-    """A table of one tablet without any column but its key."""
+    """A create of a table with one tablet and no column except the key."""
     return Create(name, nonce, [], 1, replicas)
 
 
@@ -178,13 +179,13 @@ class AppendWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, append to and read a table of the probe's own."""
+        """Create, append to and read the probe's own table."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         create = new_table(name, nonce, int(case.workload_options["replicas"]))
         append = Txn([["append", name, f"c{nonce}"]])
         return tuple(map(Request.of, (create, append, read_of(name))))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """A read of every table that there can be, the first 400 of them."""
+        """A read of every table that may exist, up to `FINAL_MAX`."""
         tables = min(FINAL_MAX, _tables_at_most(case))
         return tuple(Request.of(read_of(table_name(number))) for number in range(tables))

@@ -9,7 +9,7 @@ from harness.case import Case
 from harness.plugins import Option
 
 _BURST_PERCENT: Final = 30
-"""Share of operations outside a burst that begin one."""
+"""Percentage of operations outside a burst that start one."""
 READERS: Final = Option(
     "readers", 25, "this share of the clients only reads, in percent", within=(0, 100)
 )
@@ -17,7 +17,7 @@ _BURST_MAX: Final = 1000
 
 
 def burst_option(default: int, of: str) -> Option:
-    """`--burst`, where a burst is `of` something ("operations at once on one name")."""
+    """The option `--burst`; `of` describes the burst ("operations at once on one name")."""
     return Option("burst", default, f"bursts of 2 to this many {of}; 1: none", (1, _BURST_MAX))
 
 
@@ -28,5 +28,5 @@ def draw_burst(burst: int, rng: random.Random) -> int:
 
 
 def readers_of(case: Case) -> int:
-    """The number of clients that only read; they come first."""
+    """The number of clients that only read: the first ones."""
     return case.concurrency * int(case.workload_options["readers"]) // 100

@@ -1,8 +1,8 @@
 """Tables that must exist before other operations begin.
 
-A generator has three fields for them: `missing`, tables to be created; `creating`, the process and
-table of each create under way; and `begun`, whether all were known to exist once. A create whose
-table is not known to exist is repeated, visibly.
+Such a generator has three fields: `missing`, the tables to create; `creating`, the process and
+table of each create in progress; and `begun`, whether all tables were known to exist at some time.
+A create is visibly repeated until its table is known to exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ops = TypeVar("Ops")
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:
     """The generator `ops` after the invocation or completion of a create of `table`.
 
-    `table` is the generator's own name of it, as in `missing`.
+    `table` is the generator's own name for the table, as in `missing`.
     """
     state: Any = ops
     after: Ops

@@ -1,8 +1,8 @@
-"""DDL on few names by many clients: what races in a catalog, races here.
+"""DDL on few names by many clients, to provoke races in the catalog.
 
-Names are few so that creates, renames and deletes meet each other; every mutation carries a nonce
-of its own, which reads later show (the creating nonce as the table's comment, altering nonces as
-column names), so that even an operation with an unknown outcome can be recognised.
+Names are few, so that creates, renames and deletes meet each other. Every mutation carries a unique
+nonce, which later reads show: the table's comment holds the nonce of its create, column names hold
+the nonces of alters. So even an operation with an unknown outcome can be recognised.
 
 The vocabulary is `harness.vocabularies.ddl`.
 """
@@ -44,19 +44,19 @@ DEFAULT_MIX: Final = (
 NAMES_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 60
 DONE_MAX: Final = 200
-"""Of how many names the final reads ask whether all is done."""
+"""The maximum number of names for which the final reads ask whether DDL is done."""
 ADDED_MAX: Final = 16
-"""Names of which it is known which column was added last."""
+"""The maximum number of names for which the generator remembers the last added column."""
 MOVE_GAPS_NS: Final = (1_000_000, 4_000_000, 16_000_000)
-"""How far apart the operations of a burst of moves are at most: as long as renames take, here or
-there."""
+"""Maximum gaps between operations in a burst of moves, as long as renames take on some target."""
 DRAWN: Final[dict[str, tuple[int, ...]]] = {
     "names": (2, 4, 4),
     "partitions": (2, 3),
     "moves": (0, 50),
 }
-"""Drawn in soaks: fewer names race more, more tablets finish at more moments, and bursts of moves
-leave less time for other operations. Append new entries, so that earlier draws stay the same."""
+"""Choices of a soak: fewer names race more, more tablets finish at more moments, and bursts of
+moves leave less time for other operations. Append new entries, so that earlier draws stay the same.
+"""
 REPLICAS: Final = (1, 3, 5, 7)
 
 
@@ -64,10 +64,11 @@ REPLICAS: Final = (1, 3, 5, 7)
 class _DdlOps:
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    Bursts of operations, up to `burst` at once, meet on one name, `hot`; `left` are to come. Of
-    the bursts `moves` in a hundred, twice as long, rename between `hot` and `other` while others
-    list, up to `gap_ns` after one another, the next at `due_ns`: a list must be under way just
-    when a rename takes effect, which one that begins with it hardly ever is.
+    A burst of up to `burst` operations at once hits one name, `hot`; `left` counts those still to
+    emit. Of the bursts, `moves` percent are twice as long and rename between `hot` and `other`
+    while other clients list. Their operations are up to `gap_ns` apart, and the next one is due at
+    `due_ns`. The gaps matter because a list must be in progress just when a rename takes effect,
+    which is rare for a list that begins together with the rename.
     """
 
     names: int
@@ -84,7 +85,7 @@ class _DdlOps:
     other: int | None = None  # only in a burst of moves
     gap_ns: int = 0
     due_ns: int = 0
-    added: tuple[tuple[str, str], ...] = ()  # (name, the column asked for last), the latest last
+    added: tuple[tuple[str, str], ...] = ()  # (name, last requested column), newest last
 
     def op(self, ctx: Context) -> Step:
         """The next operation, drawn from the run's random stream."""
@@ -113,7 +114,7 @@ class _DdlOps:
         return Emit(draft, following)
 
     def _next_burst(self, rng: random.Random) -> _DdlOps:
-        """A burst, or one operation by itself, that is about to begin."""
+        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         hot = rng.randrange(self.names)
         other, gap_ns = None, 0
@@ -124,7 +125,7 @@ class _DdlOps:
         return dataclasses.replace(self, left=left, hot=hot, other=other, gap_ns=gap_ns)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Outcomes change nothing: clients know no more than users do."""
+        """Ignore outcomes: clients know no more than users do."""
         del ctx, event
         return self
 
@@ -145,7 +146,7 @@ class _DdlOps:
                 return call_of(kind, {"name": name})
 
     def _rename(self, one: int, other: int, rng: random.Random) -> Rename:
-        """A rename between two names, this way or that."""
+        """A rename between two names, in a random direction."""
         old, new = (one, other) if rng.randrange(2) else (other, one)
         return Rename(f"t{old}", f"t{new}", f"n{self.count}")
 
@@ -164,7 +165,7 @@ def _create(name: str, nonce: str, partitions: int, replicas: int) -> Create:
 
 
 def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
-    """`added` after one more operation; of `ADDED_MAX` names it is known."""
+    """`added` after one more operation, limited to `ADDED_MAX` names."""
     if not isinstance(call, Alter):
         return added
     names = [step[1] for step in call.steps if step[0] == "add"]
@@ -175,8 +176,8 @@ def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple
 def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
     """Mostly an added column named by the nonce; sometimes also, or only, a change of `last`.
 
-    `last` is the column most recently added under this name. It may be renamed, dropped, or belong
-    to another table by now: then the master refuses the alter.
+    `last` is the column most recently added under this name. It may have been renamed or dropped,
+    or belong to another table by now. Then the master refuses the alter.
     """
     column = f"c{nonce}"
     choice = rng.randrange(20)
@@ -190,7 +191,7 @@ def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
 
 
 def check_replicas(replicas: int, case: Case) -> None:
-    """Refuse what no target could place: it would be blamed for creating nothing."""
+    """Refuse a number of replicas that no target could place, since every create would fail."""
     if replicas not in REPLICAS:
         raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
     tservers = case.target_options.get("tservers")
@@ -246,12 +247,12 @@ class DdlWorkload(Workload):
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
+        """The options of one seed of a soak: the `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of one table of the probe's own."""
+        """The life of the probe's own table."""
         name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[DdlCall, ...] = (
@@ -268,7 +269,7 @@ class DdlWorkload(Workload):
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """One list, then every name; of the first ones also whether all is done."""
+        """One list, then a get of every name; for the first names also whether DDL is done."""
         names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
         kinds = (Get, IsCreateDone, IsAlterDone)
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]

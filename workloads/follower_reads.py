@@ -1,8 +1,8 @@
 """DDL with bounded-staleness reads that any replica may answer.
 
 Names and changes come from `ddl`; `--stale` percent of its gets and lists get a bound drawn from
-`--bounds`. Reads with a small bound are refused while the leader is unreachable. A read with a
-large bound may be answered by a replica that is cut off.
+`--bounds`. While the leader is unreachable, replicas refuse reads with a small bound. A replica
+that is cut off may still answer a read with a large bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STALE: Final[Mapping[str, str]] = {fresh: stale for stale, fresh in FRESH.items(
 
 
 def parse_bounds(text: str) -> tuple[int, ...]:
-    """Bounds in ms from `200,1000,5000`; raises `UsageError`."""
+    """Parse bounds in ms such as `200,1000,5000`. Raises `UsageError`."""
     bounds = []
     for part in text.split(","):
         if not part.strip().isdecimal() or int(part) > BOUND_MS_MAX:
@@ -37,13 +37,13 @@ def parse_bounds(text: str) -> tuple[int, ...]:
 
 
 class _Relaxed(Around, frozen=True):
-    """Some of the reads of another generator, with bounds."""
+    """A generator that adds bounds to some reads of another generator."""
 
     percent: int
     bounds: tuple[int, ...]
 
     def emitted(self, ctx: Context, step: Emit) -> Step:
-        """A read with a bound in the place of one without."""
+        """Replace a read without a bound by a read with a bound."""
         draft = step.draft
         stale, rng = STALE.get(draft.f), ctx.random
         if stale is not None and rng.randrange(100) < self.percent:
@@ -75,7 +75,7 @@ class FollowerReadsWorkload(DdlWorkload):
         return _Relaxed(lift(super().generator(case)), int(options["stale"]), bounds)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The probe of `ddl`, with both bounded reads before its delete."""
+        """The probe of `ddl`, with both kinds of bounded reads before its delete."""
         *life, delete = super().probe(case, attempt, retry)
         name = next(r.value["name"] for r in reversed(life) if r.f == Get.f)
         looks = [GetStale(name, max(parse_bounds(self._bounds(case)))), ListStale(BOUND_MS_MAX)]
@@ -86,5 +86,5 @@ class FollowerReadsWorkload(DdlWorkload):
 
     @override
     def draw_options(self, rng: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of `ddl` without bursts of moves, which need lists from the leader."""
+        """The options of `ddl`, without bursts of moves, which need lists from the leader."""
         return {**super().draw_options(rng, given), "moves": given.get("moves", 0)}

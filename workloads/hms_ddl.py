@@ -1,7 +1,7 @@
-"""DDL on few names in two databases of a metastore, by many clients; some read the log of events.
+"""DDL on few names in two databases of a metastore, by many clients; some read the event log.
 
-As in `workloads.ddl`, names are few and operations come in bursts on one name, so that creates,
-renames and drops of one table meet. The vocabulary is `harness.vocabularies.hms`.
+As in `workloads.ddl`, names are few and bursts of operations hit one name, so that creates, renames
+and drops of one table meet. The vocabulary is `harness.vocabularies.hms`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ NAMES_MAX: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HmsOps:
-    """An endless generator; `count` makes nonces unique, and the first `readers` only read.
+    """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    They take turns among the mixes `reads`.
+    The reading threads use the mixes `reads` in turn.
 
-    Bursts of up to `burst` operations at once meet on the name `hot`; `left` of one are to come.
+    Bursts of up to `burst` operations at once hit the name `hot`; `left` counts those still to
+    emit.
     """
 
     names: int
@@ -69,12 +70,12 @@ class HmsOps:
         return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Outcomes change nothing: clients know no more than users do."""
+        """Ignore outcomes: clients know no more than users do."""
         del ctx, event
         return self
 
     def _next_burst(self, rng: random.Random) -> HmsOps:
-        """A burst, or one operation by itself, that is about to begin."""
+        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
 
@@ -100,18 +101,18 @@ class HmsOps:
 
 
 def _name(number: int) -> tuple[str, str]:
-    """Database and name: the databases take turns, so that half of the renames cross over."""
+    """Database and name. The databases take turns, so that half of the renames cross databases."""
     return DATABASES[number % len(DATABASES)], f"t{number}"
 
 
 class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
-    """Create, alter, rename, drop, get and list on few names, and polls of the log."""
+    """Create, alter, rename, drop, get and list on few names, and polls of the event log."""
 
     api_version = API_VERSION
     name = "hms-ddl"
     doc = "DDL on few names in two databases of a metastore, and polls of its events"
     vocabulary = "hms"
-    """A call that is lost is found to be after the client's socket timeout, and sent again."""
+    """A client retries a lost call only after its socket timeout."""
     options = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
@@ -142,7 +143,7 @@ class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of one table of the probe's own."""
+        """The life of the probe's own table."""
         del case
         database, name, nonce = DATABASES[0], f"probe-{attempt}", f"p{attempt}.{retry}"
         other = (DATABASES[1], f"{name}-r")
@@ -158,6 +159,6 @@ class HmsDdlWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """One list, then every name."""
+        """One list, then a get of every name."""
         names = map(_name, range(int(case.workload_options["names"])))
         return tuple(map(Request.of, [List(), *(Get(*name) for name in names)]))

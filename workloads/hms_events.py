@@ -1,9 +1,9 @@
 """Readers of a metastore's notification log, together with DDL.
 
-The first clients are readers. No operation of theirs can have an unknown outcome, so each keeps its
-position in the log for the whole run, whichever metastore answers. Every second reader polls
-continuously. The others poll now and then and fall behind, even behind the cleaner if
-`--event-ttl-ms` is short. The DDL comes from `hms-ddl`.
+The first clients are readers. Their operations never have an unknown outcome, so each reader keeps
+its position in the log for the whole run, whichever metastore answers. Every second reader polls
+continuously. The others poll now and then and fall behind; if `--event-ttl-ms` is short, the
+cleaner may even remove events before they read them. The DDL comes from `hms-ddl`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class HmsEventsWorkload(Workload, target="hive", usual=HmsDdlWorkload.usual):
     checkers = HmsDdlWorkload.checkers
 
     def generator(self, case: Case) -> Generator:
-        """Endless random polls and DDL; raises `UsageError` if one of them has no client."""
+        """Endless random polls and DDL. Raises `UsageError` if either of them has no client."""
         options = case.workload_options
         readers = readers_of(case)
         if not 0 < readers < case.concurrency:

@@ -1,8 +1,8 @@
-"""Delegation tokens of metastores: issued, renewed and cancelled here, and used at any metastore.
+"""Delegation tokens of metastores: issue, renew and cancel them, and use them at any metastore.
 
-Few tokens are in use at a time, and operations come in bursts on one of them, so that a renewal
-races with uses of its token. Some uses are of forged tokens, and some renewals come from a user
-who is not the renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
+Few tokens are in use at a time, and bursts of operations hit one of them, so that a renewal races
+with uses of its token. Some uses are of forged tokens, and some renewals come from a user who is
+not the renewer. The vocabulary is `harness.vocabularies.hms_tokens`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,18 @@ OWNERS: Final = ("alice", "bob")
 RENEWER: Final = "yarn"
 STRANGER: Final = "mallory"
 METASTORES_MAX: Final = 840
-"""Metastores are drawn evenly from any number up to eight."""
+"""A multiple of all numbers up to eight, so that a draw modulo the number of metastores is even."""
 TOKENS_MAX: Final = 1000
 FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator; `tokens` are those issued last, `left` of a burst on `hot` to come."""
+    """An endless generator.
+
+    `tokens` are the newest tokens, and `left` counts the operations of a burst on `hot` still to
+    emit.
+    """
 
     mix: Mix
     most: int
@@ -56,7 +60,7 @@ class _TokenOps:
         return Emit(draft, dataclasses.replace(state, left=state.left - 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """A token that was issued is used from now on, instead of the oldest one."""
+        """Use a newly issued token in place of the oldest one."""
         del ctx
         if event.type is not OpType.OK or event.f != Issue.f:
             return self
@@ -64,7 +68,7 @@ class _TokenOps:
         return dataclasses.replace(self, tokens=tokens)
 
     def _next_burst(self, rng: random.Random) -> _TokenOps:
-        """A burst, or one operation by itself, that is about to begin."""
+        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         hot = rng.choice(self.tokens) if self.tokens else ""
         return dataclasses.replace(self, left=left, hot=hot)
@@ -82,7 +86,7 @@ class _TokenOps:
 
 
 def _forged(token: str) -> str:
-    """The same with another password."""
+    """The token with another password."""
     return f"{token[:-1]}{'0' if token[-1] != '0' else '1'}"
 
 
@@ -118,7 +122,10 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Issue a token and verify a forged one: a probe does not see the answers it gets."""
+        """Issue a token and verify a forged one.
+
+        A probe cannot verify the issued token, since it does not see the answers that it gets.
+        """
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 

@@ -1,7 +1,7 @@
 """DDL through Kudu, and drops and renames through Hive, on the same few tables of two databases.
 
-As in `workloads.ddl`, names are few and operations come in bursts on one name: creates, renames and
-drops of both sides meet, before one side has heard of what the other did. The vocabulary is
+As in `workloads.ddl`, names are few and bursts of operations hit one name. So creates, renames and
+drops of both sides meet before one side knows about the changes of the other. The vocabulary is
 `harness.vocabularies.kudu_hms`.
 """
 
@@ -54,9 +54,10 @@ PARTITIONS_MAX: Final = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TwoSidedOps:
-    """An endless generator; `count` makes nonces unique, and the first `readers` only read.
+    """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
-    Bursts of up to `burst` operations at once meet on the name `hot`; `left` of one are to come.
+    Bursts of up to `burst` operations at once hit the name `hot`; `left` counts those still to
+    emit.
     """
 
     names: int
@@ -84,12 +85,12 @@ class _TwoSidedOps:
         return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Outcomes change nothing: clients know no more than users do."""
+        """Ignore outcomes: clients know no more than users do."""
         del ctx, event
         return self
 
     def _next_burst(self, rng: random.Random) -> _TwoSidedOps:
-        """A burst, or one operation by itself, that is about to begin."""
+        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
 
@@ -119,7 +120,7 @@ class _TwoSidedOps:
 
 
 def _name(number: int) -> str:
-    """The databases take turns, so that half of the renames cross over."""
+    """Database and name. The databases take turns, so that half of the renames cross databases."""
     return f"{DATABASES[number % len(DATABASES)]}.t{number}"
 
 
@@ -134,7 +135,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     name = "kudu-hms"
     doc = "DDL through Kudu, drops and renames through Hive, on the same tables"
     vocabulary = "kudu-hms"
-    """A master waits for a metastore that is gone, and asks another one."""
+    """A master waits for an absent metastore before it asks another one."""
     options = (
         Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
@@ -156,12 +157,12 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Metastores, in addition to the masters."""
+        """Require metastores in addition to the masters."""
         del options, target_options
         return {"hms": True}
 
     def generator(self, case: Case) -> Generator:
-        """Endless random DDL; raises `UsageError` without a metastore."""
+        """Endless random DDL. Raises `UsageError` if the target has no metastore."""
         options = case.workload_options
         if not case.target_options.get("hms"):
             raise UsageError("the workload 'kudu-hms' needs metastores; add --hms")
@@ -179,7 +180,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The lives of two tables of the probe's own, the second dropped through Hive."""
+        """The lives of the probe's own two tables; the second is dropped through Hive."""
         name, nonce = f"{DATABASES[0]}.probe_{attempt}", f"p{attempt}.{retry}"
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])
@@ -201,7 +202,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Both lists, then every name on both sides."""
+        """Both lists, then a get of every name on both sides."""
         names = list(map(_name, range(int(case.workload_options["names"]))))
         looks = [kind(name) for name in names for kind in (Get, HiveGet)]
         return tuple(map(Request.of, [List(), HiveList(), *looks]))

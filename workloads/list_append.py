@@ -1,8 +1,8 @@
 """Transactions that append to lists and read them, over a few keys at a time, for Elle.
 
-Each element is appended once in a run, so that a read tells whose appends it saw, and in which
-order. A key that enough was appended to is left to the final reads, and a new one takes its place:
-lists stay short, and so do the answers of reads.
+Each element is appended once per run, so a read shows which appends it saw, and in which order.
+After enough appends, a key gets no more operations until the final reads, and a new key takes its
+place. So lists and the answers of reads stay short.
 
 The vocabulary is `list-append` of `harness.vocabularies.transactions`.
 """
@@ -26,17 +26,18 @@ KEYS_MAX: Final = 1000
 LENGTH_MAX: Final = 1000
 WIDTH_MAX: Final = 16
 FINAL_KEYS_MAX: Final = 2000
-"""Keys read at the end; the workload itself reads those beyond."""
+"""The maximum number of keys read at the end; reads during the run cover the others."""
 _FINAL_WIDTH: Final = 8
-"""Keys read by one final transaction."""
+"""The number of keys that one final transaction reads."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _ListAppendOps:
     """An endless generator.
 
-    `keys` holds, for each place, the key's number and how many appends were asked of it; `newest`
-    is the highest number, and `count` makes elements unique. The first `readers` threads only read.
+    `keys` holds, for each place, the key's number and the number of appends requested so far.
+    `newest` is the highest key number, and `count` makes elements unique. The first `readers`
+    threads only read.
     """
 
     width: int
@@ -72,7 +73,7 @@ class _ListAppendOps:
         return Emit(Draft(Txn.f, Txn(mops).asked(), process), following)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Outcomes change nothing."""
+        """Ignore outcomes."""
         del ctx, event
         return self
 
@@ -90,7 +91,7 @@ def _keys_at_most(case: Case) -> int:
 
 
 class ListAppendWorkload(Workload):
-    """Appends to lists and reads of them, several a transaction."""
+    """Transactions with several appends to lists and reads of them."""
 
     api_version = API_VERSION
     name = "list-append"
@@ -129,13 +130,13 @@ class ListAppendWorkload(Workload):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Append to and read a list of the probe's own. Elements are negative."""
+        """Append to and read the probe's own list. Its elements are negative."""
         del case
         key, element = f"probe-{attempt}", probe_number(attempt, retry)
         return (Request.of(Txn([["append", key, element]])), Request.of(Txn([["r", key, None]])))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """A read of every list that there can be, the first 2000 of them, some at a time."""
+        """Reads of every list that may exist, up to `FINAL_KEYS_MAX`, several per transaction."""
         numbers = range(min(FINAL_KEYS_MAX, _keys_at_most(case)))
         reads: list[Mop] = [["r", key_name(number), None] for number in numbers]
         return tuple(

@@ -1,10 +1,10 @@
 """Membership changes under load: masters are added and removed, replicas move.
 
-Changes come one at a time, as from an administrator who lists the members after each. Masters
-outside the group are added; members are removed while more than `--least-masters` are left. The
-known leader is never removed, since masters refuse that.
+Changes come one at a time, like those of an administrator who lists the members after each change.
+The workload adds masters outside the group, and removes members while more than `--least-masters`
+are left. It never removes the known leader, since masters refuse that.
 
-`members` changes masters and `move` moves replicas, both together with the operations of `ddl`;
+`members` changes masters and `move` moves replicas, both together with the operations of `ddl`.
 `mixed` adds rows.
 """
 
@@ -32,7 +32,7 @@ LEAST_MASTERS: Final = Option("least-masters", 3, "keep at least this many maste
 
 
 def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The initial masters of a deployment, and the spare ones that may join."""
+    """The initial masters of a deployment, and its spare masters, which may join."""
     first = int(case.target_options.get("masters", 1))
     spares = int(case.target_options.get("spare_masters", 0))
     names = [f"m{number}" for number in range(1, first + spares + 1)]
@@ -43,8 +43,8 @@ def masters_of(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 class MembersOps:
     """An endless generator of one change after another.
 
-    `inside` are the members of `masters` as last listed; `busy` is the process of the change under
-    way. In `moves` percent of the changes, a replica of one of `tables` moves.
+    `inside` are the members among `masters` according to the last list. `busy` is the process of
+    the change in progress. In `moves` percent of the changes, a replica of one of `tables` moves.
     """
 
     masters: tuple[str, ...]
@@ -57,7 +57,7 @@ class MembersOps:
     busy: Process | None = None
 
     def op(self, ctx: Context) -> Step:
-        """The next change, once the one before is over."""
+        """The next change, once the previous one has completed."""
         process = ctx.free_process()
         call = self._call(ctx) if process is not None and self.busy is None else None
         if call is None:
@@ -81,7 +81,7 @@ class MembersOps:
         return None
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Take the outcome of the change into account."""
+        """Update the state with the outcome of a change."""
         del ctx
         if event.process != self.busy or event.f not in BY_NAME or event.type is OpType.INVOKE:
             return self
@@ -94,12 +94,12 @@ class MembersOps:
             inside = tuple(sorted(str(entry[0]) for entry in masters))
             leader = next((str(entry[0]) for entry in masters if entry[1] == "LEADER"), "")
             return dataclasses.replace(over, inside=inside, leader=leader, unsure=False)
-        # The answer to a change does not name the master; a list does.
+        # The answer to a change does not name the master, but a list does.
         return dataclasses.replace(over, unsure=event.f != MoveReplica.f)
 
 
 def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any]) -> MembersOps:
-    """The generator for a case. Raises `UsageError` if nothing could ever change."""
+    """The generator for a case. Raises `UsageError` if no change could ever succeed."""
     first, spares = masters_of(case)
     least, moves = int(options["least_masters"]), int(options["moved"])
     if int(options["members"]):
@@ -112,7 +112,7 @@ def members_ops(case: Case, tables: tuple[str, ...], options: Mapping[str, Any])
 def members_need(
     options: Mapping[str, Any], target_options: Mapping[str, Any], *, moves: bool
 ) -> dict[str, Any]:
-    """The target options without which `_refuse_idle` would refuse the case."""
+    """The target options that the case needs, without which `_refuse_idle` refuses it."""
     replicas = int(options["replicas"])
     if not int(options["members"]):
         return {}
@@ -125,7 +125,7 @@ def members_need(
 def _refuse_idle(
     case: Case, spares: tuple[str, ...], least: int, moves: bool, replicas: int
 ) -> None:
-    """Refuse a run in which no change could ever succeed: it would prove nothing of any."""
+    """Refuse a run in which no change could ever succeed, since it would test nothing."""
     options = case.target_options
     tservers, masters = options.get("tservers"), options.get("masters")
     if moves and isinstance(tservers, int) and tservers <= replicas:

@@ -1,9 +1,9 @@
 """DDL, rows and membership at once, on one catalog.
 
-Operations come from `ddl`, `rows` and `members`, in proportion to `--ddl`, `--rows` and
-`--members`. DDL contends for the tables `t0`, `t1`, ...; rows are in `r0`, `r1`, ... and `bank`,
-which are never renamed or deleted, and whose replicas move. Each checker judges its part; checkers
-of the catalog judge all creates.
+The operations come from `ddl`, `rows` and `members`, with the weights `--ddl`, `--rows` and
+`--members`. DDL uses the tables `t0`, `t1`, ... Rows use `r0`, `r1`, ... and `bank`, which are
+never renamed or deleted, and whose replicas move. The checkers of rows and of membership judge
+their part. The checkers of the catalog judge the creates of all parts.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
     option.name: option for option in (*_ROWS.options, *_DDL.options)
 }
-_SHARED: Final = ("moves",)  # of DDL, which lists so often that nothing else gets a turn
+_SHARED: Final = ("moves",)  # off: its many lists would crowd out everything else
 
 
 class _Part(Around, frozen=True):
-    """One of several generators: its nonces have a prefix, and it hears of its own creates only."""
+    """One of several generators. Its nonces have a prefix, and it sees only its own creates."""
 
     prefix: str
     tables: tuple[str, ...]
 
     def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002  the protocol's shape
-        """The same operation, with a nonce that no other part has."""
+        """The same operation, with a prefixed nonce that no other part uses."""
         draft, value = step.draft, step.draft.value
         if isinstance(value, dict) and "nonce" in value:
             draft = draft.replace(value={**value, "nonce": f"{self.prefix}{value['nonce']}"})
         return Emit(draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """See the class."""
+        """Pass on all events, except creates of other parts."""
         if event.f == Create.f and event.type is OpType.INVOKE:
             value = event.value if isinstance(event.value, dict) else {}
             if value.get("name") not in self.tables:
@@ -63,7 +63,7 @@ def _share(name: str, default: int) -> Option:
 
 
 class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
-    """All of it at once."""
+    """DDL, rows and membership changes at once."""
 
     api_version = API_VERSION
     name = "mixed"
@@ -87,11 +87,11 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """A server that is free for a replica that moves, or a master that may come."""
+        """Require a free server for replicas that move, or a spare master that may join."""
         return members_need(options, target_options, moves=bool(options["moved"]))
 
     def generator(self, case: Case) -> Generator:
-        """The parts, mixed."""
+        """The generators of all parts, mixed by weight."""
         options = case.workload_options
         ddl = _DDL.generator(self._of_ddl(case))
         tables = _row_tables(options)
@@ -107,7 +107,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
         return msgspec.structs.replace(case, workload_options=options)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The probe of `ddl`, then that of `rows` on a table of its own."""
+        """The probe of `ddl`, then the probe of `rows` on a separate table."""
         requests = list(_DDL.probe(self._of_ddl(case), attempt, retry))
         if int(case.workload_options["rows"]):
             requests += map(_renamed, _ROWS.probe(case, attempt, retry))
@@ -122,7 +122,7 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
 
 
 def _renamed(request: Request) -> Request:
-    """A probe of rows, under a name and nonce that no probe of DDL has."""
+    """The probe of rows, under a name and nonce that no probe of DDL uses."""
     value = dict(request.value)
     for field in ("name", "table", "nonce"):
         if field in value:
@@ -140,7 +140,7 @@ def _given(**defaults: int) -> tuple[Option, ...]:
 
 
 class MembersWorkload(MixedWorkload):
-    """DDL while masters come and go."""
+    """DDL while masters join and leave."""
 
     name = "members"
     doc = "DDL while masters are added and removed"

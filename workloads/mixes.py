@@ -1,4 +1,4 @@
-"""Weights of kinds of operations, as `--mix` gives them."""
+"""Weights of the kinds of operations, in the format of `--mix`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Mix = tuple[tuple[str, int], ...]
 
 
 def draw_kind(mix: Mix, rng: random.Random) -> str:
-    """A kind of operation, by its weight."""
+    """A random kind of operation, drawn by weight."""
     return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
 
 
 def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
-    """Weights by kind of operation from `create=26,alter=18,...`; raises `UsageError`."""
+    """Parse weights such as `create=26,alter=18,...` by kind of operation. Raises `UsageError`."""
     weights: dict[str, int] = {}
     for part in text.split(","):
         kind, separator, weight = part.strip().partition("=")

@@ -1,6 +1,6 @@
 """One register that many clients read, write and compare-and-set: the smallest useful workload.
 
-Values written are unique, so that a stale read can only be stale. The vocabulary is
+Written values are unique, so a stale read never looks like a current one. The vocabulary is
 `harness.vocabularies.register`.
 """
 
@@ -28,7 +28,7 @@ class _RegisterOps:
     count: int = 1
 
     def op(self, ctx: Context) -> Step:
-        """Half reads; of the rest `cas_percent` are compare-and-set from a recent value."""
+        """Half are reads. Of the rest, `cas_percent` are a compare-and-set from a recent value."""
         if ctx.free_process() is None:
             return Pending(self)
         following = dataclasses.replace(self, count=self.count + 1)
@@ -40,7 +40,7 @@ class _RegisterOps:
         return Emit(Draft(call.f, call.asked()), following)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Outcomes change nothing."""
+        """Ignore outcomes."""
         del ctx, event
         return self
 
@@ -72,11 +72,11 @@ class RegisterWorkload(Workload):
         return _RegisterOps(case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """A write and a read. Written values are negative, so that the workload's never clash."""
+        """A write and a read. The written value is negative, so it is never one of the workload."""
         del case
         return (Request.of(Write(probe_number(attempt, retry))), Request.of(Read()))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """One read."""
+        """One final read."""
         del case
         return (Request.of(Read()),)

@@ -1,16 +1,16 @@
 """Rows on few keys by many clients: writes, reads and scans that race, and sums that must hold.
 
 Clients contend for the rows of tables `r0`, `r1`, ... Every write has a unique value per cell,
-`n7.0`, so a read shows which write it saw. Inserts and updates of few keys are often refused, and
-a refusal is an answer as well.
+`n7.0`, so a read shows which write it saw. Keys are few, so inserts and updates are often refused;
+checkers judge refusals like other answers.
 
 The table `bank` has one tablet, and rows in groups, `g0.0`, `g0.1`, ... A write of a group upserts
-all of its rows at once with new balances, which always add up to the same sum. So a write needs no
-knowledge of earlier balances, and every consistent read of a group sees that sum.
+all of its rows at once with new balances, which always add up to the same sum. So a write does not
+depend on earlier balances, and every consistent read of a group sees that sum.
 
-Scans use all modes. Some scan at a timestamp of an earlier answer (`--past`), however old: the
-answer must never change. Creates come first and are repeated, visibly, until each table is known to
-exist; only then do other operations begin.
+Scans use all modes. Some scan at the timestamp of an earlier answer (`--past`), however old, and
+must get the same answer again. The workload creates tables first, and visibly repeats each create
+until the table is known to exist. Only then do other operations begin.
 
 The vocabulary is `harness.vocabularies.rows`.
 """
@@ -37,7 +37,7 @@ BANK: Final = "bank"
 SUM: Final = 100
 """The sum of the balances of a group."""
 PAST_MAX: Final = 64
-"""Number of timestamps of earlier answers to scan at again."""
+"""Number of timestamps of earlier answers that the generator keeps for scans."""
 _KINDS: Final[tuple[Kind, ...]] = ("insert", "upsert", "upsert", "update", "update", "delete")
 _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions": (1, 3)}
 
@@ -46,8 +46,8 @@ _DRAWN: Final[Mapping[str, tuple[int, ...]]] = {"keys": (3, 6, 12), "partitions"
 class _RowsOps:
     """An endless generator; `count` makes values unique. The first `readers` threads only read.
 
-    `missing` are tables to be created, `creating` maps a process to the table it is creating;
-    until `begun` only creates are emitted. Bursts of up to `burst` operations hit one table and
+    `missing` are the tables to create. `creating` maps a process to the table that it is creating.
+    Until `begun` only creates are emitted. Bursts of up to `burst` operations hit one table and
     key; `left` counts those still to emit. `past` holds timestamps of earlier scans.
     """
 
@@ -71,7 +71,7 @@ class _RowsOps:
     past: tuple[int, ...] = ()
 
     def op(self, ctx: Context) -> Step:
-        """A create where one is missing; else what the run's random stream says."""
+        """The next operation: a create if a table is missing, otherwise a random one."""
         process = ctx.free_process()
         if process is None or not (self.begun or self.missing):
             return Pending(self)
@@ -113,7 +113,7 @@ class _RowsOps:
         return Write(table, f"n{self.count}", rows)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Creates are asked for again until their table is there; scans tell timestamps."""
+        """Repeat creates until their table is known to exist; remember the timestamps of scans."""
         del ctx
         if event.f == Create.f:
             name = event.value["name"] if event.type is OpType.INVOKE else None
@@ -130,7 +130,7 @@ class _RowsOps:
         return new_table(name, nonce, self.partitions, self.replicas)
 
     def _cells(self, kind: Kind, number: int, rng: random.Random) -> dict[str, Any]:
-        """Both columns, but updates and some upserts write one only."""
+        """The cells to write: both columns, but updates and some upserts write only one."""
         if kind == "delete":
             return {}
         value = f"n{self.count}.{number}"
@@ -157,12 +157,12 @@ class _RowsOps:
 
 
 def group_size(group: int) -> int:
-    """Two or three rows."""
+    """The keys of two or three rows."""
     return 2 + group % 2
 
 
 def transfer(table: str, group: int, nonce: str, rng: random.Random) -> Write:
-    """A write of all rows of a group; their balances add up to `SUM`."""
+    """A write of all rows of a group, with balances that add up to `SUM`."""
     rows: list[tuple[Kind, str, dict[str, Any]]] = []
     left, size = SUM, group_size(group)
     for number in range(size):
@@ -174,12 +174,12 @@ def transfer(table: str, group: int, nonce: str, rng: random.Random) -> Write:
 
 
 def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
-    """A table with two columns."""
+    """A create of a table with two columns."""
     return Create(name, nonce, ["v0", "v1"], partitions, replicas)
 
 
 def new_bank(name: str, nonce: str, replicas: int) -> Create:
-    """A table of one tablet, in which a write of several rows is atomic."""
+    """A create of a table with one tablet, in which a write of several rows is atomic."""
     return Create(name, nonce, ["v0", "balance"], 1, replicas)
 
 
@@ -216,7 +216,7 @@ class RowsWorkload(Workload):
     )
 
     def generator(self, case: Case) -> Generator:
-        """Creates first, then endless rows."""
+        """Creates first, then endless operations on rows."""
         options = case.workload_options
         check_replicas(int(options["replicas"]), case)
         return _RowsOps(
@@ -236,12 +236,12 @@ class RowsWorkload(Workload):
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: `given` ones, and drawn sizes for the rest."""
+        """The options of one seed of a soak: the `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in _DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, write to, read and scan a table of the probe's own."""
+        """Create, write to, read and scan the probe's own table."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[Call, ...] = (
@@ -253,7 +253,7 @@ class RowsWorkload(Workload):
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Every table, from the leaders and as a snapshot."""
+        """Scans of every table, both from the leaders and as a snapshot."""
         names = _tables(case.workload_options)
         modes = [Scan(name) for name in names], [Scan(name, "snapshot", "any") for name in names]
         return tuple(map(Request.of, [scan for scans in modes for scan in scans]))

@@ -1,7 +1,7 @@
-"""`harness lake compact|vacuum|check|export URI`: the upkeep of a lake, and its runs as folders.
+"""`harness lake compact|vacuum|check|export URI`: maintenance of a lake, and export of its runs.
 
-Its own endpoint and credentials come from the environment (`AWS_ENDPOINT_URL`,
-`AWS_ACCESS_KEY_ID`, ...), as for every program that speaks to such a store.
+Endpoint and credentials of the store come from the environment (`AWS_ENDPOINT_URL`,
+`AWS_ACCESS_KEY_ID`, ...).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ exit codes of check: 0 sound, 1 damaged; of export: 0 all are there, 2 some coul
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do one thing to a lake and say what came of it."""
+    """Do one action on a lake, and print the outcome."""
     parsed = _parse(arguments)
     from results.lake.upkeep.actions import act
 

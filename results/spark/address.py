@@ -1,7 +1,8 @@
-"""Whether anybody listens where `--spark-master` points to, asked before Spark is.
+"""Check that the address in `--spark-master` accepts connections, before Spark starts.
 
-Spark itself takes a minute to say that a standalone master is not there, and more than five for a
-Connect server, in words that tell neither. Nothing is sent: a connection is made and closed.
+Spark itself takes a minute to report an absent standalone master, and over five minutes for a
+Connect server, with unclear messages. The check opens a connection and closes it, without sending
+anything.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Final
 
 from harness.errors import InfrastructureError, UsageError
 
-CONNECT_PORT: Final = 15002  # of Spark Connect; a standalone master has no default
+CONNECT_PORT: Final = 15002  # the default of Spark Connect; a standalone master has no default
 CONNECT_TIMEOUT_S: Final = 5.0
 MASTERS_MAX: Final = 16
 PROXY_SCHEMES: Final = ("grpc", "https", "http")
 
 
 def addresses_of(url: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `spark://host:port,host:port` or `sc://host:port/;...`; else none.
+    """Hosts and ports of `spark://host:port,host:port` or `sc://host:port/;...`; empty for others.
 
-    Raises `UsageError` where one is missing.
+    Raises `UsageError` if a host or port is missing.
     """
     scheme, _, rest = url.partition("://")
     if scheme not in {"spark", "sc"}:
@@ -38,7 +39,7 @@ def _address(place: str, url: str, port_default: int | None) -> tuple[str, int]:
     try:
         parts = urllib.parse.urlsplit(f"//{place}")
         host, port = parts.hostname, parts.port or port_default
-    except ValueError:  # a port that is no number, or brackets that do not close
+    except ValueError:  # the port is no number, or brackets are not closed
         host, port = None, None
     if not host or port is None:
         raise UsageError(f"--spark-master is {url!r}; write spark://host:port or sc://host:port")
@@ -59,14 +60,14 @@ def check_reachable(url: str) -> None:
 
 
 def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """The reasons why addresses are unreachable; empty once one is reachable."""
+    """The reasons why addresses are unreachable; empty as soon as one address is reachable."""
     reasons: list[str] = []
     for host, port in addresses:
         try:
             socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
         except TimeoutError:
             reasons.append(f"{host}:{port}: no answer within {CONNECT_TIMEOUT_S:g} s")
-        except (OSError, UnicodeError) as error:  # the latter: a name that no resolver takes
+        except (OSError, UnicodeError) as error:  # the latter: an invalid host name
             reasons.append(f"{host}:{port}: {getattr(error, 'strerror', None) or error}")
         else:
             break
@@ -74,7 +75,7 @@ def _reasons_against(addresses: Sequence[tuple[str, int]]) -> list[str]:
 
 
 def _behind_proxy(host: str) -> bool:
-    """Whether gRPC would not connect to `host` itself."""
+    """Whether gRPC would connect to `host` through a proxy."""
     proxies = urllib.request.getproxies()
     if not any(proxies.get(scheme) for scheme in PROXY_SCHEMES):
         return False

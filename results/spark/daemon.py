@@ -1,11 +1,12 @@
-"""The parent of Spark's Python workers on this machine, which imports their modules once.
+"""The parent process of Spark's Python workers on this machine, which imports modules once.
 
 Spark forks one worker per core from one process. Without this module, each worker imports Arrow,
-DuckDB, pandas and our packages, 1.1 s of CPU; a worker's share of a report of 10^5 runs is 9 s. A
-session of one machine uses this module instead of `pyspark.daemon`.
+DuckDB, pandas and our packages, which takes 1.1 s of CPU. That is much, since a worker's share of a
+report of 10^5 runs is 9 s. A session on one machine uses this module instead of `pyspark.daemon`.
 
-PySpark itself is imported from its folder with compiled modules: Spark puts an archive of it first,
-from which every process would have to compile modules, 0.4 s.
+PySpark itself is imported from its installed folder, which has compiled modules. Spark puts an
+archive of PySpark first on the path; every process would have to compile its modules, which takes
+0.4 s.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Final
 
 NAME: Final = "results.spark.daemon"
 INSTALLED: Final = ("pyspark", "py4j")
-"""The packages that Spark also has as archives."""
+"""The packages that Spark also bundles as archives."""
 SHARED: Final = (
     "pyspark.worker",
     "pyarrow.dataset",
@@ -30,14 +31,17 @@ SHARED: Final = (
     "pandas",
     "results.spark.range_answers",
 )
-"""All survive a fork: their threads (OpenBLAS, jemalloc) are recreated in the child. A task that
-needs a missing one reports it. Arrow imports pandas, if installed, for the first list."""
+"""Modules to import before forking. All survive a fork: their threads (OpenBLAS, jemalloc) are
+recreated in the child. A missing module is ignored here; a task that needs it reports it. pandas is
+on the list because Arrow imports it on the first conversion from a list, if installed.
+"""
 
 
 def settings() -> dict[str, str]:
-    """Of a session of this machine whose workers run this Python.
+    """Spark settings for a session on this machine whose workers run this Python.
 
-    None where that does not find this module without a path that only this process knows.
+    They are empty if that Python finds this module only through a path that only this process
+    knows.
     """
     look = f"import importlib.util as u; raise SystemExit(u.find_spec({NAME!r}) is None)"
     probe = subprocess.run([sys.executable, "-c", look], capture_output=True, check=False)
@@ -45,9 +49,9 @@ def settings() -> dict[str, str]:
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
-    """`sys.path` without the archives that an installed PySpark has of itself, and of Py4J.
+    """`sys.path` without the archives of itself and of Py4J that an installed PySpark bundles.
 
-    Archives of another Spark stay: its version differs.
+    Archives of another Spark stay, since its version differs.
     """
     rest = [entry for entry in path if not entry.endswith(".zip")]
     spark, py4j = (importlib.machinery.PathFinder.find_spec(name, rest) for name in INSTALLED)

@@ -1,4 +1,4 @@
-"""For `harness doctor`: whether reports and soaks can run on Spark here."""
+"""The part of `harness doctor` that tells whether reports and soaks can run on Spark here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ELSE: Final = "`harness report --engine duckdb` does without"
 
 
 class SparkAndJava(Diagnosis):
-    """Looks for PySpark and a Java that it can use, without starting either."""
+    """Looks for PySpark and a usable Java, without starting either."""
 
     api_version = 1
     name = "spark"

@@ -1,8 +1,8 @@
 """A report's work on a lake, on Spark: find pending work, do it, repeat; then answer.
 
-Tasks have ranges of runs; the driver only has kinds of cases, ranges and sums. The appends of a
-lost job stay, and the driver submits the rest again as long as every submission makes progress.
-Results that a finished job could not make are not tried again.
+Tasks handle ranges of runs; the driver only handles kinds of cases, ranges and sums. If a job is
+lost, its appends stay. The driver then submits the remaining work again, as long as every
+submission makes progress. Results that a finished job could not make are not tried again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CUT_SHORT: Final = "has no run.json: it was cut short"
 
 
 class SparkLake:
-    """The runs of a lake, or of one label of it, in one report on Spark."""
+    """The runs of a lake, or of one label, for one report on Spark."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class SparkLake:
         """`extent` limits the final answers; `jobs` is the number of concurrent tasks.
 
         `jobs` defaults to the number of Spark's cores. With `again`, results that were unsettled
-        before do not count.
+        before this report are computed again.
         """
         self.problems = Problems()
         self._spark = spark
@@ -78,7 +78,7 @@ class SparkLake:
         self._slots: int | None = None
         self._label = label
         self._extent = extent
-        self._told: Told | None = None  # where nothing came after it
+        self._told: Told | None = None  # set if they are up to date after `check`
         self._since = dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f") if again else ""
         results = ResultLake.beside(lake.place.uri, lake.place.options, create=True)
         assert results is not None
@@ -87,7 +87,7 @@ class SparkLake:
         self._wants: dict[Kind, Wants] = {}
         self.runs = 0
         self.wanted = 0
-        self.makeable = 0  # of the wanted results
+        self.makeable = 0  # wanted results, without unavailable checkers
         self._read_kinds()
 
     @contextlib.contextmanager
@@ -97,7 +97,7 @@ class SparkLake:
             yield
         except HarnessError:
             raise
-        except Exception as error:  # Spark's errors are of many kinds
+        except Exception as error:  # Spark raises many kinds of errors
             raise_if_interrupted(error)
             raise InfrastructureError(
                 f"Spark cannot read the lake: {cause_of(error)}; can every executor reach "
@@ -107,7 +107,10 @@ class SparkLake:
     # Required results ----------------------------------------------------------------------------
 
     def _read_kinds(self) -> None:
-        """Runs whose cases name the same workload and checkers want the same results."""
+        """Read the kinds of runs, and the results that each kind wants.
+
+        Runs whose cases name the same workload and checkers want the same results.
+        """
         registry = Registry()
         with self._reading():
             kinds = self._kinds()
@@ -122,7 +125,11 @@ class SparkLake:
             self.makeable += of.runs * per_run
 
     def _kinds(self) -> list[RunsOfKind]:
-        """The first job. Workers on this machine alone are asked what they lack where it fails."""
+        """Run the first job.
+
+        Workers on this machine are not prepared first; if a module is missing there, the driver
+        prepares them and runs the job again.
+        """
         asking = self._asking(self._begin)
         try:
             return kinds(self._spark, asking, slots=self._readers())
@@ -133,7 +140,7 @@ class SparkLake:
         return kinds(self._spark, asking, slots=self._at_once())
 
     def _name(self, first: Sequence[str], total: int, what: str, text: str) -> None:
-        """The same problem of many runs, of which the first few are named."""
+        """Add the same problem for many runs, naming the first few."""
         self._add([Problem(run, what, text) for run in first], total)
 
     def _add(self, first: Sequence[Problem], total: int) -> None:
@@ -156,7 +163,7 @@ class SparkLake:
             todo = todo_of(answers.account.lacking, self._at_once())
             try:
                 ended = self._submit(todo, above, progress)
-            except Exception as error:  # Spark's errors are of many kinds
+            except Exception as error:  # Spark raises many kinds of errors
                 raise_if_interrupted(error)
                 if todo.results == before:
                     raise InfrastructureError(
@@ -172,7 +179,8 @@ class SparkLake:
                 stale = above == len(self._budgets) or not any(done.limited for done in ended)
                 if stale:
                     break
-            # Results that are still missing could not be made; limited ones are tried once more.
+            # Results that are still missing could not be made; only limited ones are tried once
+            # more.
             answers = self._tell(self._asking()._replace(settled=True, above=above))
         self._told = None if stale or answers.account.left else answers
         if tasks:
@@ -191,32 +199,32 @@ class SparkLake:
         )
 
     def _take(self, problems: Sequence[Problem]) -> None:
-        """Keep what tasks complain of; raises where they were refused."""
+        """Collect the problems of tasks. Raises `RefusedError` if a task lacked a permission."""
         raise_if_refused(problems)
         for problem in problems:
             self.problems.add(problem)
 
     def _at_once(self) -> int:
-        """The number of concurrent tasks; the first call starts and equips the workers."""
+        """The number of concurrent tasks. The first call starts and equips the workers."""
         if self._slots is None:
             self._slots = prepare_workers(self._spark, "duckdb")
         return self._jobs or self._slots
 
     def _readers(self) -> int:
-        """The number of concurrent tasks that only read, and so need only our own packages."""
+        """The number of concurrent tasks that only read, which need only our own packages."""
         return self._jobs or self._slots or cores_here() or self._at_once()
 
     def _found(self) -> Snapshot:
-        """The results as they are now, of the runs that are looked at."""
+        """The current results of the report's runs."""
         return self._results.snapshot().of_label(self._label)
 
     def _submit(
         self, todo: Todo, above: int, progress: Callable[[Progress], None] | None
     ) -> list[TaskDone]:
-        """Have Spark do all tasks."""
+        """Run all tasks in one Spark job."""
         config = RoundConfig(
             uri=self._lake.place.uri,
-            scratch="",  # each executor has its own
+            scratch="",  # each executor chooses its own
             round=uuid.uuid4().hex,
             since_s=time.time(),
             limit_memory=True,
@@ -234,7 +242,7 @@ class SparkLake:
     # Answers -------------------------------------------------------------------------------------
 
     def ask(self, checked: Checked) -> tuple[Checked, ToldEngine]:
-        """An engine that answers questions, and the completed account of `checked`."""
+        """An engine that answers questions, and `checked` with the final counts and problems."""
         engine, account = self._told or self._tell(self._asking())
         name_lacking(self.problems, account.lost, account.lost_total)
         checked_account = msgspec.structs.replace(
@@ -251,7 +259,7 @@ class SparkLake:
             return tell(self._spark, asking, slots=self._readers())
 
     def _asking(self, results: Files | None = None) -> Asking:
-        """The request of tasks; `results` default to the current state of the result lake."""
+        """A request to all tasks; `results` defaults to the current state of the result lake."""
         return Asking(
             lake=Files.of(self._snapshot),
             results=results or Files.of(self._found()),

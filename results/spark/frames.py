@@ -1,4 +1,4 @@
-"""The tables of a lake as Spark DataFrames: one snapshot's visible files, with the schema given.
+"""The tables of a lake as Spark DataFrames: one snapshot's visible files, with an explicit schema.
 
 | where the lake is | how a table is read                                                         |
 |-------------------|-----------------------------------------------------------------------------|
@@ -8,7 +8,7 @@
 Neither needs a jar: no Delta reader, since the file list is that of a snapshot, and no
 `hadoop-aws`, which plain PySpark lacks. Executors get the driver's `AWS_*` settings.
 
-Files contain the partition columns, so all columns have their types; columns that a file of an
+Files contain the partition columns, so all columns have their types. Columns that a file of an
 older schema lacks are null.
 """
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from results.lake.log.snapshot import Snapshot
 
 TASKS_MAX: Final = 64
-BATCH_ROWS: Final = 8_192  # of what a task holds at once: a row group may be a gigabyte
-_GLOB: Final = re.compile(r"([\\*?\[\]{}])")  # what Hadoop takes for a pattern
+BATCH_ROWS: Final = 8_192  # bounds the memory of a task: a row group may be a gigabyte
+_GLOB: Final = re.compile(r"([\\*?\[\]{}])")  # special characters of Hadoop's path patterns
 _ITSELF: Final = r"\\\1"
 
 
@@ -45,7 +45,7 @@ def lake_frame(
     *,
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """The visible rows of a table as a DataFrame, lazily; `columns` (default: all) prunes early."""
+    """The visible rows of a table as a lazy DataFrame; `columns` limits what is read."""
     schema = snapshot.schemas[table]
     if columns is not None:
         schema = _chosen(schema, table, columns)
@@ -71,7 +71,8 @@ def _chosen(schema: pa.Schema, table: str, columns: Sequence[str]) -> pa.Schema:
 def _through_pyarrow(spark: Any, place: Place, files: Sequence[FileRef], schema: pa.Schema) -> Any:
     from results.spark.session import in_tasks
 
-    # Longest first, each to the next task: a few files a task, about as many bytes in each.
+    # Deal files out to tasks, longest first, so that tasks get few files and about equally many
+    # bytes.
     ordered = sorted(files, key=lambda file: (-file.size_bytes, file.name))
     tasks = min(TASKS_MAX, len(ordered))
     paths = [f"{file.table}/{file.name}" for file in ordered]

@@ -1,7 +1,8 @@
-"""Progress of a job on Spark, seen from the lake: executors append their results, one row per run.
+"""Progress of a Spark job, read from the lake: executors append their results, one row per run.
 
-So it works on any kind of Spark, Connect as well, and costs one read of a log now and then. The
-first run of an append identifies its task, and so the cost of its runs: a task has a range of keys.
+This works on any kind of Spark, including Connect, and costs one read of a log now and then. A task
+has a range of keys, so the first run of an append identifies the task, and its cost gives the cost
+of the appended runs.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ END_S: Final = 30.0
 
 
 class Watch:
-    """Tells `progress` how many of the runs are judged, from a thread, as long as it is open."""
+    """Reports the number of judged runs to `progress`, from a thread, until it is closed."""
 
     def __init__(
         self, results: Lake, todo: Todo, progress: Callable[[Progress], None] | None, *, slots: int
     ) -> None:
-        """`slots` is the number of tasks that run at once."""
-        self._log = Log(results.place, MAIN)  # its own: a log is for one thread
+        """`slots` is the number of concurrent tasks."""
+        self._log = Log(results.place, MAIN)  # a separate log, since a log must stay in one thread
         self._before = {file.name for file in results.files(MAIN)}
         self._todo = todo
         self._progress = progress
@@ -60,7 +61,7 @@ class Watch:
             try:
                 done, cost = self.judged()
             except (HarnessError, AgainError):
-                continue  # the work goes on without being watched
+                continue  # the work goes on without progress reports
             self._progress(
                 Progress(
                     stage=self._stage,
@@ -74,9 +75,9 @@ class Watch:
             )
 
     def judged(self) -> tuple[int, int]:
-        """Runs of which something was appended since, and what they cost.
+        """The number and the cost of runs with results appended since the start.
 
-        What a compaction merged counts no more.
+        Appends that a compaction merged no longer count.
         """
         if not self._log.exists():
             return 0, 0
@@ -86,7 +87,7 @@ class Watch:
         return min(rows, self._todo.runs), min(cost, self._todo.cost)
 
     def _cost(self, file: FileRef) -> int:
-        """Of the runs of an append: their part of the task that has them."""
+        """The cost of the runs of an append: their share of their task's cost."""
         key = file.first_run
         place = bisect.bisect_right(self._tasks, key, key=lambda task: task.between.first[0]) - 1
         task = self._tasks[max(0, place)]

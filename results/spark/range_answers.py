@@ -1,10 +1,10 @@
-"""A report's questions on Spark: each task answers them of a range of runs, one task adds up.
+"""A report's questions on Spark: each task answers them for a range of runs, one task adds up.
 
-What a task does with its runs is what a machine alone does with all (`ReportRuns`, DuckDB and the
-SQL of `results/questions/sql`), and what they tell is added up where one of them runs
-(`results.questions.partial_answers`): rows of runs never come to the driver but for the first few
-of what lists runs. Spark moves what parts told, as batches of Arrow in cells, and does the same on
-`local[N]`, a cluster and Connect.
+For its runs, a task does what a single machine does for all runs (`ReportRuns`, DuckDB and the SQL
+of `results/questions/sql`). One task then adds up the partial answers
+(`results.questions.partial_answers`). So the driver gets no rows of runs, except the first few in
+answers that list runs. Spark moves the partial answers as Arrow batches in cells, in the same way
+on `local[N]`, a cluster and Connect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KINDS: Final = f"""
     FROM {{source}} WHERE {{where}} GROUP BY ALL
 """  # noqa: S608
 CELL_BYTES: Final = 1 << 20
-"""Of rows in a cell, about."""
+"""Approximate size of the rows in a cell."""
 CELLS_A_BATCH: Final = 16
 _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
@@ -51,11 +51,11 @@ _CELLS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Account(msgspec.Struct, frozen=True):
     """Pending and unavailable results of some runs.
 
-    Of the runs that lost something, the first few, and how many there are.
+    Of the runs with lost results, it has the first few, and the total number.
     """
 
     left: int  # results
-    lacking: tuple[Lacking, ...]  # the runs that lack them, where their budgets are asked for
+    lacking: tuple[Lacking, ...]  # the runs without these results, if the request asks for them
     lost: tuple[Problem, ...]
     lost_total: int
     unsettled: int
@@ -63,30 +63,30 @@ class Account(msgspec.Struct, frozen=True):
 
 
 class RunsOfKind(msgspec.Struct, frozen=True):
-    """Runs that want the same results: how many, and the first few of them."""
+    """The number of runs that want the same results, and the first few of these runs."""
 
     kind: Kind
     runs: int
-    unfinished: int  # that were cut short
+    unfinished: int  # runs that were cut short
     first: tuple[str, ...]
     first_unfinished: tuple[str, ...]
 
 
 class Told(NamedTuple):
-    """All that the tasks told."""
+    """The combined answers and account of all tasks."""
 
     engine: ToldEngine
     account: Account
 
 
 class ToldEngine:
-    """Answers that are there."""
+    """An engine that has its answers already."""
 
     def __init__(self, answers: Mapping[str, pa.Table]) -> None:
         self._answers = answers
 
     def answer(self, name: str, extent: Extent) -> pa.Table | None:
-        """See `Engine`; of as much as was asked for."""
+        """The answer, in the extent that the tasks were asked for (`Engine`)."""
         del extent
         return self._answers.get(name)
 
@@ -99,7 +99,7 @@ def kinds(spark: Any, asking: Asking, *, slots: int) -> list[RunsOfKind]:
 
 
 def kinds_in(texts: Iterable[str]) -> list[RunsOfKind]:
-    """The kinds of all parts, in order."""
+    """The sorted kinds of all parts, with the runs of each kind added up."""
     kinds: dict[Kind, RunsOfKind] = {}
     for text in texts:
         for part in msgspec.json.decode(text, type=list[RunsOfKind]):
@@ -136,7 +136,7 @@ def tell(spark: Any, asking: Asking, *, slots: int) -> Told:
 
 
 def told_in(told: pa.Table) -> Told:
-    """The answer of the task that added up."""
+    """The answers and account in the rows of the task that added up."""
     answers: dict[str, list[pa.Table]] = {}
     accounts = []
     for name, rows in zip(told["name"], told["rows"], strict=True):
@@ -152,12 +152,12 @@ def told_in(told: pa.Table) -> Told:
 
 
 def tell_whole(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """The answers of the whole where one task has all runs: it adds up by itself."""
+    """The answers for all runs if a single task has them; it adds up by itself."""
     yield from add_up(tell_parts(batches, asking=asking), asking=asking)
 
 
 def tell_parts(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """The answers of a task for its ranges."""
+    """The partial answers of a task for its ranges."""
     with readable(asking.lake.uri):
         yield from _told(batches, asking)
 
@@ -178,7 +178,7 @@ def _told(batches: Iterable[pa.RecordBatch], asking: Asking) -> Iterator[pa.Reco
 
 
 def _lacking(source: ReportRuns, asking: Asking) -> tuple[Lacking, ...]:
-    """List the results that a range's runs lack above the level of budget that is asked about."""
+    """The runs of a range that lack results above the requested budget level."""
     if not asking.settled:
         return ()
     size_of = functools.partial(range_cost, slots=asking.slots)
@@ -220,7 +220,7 @@ def _gathered(lake: Snapshot, source: ReportRuns) -> Iterator[tuple[DuckEngine, 
 
 
 def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.RecordBatch]:
-    """The answers of the whole, and what all parts lack."""
+    """Add up the answers and the accounts of all parts."""
     accounts = []
     with (
         tempfile.TemporaryDirectory(prefix="harness-report-") as scratch,
@@ -240,7 +240,7 @@ def add_up(batches: Iterable[pa.RecordBatch], *, asking: Asking) -> Iterator[pa.
 
 
 def _sum(accounts: Sequence[Account]) -> Account:
-    """All together; of the runs that lost something the first few of all."""
+    """The sum of the accounts, with the first few runs that lost results."""
     lost = sorted((entry for each in accounts for entry in each.lost), key=lambda entry: entry.run)
     lacking = sorted(
         (entry for each in accounts for entry in each.lacking), key=lambda entry: entry.first
@@ -259,7 +259,7 @@ def _sum(accounts: Sequence[Account]) -> Account:
 
 
 def _cells(part: int, name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """A table as cells of a bounded size; one at least, for its columns."""
+    """A table as cells of bounded size; at least one, since an empty table still has columns."""
     size = max(1, rows.num_rows * CELL_BYTES // max(rows.nbytes, 1))
     for begin in range(0, max(rows.num_rows, 1), size):
         sink = pa.BufferOutputStream()

@@ -1,10 +1,9 @@
-"""A task on Spark that judges a range of runs that lack results, and its answer.
+"""Tasks on Spark that judge ranges of runs without results, and their answers.
 
-The task plans and judges its runs with the code of every other executor
+A task plans and judges its runs with the code of every other executor
 (`results.judging.report_runs`, `results.judging.unit_judge`), and appends the results to the lake.
-One small row returns to the driver. A task that is repeated, on any machine, first looks for
-the results of its runs; rows that exist twice nevertheless count once
-(`results.judging.result_lake`).
+One small row returns to the driver. A repeated task, on any machine, first looks for existing
+results of its runs. Duplicate rows nevertheless count once (`results.judging.result_lake`).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ DONE_DDL: Final = "`done` STRING"
 
 
 class TaskDone(msgspec.Struct, frozen=True):
-    """One task that came to an end: what it cost, and what could not be done."""
+    """The outcome of one task: its cost, and its problems."""
 
     cpu_ns: int
     problems: tuple[Problem, ...]
-    limited: bool = False  # whether a budget may have cut something short
+    limited: bool = False  # whether a budget may have limited a result
 
 
 def judge_ranges(
@@ -42,7 +41,7 @@ def judge_ranges(
     tasks: Sequence[Between],
     config: RoundConfig,
 ) -> Iterator[pa.RecordBatch]:
-    """Do what one of these tasks has to."""
+    """Judge the runs of these tasks."""
     with _scratch(config.round) as folder:
         config = msgspec.structs.replace(config, scratch=str(folder))
         for number, _, source in sources(batches, asking):
@@ -58,10 +57,10 @@ def judge_ranges(
 
 @contextlib.contextmanager
 def _scratch(round_: str) -> Iterator[Path]:
-    """A folder of this machine for one round; a worker that is killed leaves its marks in it."""
+    """A folder of this machine for one round, in which a killed worker leaves its marks."""
     folder = Path(tempfile.gettempdir()) / f"harness-{round_}"
     folder.mkdir(mode=0o700, exist_ok=True)
     yield folder
     for left in (folder / "started", folder):
-        with contextlib.suppress(OSError):  # others are at work
+        with contextlib.suppress(OSError):  # other workers still use it
             left.rmdir()

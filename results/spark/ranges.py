@@ -1,8 +1,8 @@
-"""Ranges of runs, about equally large, for tasks that each read all tables of their runs.
+"""Ranges of runs of about equal size, for tasks that each read all tables of their runs.
 
-A run's rows are adjacent in every table, in the order of keys: a task reads its range from the
-files that hold it, and nothing is moved. The cuts come from the logs and, of files that are larger
-than a task should be, from the least key of each group of rows: no row of a run is read.
+In every table, the rows of a run are adjacent, and runs are in the order of keys. So a task reads
+its range from the files that hold it, and no data are moved. The cuts come from the logs; for files
+larger than a task should be, from the least key of each row group. No row of a run is read.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from results.lake.log.files import FileRef
 
 Range = tuple[str, str | None]
-"""The first run, and the first run of the next range; `None`: the last range."""
+"""The first run, and the first run of the next range; `None` for the last range."""
 ROWS_MAX: Final = 16_000_000
-"""Of the largest table, in a range: some fifty thousand runs."""
+"""Maximum rows of a range in the largest table: about fifty thousand runs."""
 ROWS_MIN: Final = 1_000_000
-"""With fewer rows, another task costs more than it gains."""
-_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: set by a driver, which may replace it
+"""Minimum rows of a range; for fewer, another task costs more than it gains."""
+_GIVEN: Final = "HARNESS_GIVEN_"  # with a setting's name: a driver set it, and may replace it
 
 
 class Files(NamedTuple):
-    """A snapshot without the parts that only work in one process."""
+    """A snapshot reduced to picklable parts."""
 
     uri: str
     version: int
@@ -50,26 +50,26 @@ class Files(NamedTuple):
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:
-        """The same snapshot in this process; `options` adds to its own settings of the store."""
+        """The snapshot in this process; `options` supplement its own settings of the store."""
         tables = {name: tuple(files) for name, files in self.tables.items()}
         return Snapshot(self.version, tables, self.schemas, Place(self.uri, options))
 
 
 class Asking(NamedTuple):
-    """The parts of a question that all tasks share; each task gets a copy."""
+    """A request to all tasks; each task gets a copy."""
 
     lake: Files
     results: Files
-    options: Mapping[str, str]  # of the object store, where the executor has none of its own
+    options: Mapping[str, str]  # of the object store, used if the executor has none of its own
     budgets: Sequence[Budget]
     wants: Mapping[Kind, Wants]
     label: str | None
-    since: str  # unsettled results from before do not count; empty: all do
+    since: str  # ignore unsettled results from before this time; empty: use all
     extent: Extent
-    settled: bool = False  # answers are wanted only if nothing is left to do
-    above: int = 0  # the level of budget over which results are to be made
-    slots: int = 1  # tasks that run at once
-    ranges: Sequence[Range] = (("", None),)  # a task has the one of its number
+    settled: bool = False  # give answers only if no result is pending
+    above: int = 0  # results above this level of budget are pending
+    slots: int = 1  # number of concurrent tasks
+    ranges: Sequence[Range] = (("", None),)  # a task takes the range of its number
 
 
 def cut(snapshot: Snapshot, *, slots: int) -> list[Range]:
@@ -97,7 +97,7 @@ def _rows(files: Sequence[FileRef]) -> int:
 
 
 def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str, int]]:
-    """Keys with the rows that begin there, of a file in pieces of at most about `rows`."""
+    """Keys in a file at which a range may begin, with the number of rows up to the next key."""
     if file.rows <= rows // 2:
         yield file.first_run, file.rows
         return
@@ -113,16 +113,16 @@ def _starts(snapshot: Snapshot, file: FileRef, rows: int) -> Iterator[tuple[str,
 
 
 def in_ranges(spark: Any, asking: Asking, *, slots: int) -> tuple[Any, Asking]:
-    """The numbers of ranges with all runs, and what all tasks share from now on."""
+    """A frame with a row per range, and the request with these ranges."""
     largest = asking.results if any(asking.results.tables.values()) else asking.lake
     ranges = tuple(cut(largest.snapshot(asking.options), slots=slots))
     return numbers(spark, ranges), asking._replace(ranges=ranges, slots=slots)
 
 
 def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
-    """The number of each range, in a task of its own; tasks start in their order.
+    """A frame with the number of each range, one per task; tasks start in this order.
 
-    Numbers that Spark counts itself cost the driver no table, and no shuffle.
+    Spark counts these numbers itself, so the driver needs no table and no shuffle.
     """
     return spark.range(0, len(ranges), 1, len(ranges))
 
@@ -133,7 +133,7 @@ def numbers(spark: Any, ranges: Sequence[Range]) -> Any:
 def ranges_of(
     batches: Iterable[pa.RecordBatch], asking: Asking
 ) -> Iterator[tuple[int, Snapshot, Snapshot]]:
-    """The number of each range, and the snapshots of it: of the lake, and of its results."""
+    """The number of each range, its snapshot of the lake, and its snapshot of the results."""
     use(asking.options)
     lake, results = asking.lake.snapshot({}), asking.results.snapshot({})
     for batch in batches:
@@ -145,7 +145,7 @@ def ranges_of(
 def sources(
     batches: Iterable[pa.RecordBatch], asking: Asking
 ) -> Iterator[tuple[int, Snapshot, ReportRuns]]:
-    """The number of each range, the lake's snapshot of it, and its runs with their results."""
+    """The number of each range, its snapshot of the lake, and its runs with their results."""
     for part, lake, results in ranges_of(batches, asking):
         source = ReportRuns(
             lake,
@@ -162,12 +162,12 @@ def sources(
 
 
 def given_options(place: Place) -> dict[str, str]:
-    """Of a place, what an executor is given to reach its object store."""
+    """The settings of an object store that executors get from the driver."""
     return {name: value for name, value in place.options.items() if name[:4] == "aws_"}
 
 
 def use(options: Mapping[str, str]) -> None:
-    """Have this process reach the object store: its own settings win over the driver's."""
+    """Set up this process's access to the object store. Its own settings win over the driver's."""
     for name, value in options.items():
         key = name.upper()
         if key not in os.environ or os.environ.get(f"{_GIVEN}{key}") == os.environ[key]:

@@ -1,4 +1,4 @@
-"""The only place that knows Spark: `get_spark(url)` gives a session, wherever it runs.
+"""The only module that starts Spark: `get_spark(url)` returns a session, for any kind of Spark.
 
 | url                      | meaning                                                     |
 |--------------------------|-------------------------------------------------------------|
@@ -8,8 +8,8 @@
 | k8s://https://host:6443  | executors that Kubernetes starts (docs/kubernetes)          |
 | sc://host:15002          | Spark Connect                                               |
 
-Only DataFrames are used, so that everything works on Connect. Workers run this very interpreter
-(`PYSPARK_PYTHON`), times are UTC, and Spark logs little.
+Our code uses only DataFrames, so that everything works on Connect. Workers run the driver's
+interpreter (`PYSPARK_PYTHON`), times are UTC, and Spark logs little.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ _LOCAL: Final = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,\s*(?P<attempts>\d+)
 _CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 _OURS: Final = re.compile(r"harness\.errors\.\w+: (.+)")
 _ATTEMPTS: Final = 3
-SILENCE_S: Final = 45.0  # an executor that starts takes about ten
-CHAIN_MAX: Final = 50  # exceptions that led to one another
+SILENCE_S: Final = 45.0  # an executor takes about ten to start
+CHAIN_MAX: Final = 50  # bound of a chain of causes and contexts
 FRUGAL: Final = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
     "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-"""Java moves file names and small tables here: optimising its code costs more than it saves, and so
-does verifying the bytecode of Spark's 20,000 classes."""
+"""Java only moves file names and small tables here. Optimising its code costs more than it saves,
+and so does verifying the bytecode of Spark's 20,000 classes.
+"""
 _started_at: dict[str, str] = {}
 """The `url` of this process's session."""
 
@@ -64,9 +65,9 @@ _started_at: dict[str, str] = {}
 def get_spark(url: str) -> SparkSession:
     """The session of this process at `url`; a session at another URL is stopped first.
 
-    It ends with the process, or by `.stop()`. Raises `UsageError` for an unknown URL or a missing
-    package, and `InfrastructureError` if the address accepts no connection, Java is missing or too
-    old, or Spark does not start.
+    The session ends with the process, or by `.stop()`. Raises `UsageError` for an unknown URL or a
+    missing package. Raises `InfrastructureError` if the address accepts no connection, Java is
+    missing or too old, or Spark does not start.
     """
     master = _checked(url)
     try:
@@ -109,9 +110,9 @@ def _cores(local: re.Match[str]) -> int:
 
 
 def cores_here() -> int:
-    """The number of concurrent tasks of a session on this machine alone; 0 without one.
+    """The number of concurrent tasks of a session on this machine; 0 for other sessions.
 
-    Its workers run this very interpreter, and have what we have.
+    The workers of such a session run the driver's interpreter, so they have the same packages.
     """
     local = _LOCAL.fullmatch(_started_at.get("url", ""))
     return _cores(local) if local and _own_python() else 0
@@ -122,17 +123,17 @@ def _own_python() -> bool:
 
 
 def _stop() -> None:
-    """End the session in order, if there is one still: a cluster hears of it."""
+    """Stop the session, if it still runs, so that a cluster is notified."""
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
     if session is not None:
-        with contextlib.suppress(Exception):  # the master may be gone already
+        with contextlib.suppress(Exception):  # the master may be gone
             session.stop()
 
 
 def _checked(url: str) -> str:
-    """The URL as Spark takes it; `local[2]` gets three attempts a task."""
+    """The URL in Spark's form; `local[2]` gets three attempts per task."""
     local = _LOCAL.fullmatch(url)
     if local is not None:
         return f"local[{local['cores'] or '*'},{local['attempts'] or _ATTEMPTS}]"
@@ -145,7 +146,7 @@ def _checked(url: str) -> str:
 
 
 def _settings(master: str) -> dict[str, str]:
-    """Quiet, no web server. Workers limit their memory themselves, unit by unit."""
+    """Settings for a quiet Spark without a web server. Workers limit their memory themselves."""
     settings = {
         "spark.app.name": "harness report",
         "spark.ui.enabled": "false",
@@ -154,7 +155,8 @@ def _settings(master: str) -> dict[str, str]:
     }
     local = _LOCAL.fullmatch(master)
     if local is not None:
-        # Small tables on one machine: 200 partitions and compiled plans cost more than the work.
+        # For small tables on one machine, 200 partitions and compiled plans cost more than the
+        # work.
         settings |= {
             "spark.sql.shuffle.partitions": str(_cores(local)),
             "spark.sql.adaptive.enabled": "false",
@@ -167,23 +169,23 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def check_java() -> str:
-    """The Java that Spark will use; raises `InfrastructureError` with the fix without one."""
+    """The Java that Spark will use. If there is none, raises `InfrastructureError` with a fix."""
     return check_java_for("Spark")
 
 
 def logging_option() -> str:
-    """Has Java log errors alone."""
+    """The Java option that makes Spark log only errors."""
     return f"-Dlog4j2.configurationFile={Path(__file__).parent / 'log4j2.properties'}"
 
 
 @contextlib.contextmanager
 def _quiet_launch() -> Iterator[None]:
-    """Keep what the JVM's launcher prints before any setting holds out of our stderr."""
+    """Suppress the messages that the JVM's launcher prints before any setting applies."""
     variables = {
         "PYSPARK_SUBMIT_ARGS": (
             f'--driver-java-options "{logging_option()} {FRUGAL}" pyspark-shell'
         ),
-        "SPARK_LAUNCHER_OPTS": FRUGAL,  # of another Java, which only makes the command of the first
+        "SPARK_LAUNCHER_OPTS": FRUGAL,  # for the launcher's own JVM
     }
     missing = [name for name in variables if name not in os.environ]
     os.environ.update({name: variables[name] for name in missing})
@@ -197,14 +199,14 @@ def _quiet_launch() -> Iterator[None]:
 def prepare_workers(spark: SparkSession, *modules: str) -> int:
     """Make our package, plug-ins and `modules` importable for workers; returns concurrent tasks.
 
-    Missing packages of ours are sent to them in a zip. Raises `InfrastructureError` if that does
-    not suffice: workers must have pyarrow, numpy, msgspec, the modules, and the requirements of
-    plug-ins.
+    The driver sends missing packages of ours to the workers in a zip. Raises `InfrastructureError`
+    if that does not suffice: workers must have pyarrow, numpy, msgspec, the modules, and the
+    requirements of plug-ins.
     """
     distributions = plugin_distributions()
     missing = _ask_workers(spark, distributions, modules)
     if missing.error or missing.lacking:
-        # Executors fetch it when they first need it: it stays as long as this process.
+        # Executors fetch the zip when they first need it, so it stays as long as this process.
         folder = Path(tempfile.mkdtemp(prefix="harness-packages-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         sent = [
@@ -229,11 +231,11 @@ def prepare_workers(spark: SparkSession, *modules: str) -> int:
 
 
 class _Found(NamedTuple):
-    """The answer of workers."""
+    """The combined answers of the workers."""
 
-    error: str  # why they cannot work; mostly empty
+    error: str  # why they cannot work; usually empty
     lacking: tuple[str, ...]  # distributions with plug-ins
-    slots: int  # how many tasks run at once
+    slots: int  # number of concurrent tasks
 
 
 def _ask_workers(
@@ -243,7 +245,7 @@ def _ask_workers(
     wanted = tuple(distribution.name for distribution in distributions)
 
     def probe(batches: Iterable[Any]) -> Iterator[Any]:
-        # A nested function travels by value: this one runs where nothing of ours can be imported.
+        # Pickle copies a nested function by value, so it runs even where our packages are missing.
         import importlib.metadata
 
         for _ in batches:
@@ -256,7 +258,7 @@ def _ask_workers(
                 lacking.append(name)
         error = ""
         try:
-            # All that work needs: importing is part of the start, and workers are used again.
+            # Import all that the work needs: imports are part of the start, and workers are reused.
             for module in (
                 "pyarrow.parquet",
                 "results.judging.by_key",
@@ -270,13 +272,13 @@ def _ask_workers(
             if not names:
                 error = "our packages are there, but not their entry points"
             for name in names:
-                with contextlib.suppress(Exception):  # a task that needs it will report it
+                with contextlib.suppress(Exception):  # a task that needs the module will report it
                     load_plugin("checkers", name)
         except ImportError as missing:
             error = str(missing)
         yield pa.RecordBatch.from_pydict({"error": [error], "lacking": [" ".join(lacking)]})
 
-    # `range` makes as many partitions as there are cores: the one way to ask that Connect has, too.
+    # `range` makes one partition per core: the only way to count cores that also works on Connect.
     frame: Any = spark.range(1 << 16)
     try:
         with _told_while_waiting():
@@ -300,7 +302,7 @@ def map_tasks(
 ) -> pa.Table:
     """The output of `work` over rows; rows with the same number in column `task` share a task.
 
-    Tasks start in the order of their numbers from Spark 4.1 on, before that in any.
+    From Spark 4.1 on, tasks start in the order of their numbers; before, in any order.
     """
     return in_tasks(spark.createDataFrame(rows), tasks).mapInArrow(work, ddl).toArrow()
 
@@ -314,14 +316,14 @@ def in_tasks(frame: Any, tasks: int) -> Any:
 
 @contextlib.contextmanager
 def _told_while_waiting() -> Iterator[None]:
-    """Say so where no executor answers for a while.
+    """Tell the user if no executor answers for a while.
 
-    A cluster that is busy, or has no worker, lets everybody wait without an end and without a word.
+    A cluster that is busy or has no workers makes jobs wait forever, without a message.
     """
 
     def tell() -> None:
         text = f"spark: no executor has answered for {SILENCE_S:g} s, and none may come: is there a"
-        with contextlib.suppress(OSError, ValueError):  # stderr may be gone
+        with contextlib.suppress(OSError, ValueError):  # stderr may be closed
             sys.stderr.write(f"{text} worker with free cores and memory? Still waiting\n")
 
     timer = threading.Timer(SILENCE_S, tell)
@@ -334,13 +336,13 @@ def _told_while_waiting() -> Iterator[None]:
 
 
 def raise_if_interrupted(error: BaseException) -> None:
-    """Raise `KeyboardInterrupt` where Ctrl-C is behind an error of Spark's.
+    """Raise `KeyboardInterrupt` if Ctrl-C caused an error of Spark's.
 
-    PySpark answers Ctrl-C by cancelling all jobs, and what it raises of them while it cleans up
-    takes the place of the interrupt: taken for a failed job, it would be tried again or reported.
+    On Ctrl-C, PySpark cancels all jobs, and its errors during that cleanup hide the interrupt.
+    Taken for a failed job, the interrupt would lead to a retry or a report.
     """
     errors: list[BaseException] = [error]
-    for each in errors:  # grows; contexts as well, which `raise ... from None` hides but keeps
+    for each in errors:  # grows; has contexts, too, which `raise ... from None` only hides
         before = (each.__cause__, each.__context__)
         errors += [cause for cause in before if cause is not None and cause not in errors]
         if isinstance(each, KeyboardInterrupt):
@@ -352,8 +354,8 @@ def raise_if_interrupted(error: BaseException) -> None:
 def cause_of(error: BaseException) -> str:
     """The line of a long Spark error with its cause: in our code, in Python, or first in Java.
 
-    Without any of these it is the first line, or the second of an error through Py4J, whose first
-    line only names the called method.
+    Without such a line it is the first line. For an error through Py4J it is the second, since the
+    first only names the called method.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [match[1] for line in lines if (match := _OURS.match(line)) is not None]
@@ -367,9 +369,9 @@ def cause_of(error: BaseException) -> str:
 
 
 def packages_zip(folder: Path, distributions: Sequence[Distribution]) -> Path:
-    """Packages, with what the registry of plug-ins reads, as `folder/harness-packages.zip`.
+    """Write packages, with the metadata of plug-ins, to `folder/harness-packages.zip`.
 
-    Native code cannot be imported from there: our checkers fall back to pure Python.
+    Native code cannot be imported from a zip: our checkers fall back to pure Python.
     """
     path = folder / PACKAGES_ZIP
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,15 +1,16 @@
-"""The seeds of a soak on Spark: rows of a table are ranges of seeds, tasks run them.
+"""The seeds of a soak on Spark: the rows of a table are ranges of seeds, and tasks run them.
 
-Each task feeds its ranges, one seed after the other, to an isolated worker process of its own, as
-a soak on one machine does: a seed that kills its process does not affect Spark. A task writes runs
-into the store that all executors see, or from its own folder into the lake, which then is all that
-executors share. It returns results as rows, and the driver journals them. Seeds go out in waves,
-since a killed driver loses one wave: short waves at first, then about `WAVE_S` long. A lake keeps
-finished runs, and each task appends to it once, at a cost that does not depend on the number of
-runs: with a lake, waves are longer even on slow executors.
+Each task runs the seeds of its ranges one after the other in an isolated worker process, like a
+soak on one machine: a seed that kills its process does not affect Spark. A task writes runs to the
+store, which all executors share. With a lake, executors share only the lake, and a task appends its
+runs from a local folder. A task returns results as rows, and the driver journals them.
 
-The task makes the page of a run that is not valid and goes into a lake, while it has the folder:
-for as many runs as the soak still wants when its wave begins.
+Seeds are sent in waves, since a killed driver loses one wave: short waves at first, then about
+`WAVE_S` long. A lake keeps finished runs. A task appends to it once, at a cost that does not depend
+on the number of runs. So waves are longer with a lake, even on slow executors.
+
+With a lake, the task also makes the page of a run that is not valid, since the task has the run's
+folder. It does so only for as many runs as the soak still wants when the wave begins.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ GROWTH_MAX: Final = 4.0
 SEEDS_A_SLOT_MIN: Final = 4
 WAVE_SEEDS_MAX: Final = 50_000
 TASKS_A_SLOT: Final = 3
-"""More tasks than slots, so that slots that are done early get another; each costs a worker's
-start, about 0.3 s."""
+"""More tasks than slots, so that slots that finish early get another task. Each task costs the
+start of a worker, about 0.3 s.
+"""
 _NONE: Final[Mapping[str, str]] = {}
 PATH: Final = "PYTHONPATH"
 ROWS_DDL: Final = "`seed` BIGINT, `result` BINARY"
@@ -61,12 +63,12 @@ class SparkSoak(SoakExecutor):
     def run(
         self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
     ) -> None:
-        """See `harness.plugins.SoakExecutor`."""
+        """Run all seeds, in waves (`harness.plugins.SoakExecutor`)."""
         from results.spark.session import get_spark, prepare_workers
 
         first = next(seeds, None)
         if first is None:
-            return  # all is done: no need to start Spark
+            return  # nothing to do: no need to start Spark
         seeds = itertools.chain([first], seeds)
         spark = get_spark(url)
         slots = prepare_workers(spark)
@@ -89,7 +91,7 @@ class SparkSoak(SoakExecutor):
             failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
             left = max(0, template.artefacts - failed)
             template = msgspec.structs.replace(template, artefacts=left)
-            answers = [take(row["result"]) for row in rows]  # all, even if one ends the soak
+            answers = [take(row["result"]) for row in rows]  # take all, even if one ends the soak
             if not all(answers):
                 return
             growth = min(GROWTH_MAX, long_s / max(took_s, 1e-3))
@@ -97,7 +99,7 @@ class SparkSoak(SoakExecutor):
 
 
 def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
-    """Task, first and last seed of ranges that hold just `seeds` (which rise), evenly spread."""
+    """Ranges (task, first seed, last seed) that cover exactly `seeds`, which are sorted, evenly."""
     tasks = min(tasks, len(seeds))
     ranges: list[tuple[int, int, int]] = []
     for task in range(tasks):
@@ -113,13 +115,13 @@ def split(seeds: Sequence[int], tasks: int) -> list[tuple[int, int, int]]:
 def _run_wave(
     spark: Any, job: bytes, ranges: Sequence[tuple[int, int, int]], rights: Mapping[str, str]
 ) -> list[Any]:
-    """The rows that the tasks of one wave answer with."""
+    """The result rows of the tasks of one wave."""
     from results.spark.session import cause_of, map_tasks, raise_if_interrupted
 
     tasks, firsts, lasts = zip(*ranges, strict=True)
     names = ["task", "first", "last"]
     arrays = [
-        pa.array(tasks, pa.int32()),  # `repartitionById` takes no other
+        pa.array(tasks, pa.int32()),  # `repartitionById` accepts only this type
         pa.array(firsts, pa.int64()),
         pa.array(lasts, pa.int64()),
     ]
@@ -141,7 +143,7 @@ def run_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """The work of a task: every seed of its ranges, each in an isolated worker.
 
-    `rights` are what a lake's object store asks for (`AWS_*`), over the executor's own.
+    `rights` are settings for a lake's object store (`AWS_*`), which override the executor's own.
     """
     template = msgspec.json.decode(job, type=SeedJob)
     refusal = _refusal(template)
@@ -168,7 +170,7 @@ def run_ranges(
 
 
 def _refusal(template: SeedJob) -> str | None:
-    """The reason why this executor must not run seeds: its code differs from the driver's."""
+    """The reason why this executor must not run seeds (other code than the driver's), or `None`."""
     digest = code_digest(template.case, "sim")
     if template.code is None or digest == template.code:
         return None
@@ -204,7 +206,7 @@ def _run_here(
 
 @contextlib.contextmanager
 def _packages_for_children() -> Iterator[None]:
-    """Pass packages that were sent to this executor on to the workers that it starts."""
+    """Let the workers that this executor starts import the packages that were sent to it."""
     sent = [entry for entry in sys.path if Path(entry).name == PACKAGES_ZIP]
     before = os.environ.get(PATH)
     if sent:

@@ -1,9 +1,9 @@
-"""Ranges of runs as tasks: runs that lack results, at about equal costs.
+"""Grouping of pending runs into tasks of about equal cost.
 
 Each reading task (`results.spark.range_answers`) cuts the pending work of its runs into small
-ranges. The driver joins neighbours until tasks have the size that suits the whole work: it sees a
-few numbers per range, and no run. A run that costs more than a task should, or that a budget cut
-short before, is a task of its own. The most expensive tasks start first.
+ranges. The driver joins neighbours into tasks whose size suits the total work; it handles a few
+numbers per range, but no runs. A run that costs more than a task should, or that a budget limited
+before, is a separate task. The most expensive tasks start first.
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from results.judging.pending_results import Place
 from results.spark.ranges import Range
 
 TASKS_A_SLOT: Final = 12
-"""Many more than slots: a lost task costs little, and progress shows early how long it takes."""
+"""Tasks per slot. With many tasks, a lost task costs little, and progress is known early."""
 COST_MIN: Final = 8_000_000_000
-"""Of a task: a smaller one costs more to start, and to commit, than it gains. Where there is no
-more than that for each slot, it is a quarter of it."""
+"""Minimum cost of a task; for less, its start and commit cost more than it gains. If there is less
+work than that per slot, the minimum is a quarter of this.
+"""
 COST_MAX: Final = 60_000_000_000
-"""Of a task, unless a single run costs more."""
+"""Maximum cost of a task, unless a single run costs more."""
 TASKS_MAX: Final = 100_000
 
 
 class Lacking(msgspec.Struct, frozen=True, array_like=True):
-    """Neighbours that lack results: the first place, and how much there is to do."""
+    """A range of neighbouring runs that lack results: where it begins, and the pending work."""
 
     run: str
-    keys: int  # a range of the run's keys; -1 is the whole run
+    keys: int  # a range of keys of the run; -1 is the whole run
     runs: int
     results: int
-    again: int  # of these results, those with a larger budget than before
+    again: int  # number of these results that are retried with a larger budget
     cost: int  # estimated CPU ns
 
     @property
     def first(self) -> Place:
-        """The first place."""
+        """The place at which the range begins."""
         return self.run, self.keys
 
 
 class Between(NamedTuple):
-    """The work of a task: from one place to before another; `None` is the end."""
+    """The work of a task: from one place up to, and without, another; `None` is the end."""
 
     first: Place
     end: Place | None
 
     @property
     def runs(self) -> Range:
-        """The range of keys of runs in which it is."""
+        """The range of runs that contains the work."""
         if self.end is None or self.end[1] < 0:
             return self.first[0], self.end and self.end[0]
-        return self.first[0], f"{self.end[0]} "  # with a part of that run; no key is between these
+        return self.first[0], f"{self.end[0]} "  # includes the last run, since it needs a part
 
 
 class Task(NamedTuple):
-    """A range, the runs in it that lack something, and their cost."""
+    """A task: its place, its number of runs without results, and their cost."""
 
     between: Between
     runs: int
@@ -65,13 +66,13 @@ class Task(NamedTuple):
 
 
 class Todo(NamedTuple):
-    """Pending work."""
+    """All pending work."""
 
     tasks: tuple[Task, ...]
     runs: int
     results: int
     cost: int
-    is_again: bool  # whether all of it is tried once more
+    is_again: bool  # whether all results are retries
 
 
 def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
@@ -104,12 +105,12 @@ def todo_of(ranges: Sequence[Lacking], slots: int) -> Todo:
 
 
 def range_cost(total: int, slots: int) -> int:
-    """The target cost of one of the ranges into which the runs of one task are cut."""
+    """The target cost of one of the ranges into which a reading task cuts its runs."""
     return max(COST_MIN // 4, min(COST_MAX, total // (TASKS_A_SLOT * slots)))
 
 
 def task_cost(total: int, slots: int) -> int:
-    """The target cost of a task, so that all slots get equally many."""
+    """The target cost of a task, chosen so that all slots get equally many tasks."""
     waves = max(1, min(TASKS_A_SLOT, total // (slots * COST_MIN)))
     even = -(-total // (slots * waves))
     return max(COST_MIN // 4, 1, min(COST_MAX, even), -(-total // TASKS_MAX))

@@ -1,8 +1,8 @@
 """The artefacts of a metastore: files of Maven Central, pinned by `artefacts.lock`, in the cache.
 
 The metastore's own archive lacks Hadoop, which it needs for its configuration and file systems.
-Files are hashed when they are fetched. The stamp of the folder, written last, is the hash of the
-lock file and of the bundled sources; if it differs, everything is fetched again.
+`fetching` checks the hash of each file. The stamp of the folder is written last; it is a hash of
+the lock file and of the bundled sources. If the stamp differs, everything is fetched again.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from harness.support.cache_dir import cache_folder
 
 VERSION: Final = "4.0.1"
 ARCHIVE: Final = "hive-standalone-metastore-server"
-"""The artefact that is an archive; all others are jars."""
+"""The one artefact that is an archive; all others are jars."""
 STAMP: Final = "complete"
 LISTENER: Final = Path(__file__).parent / "EventLog.java"
-"""The source of the listener, which is compiled against the artefacts."""
+"""The source of the event listener, which `fetching` compiles against the artefacts."""
 DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
-"""The recipe of their image; it is copied into the folder, which is the build context."""
+"""The Dockerfile of the metastores' image, copied into the artefacts' folder (the
+build context).
+"""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 
 
 class Artefact(NamedTuple):
-    """One file of a Maven repository, and the SHA-256 that it must have."""
+    """One file of a Maven repository, and its required SHA-256."""
 
     group: str
     name: str
@@ -37,13 +39,13 @@ class Artefact(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The file name in Maven."""
+        """The file's name in the Maven repository."""
         tail = f"-{self.classifier}" if self.classifier else ""
         return f"{self.name}-{self.version}{tail}.{self.type}"
 
 
 def lock_of(text: str) -> tuple[Artefact, ...]:
-    """The artefacts of a list: `group:name:version:type[:classifier] sha256` a line."""
+    """The artefacts of a list with one `group:name:version:type[:classifier] sha256` per line."""
     artefacts = []
     for line in text.splitlines():
         if line and not line.startswith("#"):
@@ -54,7 +56,7 @@ def lock_of(text: str) -> tuple[Artefact, ...]:
 
 
 def lock_text() -> str:
-    """The list that this target is made for."""
+    """The pinned artefacts of this target."""
     return _LOCK.read_text(encoding="utf-8")
 
 
@@ -70,7 +72,7 @@ def folder() -> Path:
 
 
 def require() -> Path:
-    """The folder with all of them; raises `UsageError` where they were not fetched."""
+    """The folder with all artefacts. Raises `UsageError` if they were not fetched."""
     place = folder()
     stamp = place / STAMP
     stamped = stamp.read_text(encoding="utf-8") if stamp.is_file() else None

@@ -1,8 +1,9 @@
-"""Thrift over asyncio, one call at a time: the binary protocol without frames, as Hive's default.
+"""Thrift over asyncio, one call at a time: the unframed binary protocol, which is Hive's default.
 
-An answer says nowhere how long it is, so it is decoded from what has come until it is whole. Like
-Hive's own client this one says first who it is (`set_ugi`), and a connection counts once that is
-answered: the proxies on links accept before they have dialled.
+An answer does not announce its length, so the connection decodes the bytes received so far until an
+answer is complete. Like Hive's own client, a connection first sends the user's name (`set_ugi`). It
+counts as open once that is answered, since the proxies on links accept before they have connected
+to the metastore.
 """
 
 from __future__ import annotations
@@ -27,37 +28,37 @@ _READ_BYTES: Final = 256 * 1024
 
 
 class _Bytes(TTransportBase):  # type: ignore[misc]  # the library has no types
-    """The bytes received so far; reading beyond them raises `EOFError`."""
+    """The bytes received so far. Reading beyond them raises `EOFError`."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.at = 0
 
     def read(self, size: int) -> bytes:
-        """The next bytes, none at the end."""
+        """The next bytes; empty at the end."""
         piece = self._data[self.at : self.at + size]
         self.at += len(piece)
         return piece
 
 
 class ThriftConnection:
-    """One connection (`targets.hive.client.connection.Connection`)."""
+    """One connection to a metastore (`targets.hive.client.connection.Connection`)."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool = False
     ) -> None:
-        """With `framed`, a length precedes each message, as after SASL."""
+        """With `framed`, a length precedes each message, as it does after SASL."""
         self._reader, self._writer = reader, writer
         self._framed = framed
         self._count = 0
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Send and wait for the answer. Raises `ChannelError`, and is broken then."""
+        """Send and wait for the answer. After a `ChannelError` the connection is unusable."""
         return await self._exchange(exchange_for(call), timeout_s)
 
     async def greet(self, *, timeout_s: float) -> None:
-        """Say who calls; raises as `call`."""
+        """Send the caller's name; raises like `call`."""
         await self._exchange(greeting(), timeout_s)
 
     async def _exchange(self, exchange: Exchange, timeout_s: float) -> api.Reply:
@@ -95,7 +96,7 @@ class ThriftConnection:
                 return _read(come, exchange, self._count)
 
     async def _frame(self) -> bytes:
-        """The next frame; nothing at the end."""
+        """The next frame; empty at the end."""
         try:
             size = int.from_bytes(await self._reader.readexactly(4))
             if size > ANSWER_BYTES_MAX:
@@ -105,7 +106,7 @@ class ThriftConnection:
             return b""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.broken = True
         self._writer.transport.abort()
 
@@ -121,7 +122,10 @@ def _message(exchange: Exchange, number: int) -> bytes:
 
 
 def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
-    """The answer; raises `EOFError` where it is not whole, `TProtocolException` for another one."""
+    """The decoded answer. Raises `EOFError` if it is incomplete.
+
+    Raises `TProtocolException` if the answer is invalid.
+    """
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
     protocol = TBinaryProtocol(transport, strictRead=True, **limits)
@@ -150,7 +154,7 @@ class ThriftDoor:
         self._env = env
 
     async def __call__(self, address: Address, *, timeout_s: float) -> ThriftConnection:
-        """One on which the metastore has answered; raises `ChannelError` with `sent` false."""
+        """A connection on which the metastore has answered. A `ChannelError` has `sent` false."""
         connection: ThriftConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):

@@ -1,6 +1,6 @@
-"""The node `db`: the PostgreSQL of the bundled metastores, with the schema of Hive's release.
+"""The node `db`: the same PostgreSQL as that of the bundled metastores, with Hive's own schema.
 
-The harness reads it directly, under the names of Hive's own tables.
+The harness reads Hive's tables in it directly.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _SEQUENCE: Final = 'select "NEXT_EVENT_ID" from "NOTIFICATION_SEQUENCE"'
 
 
 def database_node(place: Path) -> NodeSpec:
-    """The node; `place` is where the artefacts are.
+    """The node; `place` is the folder of the artefacts.
 
-    The file is a dump of Hive's, with a semicolon and an empty line after each statement, as
-    PostgreSQL's single-user mode wants them. Where one failed, metastores refuse to start.
+    The schema is a dump of Hive's, with a semicolon and an empty line after each statement, as
+    PostgreSQL's single-user mode requires. If a statement fails, metastores refuse to start.
     """
     schema = (place / _SCHEMA).read_text(encoding="utf-8")
     return server_node(

@@ -53,10 +53,10 @@ _POM: Final = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 
 
 def fetch(progress: Callable[[str], None]) -> Path:
-    """The folder with all artefacts, fetched unless they are there, with the hashes of the list.
+    """The folder with all artefacts, which are fetched unless they are there with the right hashes.
 
-    Raises `InfrastructureError` where Java or Maven lacks, and for files that are not what the list
-    says.
+    Raises `InfrastructureError` if Java or Maven is missing, or if a file has another hash than the
+    list.
     """
     java = check_java("Hive")
     place, wanted = folder(), lock_of(lock_text())
@@ -87,7 +87,7 @@ def fetch(progress: Callable[[str], None]) -> Path:
 
 
 def _program(name: str, why: str, package: str) -> str:
-    """The path of a program, by JAVA_HOME or PATH; raises `InfrastructureError`."""
+    """The path of a program, found by JAVA_HOME or PATH. Raises `InfrastructureError`."""
     home = os.environ.get("JAVA_HOME")
     of_java = Path(home) / "bin" / name if home else None
     program = str(of_java) if of_java and of_java.is_file() else shutil.which(name)
@@ -99,7 +99,7 @@ def _program(name: str, why: str, package: str) -> str:
 
 
 def _run(command: Sequence[str], what: str, errors: Callable[[str], str]) -> None:
-    """Run it; raises `InfrastructureError` with the `errors` of its output."""
+    """Run a command. Raises `InfrastructureError` with the `errors` in its output."""
     try:
         answer = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S
@@ -150,7 +150,7 @@ def _item(artefact: Artefact) -> str:
 
 
 def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
-    """Raise `InfrastructureError` for a file that is missing or is another one."""
+    """Raise `InfrastructureError` if a file is missing or has another hash."""
     for artefact in wanted:
         path = files / artefact.file
         if not path.is_file():
@@ -165,7 +165,7 @@ def check_hashes(files: Path, wanted: Iterable[Artefact]) -> None:
 
 
 def _unpack(archive: Path, into: Path) -> None:
-    """The one folder of the archive, under another name."""
+    """Unpack an archive; its one top folder becomes `into`."""
     with tarfile.open(archive) as tar:
         tar.extractall(into.parent / "unpacked", filter="data")
     (top,) = (into.parent / "unpacked").iterdir()

@@ -1,8 +1,9 @@
-"""The node `kdc`, a Kerberos server of MIT's, and what principals need to reach it.
+"""The node `kdc`: an MIT Kerberos server, and the configuration that its clients need.
 
-Everybody's password is known, and keys follow from it: the metastores' keytab is known before there
-is a KDC, and no file has to travel. The configuration is a file of each node's own (`KRB5_CONFIG`);
-that of the machine is not looked at. All go by TCP, to which links and their faults apply.
+All passwords are fixed, and keys follow from them. So the metastores' keytab is known before the
+KDC runs, and no file has to be copied between nodes. Each node has its own configuration file
+(`KRB5_CONFIG`); the machine's is ignored. All Kerberos traffic uses TCP, so it goes through links
+and their faults.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from harness.cluster import NodeSpec, ReadyPort
 KDC_NODE: Final = "kdc"
 KDC_PORT: Final = 88
 METASTORE: Final = "hive/metastore"
-"""The service of all metastores: Hadoop needs a name and a host, which it does not resolve."""
+"""The service of all metastores. Hadoop requires a name and a host, but does not resolve the host.
+"""
 PASSWORD: Final = "harness"  # noqa: S105 - nothing is protected
 IMAGE: Final = "{package:targets.apache_hive}/apache_hive/kerberos"
 _REALM: Final = "HARNESS"
 _KEYS: Final = "aes256-cts-hmac-sha1-96"
 _KEY_TYPE: Final = 18
 _KEY: Final = bytes.fromhex("d1c780439a129af0862204651f171b80d1046e92b70e0dddda0d64e47d69928e")
-"""What `PASSWORD` is for `METASTORE` in this realm, as `ktutil` would write it (RFC 3962)."""
+"""The key that follows from `PASSWORD` for `METASTORE` in this realm, as in `ktutil` (RFC 3962)."""
 _VERSION: Final = 1
-"""Of all keys: a password that was never changed."""
+"""The version of all keys: their passwords were never changed."""
 _PATH: Final = "/usr/sbin:/sbin:/usr/bin:/bin"
 _SERVER: Final = f"""
 [kdcdefaults]
@@ -44,12 +46,12 @@ _SERVER: Final = f"""
 
 
 def principal(name: str) -> str:
-    """The name with its realm."""
+    """The full name of a principal, with its realm."""
     return f"{name}@{_REALM}"
 
 
 def configuration(kdc: str) -> str:
-    """A `krb5.conf`; `kdc` is where the server is, as `host:port`."""
+    """A `krb5.conf`; `kdc` is the server's address, as `host:port`."""
     return f"""
 [libdefaults]
   default_realm = {_REALM}
@@ -69,7 +71,7 @@ def configuration(kdc: str) -> str:
 
 
 def kdc_node(users: Iterable[str]) -> NodeSpec:
-    """The node, which knows the metastores and these users."""
+    """The KDC's node, whose database has the metastores and these users."""
     names = [METASTORE, *users]
     added = [("kadmin.local", "-q", f"addprinc -pw {PASSWORD} {principal(name)}") for name in names]
     return NodeSpec(
@@ -94,7 +96,7 @@ def kdc_node(users: Iterable[str]) -> NodeSpec:
 
 
 def keytab() -> str:
-    """The metastores' keytab in base64, since files of nodes are text (MIT's format, version 2)."""
+    """The metastores' keytab (MIT's version 2) in base64, since a node's files are text."""
 
     def counted(text: str) -> bytes:
         return len(text).to_bytes(2) + text.encode()

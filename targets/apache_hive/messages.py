@@ -1,8 +1,8 @@
 """The calls of `targets.hive.api` in Thrift, as Hive 4's clients send them, and the answers back.
 
-Structs come from `pymetastore`, which has them from Hive's own IDL. Only metadata is of interest,
-so tables are written as views: Hive keeps them in the same rows, by the same code, and needs no
-directory for them, which two metastores without a shared file system could not have in common.
+The structs come from `pymetastore`, which generates them from Hive's own IDL. Tables are created as
+views, because only metadata matters here. Hive stores views in the same rows, with the same code,
+but without a directory; metastores without a shared file system could not share directories.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from targets.hive import api
 
 _OWNER: Final = "harness"
 _TEXT: Final = "select 1"
-"""What every view selects."""
+"""The query of every view."""
 
 _REFUSED: Final = {
     "token does not exist": api.INVALID_TOKEN,
@@ -30,11 +30,11 @@ _REFUSED: Final = {
     "tried to renew a token": api.ACCESS_CONTROL,
     "is trying to renew a token": api.ACCESS_CONTROL,
 }
-"""What Hadoop says of tokens; a metastore keeps the text, and drops the exception's name."""
+"""Hadoop's messages about tokens. A metastore keeps the text and drops the exception's name."""
 
 
 class Exchange(NamedTuple):
-    """A call: the method, its arguments, the struct of its answer, and what that means."""
+    """A call: its method, its arguments, the struct of its answer, and a reader of that struct."""
 
     method: str
     arguments: Any
@@ -88,7 +88,7 @@ def _names(metas: Any) -> list[tuple[str, str]]:
 
 
 def event_of(ident: int, time_s: int, kind: str, message: str) -> api.Event:
-    """An event, from its message in Hive's JSON, which has tables in Thrift's own."""
+    """An event, decoded from Hive's JSON message, which holds tables in Thrift's own JSON."""
     event = msgspec.json.decode(message)
     kinds = {"CREATE_TABLE": (None, "tableObjJson"), "DROP_TABLE": ("tableObjJson", None)}
     sides = kinds.get(kind, ("tableObjBeforeJson", "tableObjAfterJson"))
@@ -113,12 +113,12 @@ def _context() -> Any:
 
 
 def greeting() -> Exchange:
-    """Says who calls; answered without the database, and allowed once a connection."""
+    """The call that names the caller. It needs no database, and is allowed once per connection."""
     return _exchange("set_ugi", user_name=_OWNER, group_names=[])
 
 
 def exchange_for(call: api.ApiCall) -> Exchange:
-    """The Thrift request of a call, and the reader of its answer."""
+    """The Thrift request for a call, and the reader of its answer."""
     match call:
         case api.CreateDatabase(name):
             return _exchange("create_database", database=ttypes.Database(name, ""))
@@ -171,7 +171,7 @@ def exchange_for(call: api.ApiCall) -> Exchange:
 
 
 def error_of(answer: Any) -> api.MetastoreError | None:
-    """The exception that an answer declares, if it is one."""
+    """The declared exception in an answer, if any."""
     fields: Mapping[str, Any] = vars(answer)
     for value in fields.values():
         if isinstance(value, TException):

@@ -1,8 +1,8 @@
 """A metastore as a node: Hive's own class on Java 17, with its configuration as data.
 
-The class path names two places: the cache of this machine, and its copy in the image. An idle
-metastore is another program on the same port that closes every connection. To clients it looks like
-an absent metastore, since links accept before they dial.
+The class path names two folders: the cache of this machine, and its copy in the image. An idle
+metastore is another program on the same port, which closes every connection. To clients it looks
+like an absent metastore, since links accept a connection before they connect to the metastore.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OPENED: Final = (
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "sun.nio.ch"),
     *("sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
-"""Packages of Java that Hive looks into by reflection, which Java 17 does not allow by itself."""
+"""Java packages that Hive accesses by reflection, which Java 17 forbids by default."""
 _MEMORY: Final = ("-Xmx384m", "-XX:+UseSerialGC")
 _CHECK_JAVA: Final = (
     r"""java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || """
@@ -71,10 +71,10 @@ def _settings() -> Mapping[str, str]:
         ),
         "javax.jdo.option.ConnectionDriverName": "org.postgresql.Driver",
         "javax.jdo.option.ConnectionUserName": USER,
-        "javax.jdo.option.ConnectionPassword": USER,  # it asks for none, and Hive wants one
+        "javax.jdo.option.ConnectionPassword": USER,  # required by Hive, unused
         "metastore.warehouse.dir": "file:{data}/warehouse",
         "metastore.thrift.bind.host": "{host}",
-        # 2 s by default, for which the loser of two creates would wait for its refusal.
+        # The default is 2 s, which the loser of two creates would wait for its refusal.
         "metastore.hmshandler.retry.interval": "300ms",
         "metastore.transactional.event.listeners": "harness.EventLog",
         "metastore.event.message.factory": (
@@ -109,7 +109,8 @@ def security_settings(layout: Layout) -> Mapping[str, str]:
     servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)
     zookeeper = {
         f"{tokens}.store.zookeeper.connectString": servers,
-        # Otherwise only who comes by Kerberos may touch what it keeps there, and servers want none.
+        # Otherwise only Kerberos users may access the stored tokens, and servers would need
+        # Kerberos.
         "hive.zookeeper.kerberos.enabled": "false",
     }
     return {
@@ -134,12 +135,12 @@ def _site(settings: Mapping[str, str]) -> str:
 
 
 def as_member(metastore: NodeSpec) -> NodeSpec:
-    """The same, which may be idle for a while."""
+    """The metastore, with a variant in which it is idle."""
     return msgspec.structs.replace(metastore, variants={IDLE: Variant(command=_IDLE)})
 
 
 def as_spare(metastore: NodeSpec) -> NodeSpec:
-    """The same, which is idle and may serve for a while."""
+    """The metastore as a spare: it is idle, and has a variant in which it serves."""
     serving = Variant(command=metastore.command)
     return msgspec.structs.replace(metastore, command=_IDLE, variants={SERVING: serving})
 
@@ -153,7 +154,7 @@ def metastore_node(
 ) -> NodeSpec:
     """One metastore, which starts once `after` are ready: each writes to an empty database first.
 
-    `security`: the settings of Kerberos and of tokens, where there is a KDC.
+    `security` holds the settings of Kerberos and tokens, if there is a KDC.
     """
     secure = security is not None
     kerberos = _KERBEROS if secure else ()

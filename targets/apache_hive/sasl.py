@@ -1,8 +1,9 @@
 """Connections that begin with SASL, which a metastore with Kerberos requires.
 
-Users who issue, renew or cancel tokens authenticate by Kerberos (GSSAPI), each over a connection of
-their own. A client uses a token by DIGEST-MD5, which proves that it has the password. Both
-negotiate in Thrift's frames: a status, a length, and the mechanism's payload.
+Users who issue, renew or cancel tokens authenticate by Kerberos (GSSAPI), each over a separate
+connection. A client uses a token by DIGEST-MD5, which proves that the client has the token's
+password. Both mechanisms negotiate in Thrift's frames: a status, a length, and the mechanism's
+payload.
 """
 
 from __future__ import annotations
@@ -30,26 +31,27 @@ from targets.hive import api
 from targets.hive.channel import ChannelError
 
 USERS: Final = ("harness", "alice", "bob", "yarn", "mallory")
-"""Who calls; the first where it does not matter."""
+"""Kerberos users. The first one makes the calls that need no particular user."""
 _START, _OK, _COMPLETE = 1, 2, 5
 _NO_LAYER: Final = b"\x01\x00\x00\x00"
-"""Messages are neither signed nor sealed."""
+"""The security layer of GSSAPI without signing and encryption."""
 _NOT_ITS_PASSWORD: Final = frozenset(
     {
         "DIGEST-MD5: IO error acquiring password",
         "DIGEST-MD5: digest response format violation. Mismatched response.",
     }
 )
-"""What Java says of a token that is not there or has expired, and of a wrong password. A store that
-fails has nothing of that kind to say, and the connection ends."""
+"""Java's messages for an absent or expired token, and for a wrong password. If the store fails, the
+connection ends without such a message.
+"""
 
 
 class _RefusedError(Exception):
-    """The metastore ended the negotiation, with a reason."""
+    """The metastore ended the negotiation and gave a reason."""
 
 
 class _Streams:
-    """One connection while it negotiates."""
+    """A connection during the negotiation."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -70,7 +72,7 @@ class _Streams:
 
 
 class _Tickets:
-    """Kerberos tickets, one request per user."""
+    """Kerberos tickets, requested one at a time per user."""
 
     def __init__(self, env: ClientEnv) -> None:
         self._env = env
@@ -79,7 +81,7 @@ class _Tickets:
         self._file = -1
 
     async def context(self, user: str) -> tuple[Any, bytes]:
-        """A security context of GSSAPI, and what it says first."""
+        """A GSSAPI security context, and its first message."""
         async with self._lock:
             return await asyncio.to_thread(self._begin, user)  # determinism: real only
 
@@ -101,7 +103,7 @@ class _Tickets:
         return context, context.step() or b""
 
     def _configure(self) -> None:
-        """The library reads a file; this one has no name, and ends with this process."""
+        """Give the library its configuration file: an unnamed one, which ends with the process."""
         if self._file < 0:
             host, port = self._env.endpoint(Address(KDC_NODE, KDC_PORT))
             self._file = os.memfd_create("krb5.conf")
@@ -118,7 +120,7 @@ class KerberosConnection:
         self.broken = False
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """Make a call as its user. Raises `ChannelError`, after which the connection is broken."""
+        """Make a call as its user. After a `ChannelError` the connection is unusable."""
         whole = False
         try:
             if isinstance(call, api.Authenticate):
@@ -136,7 +138,7 @@ class KerberosConnection:
         return reply
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self.broken = True
         for each in self._of_users.values():
             each.close()
@@ -156,18 +158,18 @@ class KerberosDoor:
         self._tickets = _Tickets(env)
 
     async def __call__(self, address: Address, *, timeout_s: float) -> KerberosConnection:
-        """One on which the metastore has answered; raises `ChannelError` with `sent` false."""
+        """A connection on which the metastore has answered. A `ChannelError` has `sent` false."""
         return KerberosConnection(self, address, await self.open(address, USERS[0], timeout_s))
 
     async def open(self, address: Address, user: str, timeout_s: float) -> ThriftConnection:
-        """A connection of this user's; raises as `__call__`."""
+        """A connection of this user; raises like `__call__`."""
         try:
             return await self._opened(address, timeout_s, user=user)
         except _RefusedError as error:
             raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
 
     async def authenticate(self, address: Address, token: str, timeout_s: float) -> api.Reply:
-        """Use a token: the answer is its owner, or a refusal. Raises as `__call__`."""
+        """Use a token. The answer is the token's owner, or a refusal. Raises like `__call__`."""
         try:
             opened = await self._opened(address, timeout_s, token=token)
         except _RefusedError as error:
@@ -211,7 +213,7 @@ class KerberosDoor:
             _, heard = await streams.hear()
             await streams.say(_OK, context.step(heard) or b"")
         _, heard = await streams.hear()
-        context.unwrap(heard)  # which layers it offers
+        context.unwrap(heard)  # the security layers that the server offers
         await streams.say(_COMPLETE, context.wrap(_NO_LAYER, False).message)
         await streams.hear()
 

@@ -1,4 +1,4 @@
-"""The deployed metastores as the harness looks at them while they run."""
+"""The deployed real metastores, as the harness observes them during a run."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from targets.hive.zookeeper.ensemble import SILENCE_S
 
 _ASK_S: Final = 5.0
 _START_S: Final = 50.0
-"""How long an administrator waits for one that is to be added: Java takes its time."""
+"""The time that an administrator waits for an added metastore to serve; Java starts slowly."""
 _DEFAULT: Final = "default"
 _NO_TOKEN: Final = Token(b"\0" + b"\6nobody" * 2 + bytes(5), b"none").text
-"""Well written, so that it is looked for in the store."""
+"""An invalid token in the right format, so that a metastore looks it up in the store."""
 
 
 class ApacheHiveSystem(System):
-    """Metastores and database of one deployment."""
+    """The metastores and the database of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout, *, kdc: bool = False) -> None:
-        """Nothing is asked yet."""
+        """Create without any request."""
         self._env = env
         self._layout = layout
         self._door: Connect = ThriftDoor(env)
@@ -66,7 +66,7 @@ class ApacheHiveSystem(System):
     def client(self, process: int) -> MetastoreClient:
         """A client with its own connection, like a separate process.
 
-        These metastores know no request ids, in any profile.
+        These metastores ignore request ids, in any profile.
         """
         layout, members = self._layout, self._members
         return MetastoreClient(
@@ -80,7 +80,10 @@ class ApacheHiveSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The nodes that all need, and one metastore: clients have time to try two."""
+        """The nodes that must keep working: all indispensable ones, and one metastore.
+
+        One metastore suffices, since clients have time to try two.
+        """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - 1))
         return [*(name for name in names if name in core), *self._others]
@@ -94,7 +97,7 @@ class ApacheHiveSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The database leads where it answers; metastores follow, and are all alike."""
+        """The database leads if it answers. All metastores follow, and are equivalent."""
         listed = self._members.listed
         alive = await asyncio.gather(*map(self._is_alive, listed))
         active = {node: NodeRole("follower") for node in alive if node is not None}
@@ -108,9 +111,9 @@ class ApacheHiveSystem(System):
         return groups | {name: Roles({}, nodes) for name, nodes in beside.items() if nodes}
 
     async def ready(self) -> Convergence:
-        """Ask whether every metastore reaches the database, and for its contents.
+        """Ask whether every metastore reaches the database, and read the database.
 
-        The first time the databases of the workload are made.
+        The first call creates the databases of the workload.
         """
         if not self._has_databases:
             wanted = [name for name in self._layout.databases if name != _DEFAULT]
@@ -119,7 +122,7 @@ class ApacheHiveSystem(System):
         return await self.converged()
 
     async def converged(self) -> Convergence:
-        """The same, without making anything."""
+        """Ask like `ready`, without creating databases."""
         answers = await self._ask_all(api.GetTableMeta())
         pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         rows = await self._rows()
@@ -133,7 +136,7 @@ class ApacheHiveSystem(System):
         return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     async def snapshot(self) -> dict[str, Any]:
-        """The snapshot, in the form of the bundled metastores (`targets.hive.system`)."""
+        """A snapshot in the form of the bundled metastores (`targets.hive.system`)."""
         snapshot = await snapshot_of(
             self._layout,
             self._members.listed,
@@ -150,7 +153,7 @@ class ApacheHiveSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _is_alive(self, address: Address) -> str | None:
-        """The metastore's name, if it lets one in."""
+        """The metastore's name, if it accepts a connection."""
         try:
             (await self._door(address, timeout_s=_ASK_S)).close()
         except ChannelError:
@@ -158,7 +161,7 @@ class ApacheHiveSystem(System):
         return address.node
 
     async def _without_tokens(self) -> list[str]:
-        """The metastores that cannot recognise an invalid token, as messages."""
+        """A message for each metastore that cannot recognise an invalid token."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(address, api.Authenticate(_NO_TOKEN)) for address in every)
@@ -170,18 +173,18 @@ class ApacheHiveSystem(System):
         ]
 
     async def _serves(self, address: Address) -> bool:
-        """Whether it reaches the database, and so may be listed."""
+        """Whether the metastore reaches the database, and so may be listed."""
         reply = await self._reply(address, api.GetCurrentEventId())
         return reply is not None and not reply.error
 
     async def _made(self, database: str) -> bool:
-        """Whether it is there now."""
+        """Create a database; returns whether it exists now."""
         address = self._members.listed[0]
         reply = await self._reply(address, api.CreateDatabase(database))
         return reply is not None and reply.error in {"", api.ALREADY_EXISTS}
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """The answer of each metastore, or `None`."""
+        """The answer of each metastore; `None` if it fails."""
         every = self._members.listed
         replies = await asyncio.gather(*(self._reply(address, call) for address in every))
         return {

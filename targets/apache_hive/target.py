@@ -38,9 +38,9 @@ _OPTIONS: Final = (
     *("retry-delay-ms", "failure-retries", "socket-lifetime-ms"),
     *("event-ttl-ms", "spare-metastores", "uri-list"),
 )
-"""Options of the bundled metastores that mean the same here."""
+"""Options that mean the same for real and for bundled metastores."""
 _USUAL: Final = {"socket-timeout-ms": 3000}
-"""Java takes its time, and a metastore that lost to another one waits before it tries again."""
+"""Java is slow, and a metastore that loses a race to another one waits before it retries."""
 _LIBRARIES: Final = ("psycopg", "pymetastore", "thrift")
 _TOKEN_OPTIONS: Final = (
     *("token-store", "token-max-age-ms", "token-renew-ms", "token-key-ms", "token-scan-ms"),
@@ -55,13 +55,13 @@ _RENEW_GAP: Final = Permit(
     why="every store of 4.0.1 renews a token by removing it and adding it again",
     rules={TOKENS: ("renew-gap",)},
 )
-"""Also in `strict`, which tells the stores apart."""
+"""Needed in `strict` as well, whose permits distinguish the stores of tokens."""
 _STALE: Final = Permit(
     name="token-stale-read",
     why="the store asks one server of ZooKeeper, which may not know yet what the others do",
     rules={TOKENS: ("stale",)},
 )
-"""Also in `strict`: it is what ZooKeeper promises, and 4.0.1 does not ask for more."""
+"""Needed in `strict` as well: ZooKeeper promises no more, and Hive 4.0.1 does not ask for more."""
 _HIVE4: Final = (
     Permit(
         name="start-without-database",
@@ -88,7 +88,7 @@ _HIVE4: Final = (
         why="a get reads a table and its parameters in statements of their own, read committed",
     ),
 )
-"""What real metastores do beyond the bundled ones of this profile."""
+"""Behaviour of real metastores that the bundled ones of this profile do not show."""
 
 
 class ApacheHiveTarget(
@@ -118,8 +118,9 @@ class ApacheHiveTarget(
     )
 
     def nodes(self, settings: TargetSettings) -> Sequence[NodeSpec]:
-        """Declare the database, then metastores; raises `UsageError` for impossible settings, and
-        where the artefacts or libraries lack.
+        """Declare the database, then the metastores.
+
+        Raises `UsageError` for impossible settings, or if artefacts or libraries are missing.
         """
         missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
         if missing:
@@ -158,7 +159,7 @@ class ApacheHiveTarget(
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """The permits of the profile, and of features that are not deployed."""
+        """The permits of the profile, and those for features that are not deployed."""
         store = _layout(settings).token_store
         permits = list(permits_of_profile(settings.profile, store))
         if not settings.options["kdc"]:
@@ -179,7 +180,7 @@ class ApacheHiveTarget(
 
 
 def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """The same, spares as such; where there are some any may come and go."""
+    """The metastores with variants in which they serve or idle, if the layout has spares."""
     if not layout.spares:
         return [*metastores]
     count = len(layout.metastores)
@@ -187,7 +188,7 @@ def _members(layout: Layout, metastores: Sequence[NodeSpec]) -> list[NodeSpec]:
 
 
 def _event_ttl_s(settings: TargetSettings) -> int:
-    """In seconds, as Hive keeps times of events; raises `UsageError` for a part of one."""
+    """The option in seconds, Hive's unit for event times. Raises `UsageError` for a fraction."""
     given_ms: int = settings.options["event_ttl_ms"]
     seconds, rest = divmod(given_ms, 1000)
     if rest:

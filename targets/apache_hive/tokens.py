@@ -1,7 +1,7 @@
 """Tokens in Hadoop's form, and in the form of histories.
 
-Hadoop's text has the password in its middle. A history has it at the end, so that a change of the
-last letter forges the password and not only the token's kind.
+Hadoop's text has the password in the middle. A history has the password at the end, so that
+changing the last letter forges the password, and not only the token's kind.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ _KIND: Final = b"HIVE_DELEGATION_TOKEN"
 
 
 class Token(NamedTuple):
-    """An identifier, which names the owner, and the password for it."""
+    """An identifier, which names the owner, and its password."""
 
     identifier: bytes
     password: bytes
 
     @property
     def text(self) -> str:
-        """The form in histories."""
+        """The token in the form of histories."""
         return f"{self.identifier.hex()}:{self.password.hex()}"
 
     @property
     def owner(self) -> str:
-        """Whose it is: a version, then names with their lengths. Raises `ValueError`."""
+        """The owner: an identifier has a version, then names with lengths. Raises `ValueError`."""
         name, _ = _counted(self.identifier, 1)
         return name.decode()
 
     @property
     def hadoop(self) -> str:
-        """The form of `Token.encodeToUrlString`."""
+        """The token in the form of Hadoop's `Token.encodeToUrlString`."""
         parts = (self.identifier, self.password, _KIND, b"")
         raw = b"".join(_length(len(part)) + part for part in parts)
         return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def read_text(text: str) -> Token:
-    """Read a token from a history; any text is a token, perhaps a forged one."""
+    """Read a token from a history. Any text is a token, perhaps a forged one."""
     identifier, _, password = text.rpartition(":")
     try:
         return Token(bytes.fromhex(identifier), bytes.fromhex(password))
@@ -48,7 +48,7 @@ def read_text(text: str) -> Token:
 
 
 def read_hadoop(text: str) -> Token:
-    """Read a token that a metastore issued; raises `ValueError` for any other text."""
+    """Read a token that a metastore issued. Raises `ValueError` for any other text."""
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error as error:
@@ -59,7 +59,7 @@ def read_hadoop(text: str) -> Token:
 
 
 def _counted(raw: bytes, at: int) -> tuple[bytes, int]:
-    """The bytes that a length of Hadoop's (`WritableUtils`) precedes, and where they end."""
+    """Read bytes after a length in Hadoop's format (`WritableUtils`); returns bytes and end."""
     if at >= len(raw):
         raise ValueError("a token ends in the middle")
     first = raw[at] if raw[at] < 128 else raw[at] - 256

@@ -1,7 +1,7 @@
 """The bundled Hive Metastore: stateless metastores over one transactional database, on `Env`.
 
-`HiveTarget` is loaded when it is asked for: the node processes import this package too and have no
-need of the plug-in.
+`HiveTarget` is loaded on demand, since node processes also import this package but do not need the
+plug-in.
 """
 
 from __future__ import annotations

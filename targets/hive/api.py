@@ -1,7 +1,8 @@
-"""The metastore's calls and exceptions, by the names of Hive's Thrift interface.
+"""The metastore's calls and exceptions, under the names of Hive's Thrift interface.
 
-A call is a struct whose tag is the method; its answer is a `Reply`. A table is given and got whole:
-an alter replaces it, and one that names it otherwise renames it (`hive_metastore.thrift`).
+A call is a struct whose tag is the method name. The answer is a `Reply`. Calls pass and return
+whole tables: an alter replaces the table, and renames it if the new table has another name
+(`hive_metastore.thrift`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ INVALID_OBJECT: Final = "InvalidObjectException"
 META: Final = "MetaException"
 INVALID_TOKEN: Final = "InvalidToken"  # noqa: S105 - the name of an exception
 ACCESS_CONTROL: Final = "AccessControlException"
-"""What Hadoop says of tokens. Thrift wraps both in a `META`, or ends the connection."""
+"""Hadoop's exceptions about tokens. Thrift wraps both in a `META`, or ends the connection."""
 REFUSALS: Final = (
     ALREADY_EXISTS,
     NO_SUCH_OBJECT,
@@ -26,11 +27,11 @@ REFUSALS: Final = (
     INVALID_TOKEN,
     ACCESS_CONTROL,
 )
-"""What says that nothing was done; a `META` says nothing."""
+"""Exceptions that prove that nothing was done; a `META` proves nothing."""
 
 
 class MetastoreError(Exception):
-    """An exception of the metastore's; `kind` is its name in Thrift."""
+    """An exception of the metastore; `kind` is its name in Thrift."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
@@ -39,14 +40,14 @@ class MetastoreError(Exception):
 
 
 Context = dict[str, str] | msgspec.UnsetType
-"""The environment context of a change; left out where it is empty."""
+"""The environment context of a change; unset if it is empty."""
 
 
 class MetaTable(msgspec.Struct, frozen=True):
-    """A table, as far as it matters here.
+    """A table, reduced to the fields that the harness uses.
 
-    `ident` is the row's, and `directory` whether its files are there; both are ignored where they
-    are given.
+    `ident` is the id of the table's row, and `directory` tells whether the table's directory
+    exists. A metastore ignores both in a request.
     """
 
     database: str
@@ -58,12 +59,12 @@ class MetaTable(msgspec.Struct, frozen=True):
 
     @property
     def full_name(self) -> str:
-        """`database.name`."""
+        """The qualified name, `database.name`."""
         return f"{self.database}.{self.name}"
 
 
 class Event(msgspec.Struct, frozen=True):
-    """An entry of the notification log; the time is in ms here, in seconds at Hive."""
+    """An entry of the notification log. Its time is in ms; Hive's is in seconds."""
 
     ident: int
     time_ms: int
@@ -77,24 +78,26 @@ class GetStatus(msgspec.Struct, frozen=True, tag="getStatus"):
 
 
 class GetAllDatabases(msgspec.Struct, frozen=True, tag="get_all_databases"):
-    """Answers names, sorted."""
+    """Answers the names of all databases, sorted."""
 
 
 class CreateDatabase(msgspec.Struct, frozen=True, tag="create_database"):
-    """Refused where it exists."""
+    """Creates a database; refused if it exists."""
 
     name: str
 
 
 class DropDatabase(msgspec.Struct, frozen=True, tag="drop_database"):
-    """Refused where it is not there, or holds tables."""
+    """Drops a database; refused if it does not exist or still holds tables."""
 
     name: str
 
 
 class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environment_context"):
-    """`request_id` is what the environment context carries for the profile `strict`; `context` is
-    the rest of it, which rules of plug-ins read (`targets.hive.metastore.kudu_rules`).
+    """Creates a table; refused if it exists.
+
+    In the profile `strict`, the environment context carries the `request_id`. `context` is the rest
+    of the environment context, which rules of plug-ins read (`targets.hive.metastore.kudu_rules`).
     """
 
     table: MetaTable
@@ -103,7 +106,7 @@ class CreateTable(msgspec.Struct, frozen=True, tag="create_table_with_environmen
 
 
 class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_context"):
-    """Replaces the table under this name by the one given, whose name may be another."""
+    """Replaces the table of this name by the new table, which may have another name."""
 
     database: str
     name: str
@@ -113,7 +116,7 @@ class AlterTable(msgspec.Struct, frozen=True, tag="alter_table_with_environment_
 
 
 class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_context"):
-    """Refused where it is not there."""
+    """Drops a table; refused if it does not exist."""
 
     database: str
     name: str
@@ -122,14 +125,14 @@ class DropTable(msgspec.Struct, frozen=True, tag="drop_table_with_environment_co
 
 
 class GetTable(msgspec.Struct, frozen=True, tag="get_table_req"):
-    """Answers a table."""
+    """Answers the table."""
 
     database: str
     name: str
 
 
 class GetAllTables(msgspec.Struct, frozen=True, tag="get_all_tables"):
-    """Answers names in one database, sorted."""
+    """Answers the names of a database's tables, sorted."""
 
     database: str
 
@@ -139,7 +142,7 @@ class GetTableMeta(msgspec.Struct, frozen=True, tag="get_table_meta"):
 
 
 class GetTableObjects(msgspec.Struct, frozen=True, tag="get_table_objects_by_name"):
-    """Answers the whole records of the requested tables that exist."""
+    """Answers the complete tables of these names; absent tables are left out."""
 
     database: str
     names: tuple[str, ...]
@@ -157,27 +160,27 @@ class GetNextEvents(msgspec.Struct, frozen=True, tag="get_next_notification"):
 
 
 class GetEventsCount(msgspec.Struct, frozen=True, tag="get_notification_events_count"):
-    """Answers how many events after `from_event` there are."""
+    """Answers the number of events after `from_event`."""
 
     from_event: int
 
 
 class GetDelegationToken(msgspec.Struct, frozen=True, tag="get_delegation_token"):
-    """Answers a new token, as a text."""
+    """Answers a new token, as text."""
 
     owner: str
     renewer: str
 
 
 class RenewDelegationToken(msgspec.Struct, frozen=True, tag="renew_delegation_token"):
-    """Answers until when it is good now, in ms since the epoch. Kerberos says who the `user` is."""
+    """Answers the token's new expiry, in ms since the epoch. Kerberos authenticates the `user`."""
 
     token: str
     user: str
 
 
 class CancelDelegationToken(msgspec.Struct, frozen=True, tag="cancel_delegation_token"):
-    """Never refused: a token that does not exist is cancelled already."""
+    """Cancels a token. Never refused: cancelling an absent token succeeds."""
 
     token: str
 
@@ -209,7 +212,7 @@ ApiCall = (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer of a call, or its exception."""
+    """The result of a call, or its exception."""
 
     result: Any = None
     error: str = ""

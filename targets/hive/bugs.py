@@ -21,7 +21,7 @@ HIVE: Final = ("hive2.3", "hive4")
 
 
 class Bug(Switch):
-    """All switches. The id on the command line has dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
+    """All switches. The command line writes ids with dashes: `Bug.DROP_DROP` is `DROP-DROP`."""
 
     DROP_DROP = Row(
         title="a drop does not check how many rows it deleted",
@@ -171,5 +171,5 @@ PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", *HIV
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The rows of `profile` and those switched on; raises `UsageError` for unknown ones."""
+    """The rows of `profile`, and any switched on. Raises `UsageError` for unknown ids."""
     return switched_on(Bug, PROFILES, profile, ids)

@@ -1,8 +1,8 @@
-"""Calls over one connection, one at a time, as Thrift clients and PostgreSQL sessions make them.
+"""Calls over one connection, one at a time, as in Thrift clients and PostgreSQL sessions.
 
-A request is the msgpack array `[number, body]`; its answer repeats the number, which exposes
-duplicate and late frames. A caller that loses an answer gives up the connection, since it cannot
-know what the other side still does.
+A request is the msgpack array `[number, body]`. The answer repeats the number, which exposes
+duplicate and late frames. A caller that loses an answer gives up the connection, since the caller
+cannot know whether the other side is still working on the request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class ChannelError(Exception):
-    """No answer came. `sent`: the request may have been carried out, or may yet be."""
+    """No answer came. If `sent`, the request may have been carried out, or may still be."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -28,11 +28,11 @@ class ChannelError(Exception):
 
 
 class IdleError(Exception):
-    """Nothing was asked for in time; the server hangs up."""
+    """No request came within the idle time; the server hangs up."""
 
 
 class Channel:
-    """The calling side of one connection; after an error it is of no use."""
+    """The calling side of one connection, which is unusable after an error."""
 
     def __init__(self, conn: Conn) -> None:
         self._conn = conn
@@ -52,7 +52,7 @@ class Channel:
             raise ChannelError(f"connect to {address} failed: {error}", sent=False) from error
 
     async def call(self, body: Any, *, timeout_s: float) -> msgspec.Raw:
-        """Send and wait for the answer. Raises `ChannelError`, and is broken then."""
+        """Send a request and wait for the answer. A `ChannelError` leaves the channel unusable."""
         self._count += 1
         number = self._count
         whole = False
@@ -76,7 +76,7 @@ class Channel:
                 self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.broken = True
         self._conn.close()
 
@@ -87,7 +87,7 @@ async def serve(
     *,
     idle_s: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Answer requests until the connection ends, or none came for `idle_s` (`IdleError`)."""
+    """Answer requests until the connection ends. Raises `IdleError` if none came for `idle_s`."""
     last = 0
     try:
         while True:

@@ -1,13 +1,12 @@
 """The list of metastores in the clients' configuration, changed under load.
 
 An administrator adds a metastore by starting it; once it answers, it is appended to the list. To
-remove one, the administrator takes it off the list first and then stops it, which closes its
-connections. A stopped metastore is the variant `IDLE`: a node that runs and serves no client, which
-works in every environment and stays a possible target of faults. The last metastore is never
-removed.
+remove a metastore, the administrator first takes it off the list and then stops it, which closes
+its connections. A stopped metastore runs as the variant `IDLE`, which serves no client. Every
+environment supports that, and faults can still hit the node. The last metastore is never removed.
 
-A metastore that is down, or does not answer in time, is not added. One that cannot be stopped is
-off the list all the same, and still serves clients that kept the old list.
+A metastore that is down, or does not answer in time, is not added. A metastore that cannot be
+stopped is off the list nevertheless, and still serves clients that kept the old list.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ ADD: Final = "add-metastore"
 REMOVE: Final = "remove-metastore"
 SERVING: Final = "serving"
 IDLE: Final = "idle"
-"""What a metastore may run as that it is not declared as; it goes back to `BASE`."""
+"""Variants of metastores whose role differs from their declaration; `BASE` restores that role."""
 VARIANTS: Final = {
     SERVING: Variant(config={"serves": True}),
     IDLE: Variant(config={"serves": False}),
@@ -34,7 +33,7 @@ POLL_S: Final = 0.2
 
 
 class Members:
-    """The list of one deployment."""
+    """The configured list of metastores of one deployment."""
 
     def __init__(
         self,
@@ -44,9 +43,10 @@ class Members:
         *,
         start_s: float = START_S,
     ) -> None:
-        """At the beginning `first` serve and are listed; `answers`: whether one serves now.
+        """Start with `first`, which serve and are listed.
 
-        One that does not within `start_s` is not added.
+        `answers` tells whether a metastore serves now. A metastore that does not serve within
+        `start_s` is not added.
         """
         self._first = tuple(first)
         self._nodes = {address.node: address for address in (*first, *spares)}
@@ -56,7 +56,7 @@ class Members:
         self.listed = self._first
 
     async def add(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Add the nodes that are not listed, one after the other."""
+        """Add all of these nodes that are not listed, one after the other."""
         async with self._turn:
             done = [name for name in nodes if await self._add(name, restart)]
         return f"{ADD}: {', '.join(done)}" if done else None
@@ -77,7 +77,7 @@ class Members:
         return True
 
     async def remove(self, nodes: Sequence[str], restart: Restart) -> str | None:
-        """Remove the nodes that are listed, one after the other, but never the last one."""
+        """Remove all of these nodes that are listed, in turn, but never the last metastore."""
         done = []
         async with self._turn:
             for name in nodes:
@@ -89,7 +89,7 @@ class Members:
         return f"{REMOVE}: {', '.join(done)}" if done else None
 
     async def restore(self, restart: Restart) -> None:
-        """Restore the list of the start."""
+        """Restore the initial list."""
         async with self._turn:
             self.listed = self._first
             for name, address in self._nodes.items():

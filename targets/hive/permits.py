@@ -1,4 +1,4 @@
-"""Permits of a profile of the metastore (`harness.permits`), derived from its rows."""
+"""Permits of a metastore profile (`harness.permits`), derived from the rows of its ledger."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PERMITS: Final[dict[Bug, Permit]] = {
 
 
 def permits_of_profile(profile: str, store: StoreKind) -> list[Permit]:
-    """The permits of a profile with this store of tokens, by name."""
+    """The permits of a profile with this token store, by name."""
     bugs = PROFILES[profile]
     if store is not StoreKind.MEMORY:
         bugs -= {Bug.TOKEN_MEMORY}

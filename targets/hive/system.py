@@ -1,4 +1,4 @@
-"""The bundled metastores as the harness looks at them while they run."""
+"""The deployed bundled metastores, as the harness observes them during a run."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ DATABASE_NODE: Final = "db"
 DATABASE: Final = "database"
 SERVICE: Final = "metastore"
 ZOOKEEPER: Final = "zookeeper"
-"""Groups. All nodes form one service, led by its database, without which nothing is served. The
-database also has a group of its own, so that no fault may destroy its synced data, and so does
-ZooKeeper.
+"""Groups of nodes. All nodes form one service, led by its database, without which no request
+succeeds. The database also has its own group, so that no fault may destroy its synced data.
+ZooKeeper has its own group for the same reason.
 """
 ZOOKEEPER_PORT: Final = 2181
 _NO_TOKEN: Final = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
@@ -61,12 +61,12 @@ _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
 class Layout:
-    """The nodes and clients that the settings ask for."""
+    """The nodes and client settings that the options ask for."""
 
     databases = DATABASES
 
     def __init__(self, settings: TargetSettings) -> None:
-        """Raises `UsageError` for impossible settings."""
+        """Derive the layout. Raises `UsageError` for impossible settings."""
         options = settings.options
         self.bugs = bugs_of(settings.profile, settings.bugs)
         count, spares = options["metastores"], options["spare_metastores"]
@@ -114,7 +114,7 @@ class Layout:
         )
 
     def _uri_list(self, settings: TargetSettings) -> UriList:
-        """The option's value, or the profile's: Hive's clients have no resolver by default."""
+        """The option's value, or the profile's. Hive's clients have no resolver by default."""
         chosen = settings.options["uri_list"]
         usual = UriList.REREAD if settings.profile == "strict" else UriList.KEPT
         if chosen not in ["", *UriList]:
@@ -130,7 +130,7 @@ class Layout:
         return UriList(chosen or usual)
 
     def _token_store(self, settings: TargetSettings) -> StoreKind:
-        """The option's value, or that of the switch or the profile."""
+        """The option's value, or the default of the switch or the profile."""
         chosen = settings.options["token_store"]
         usual = StoreKind.MEMORY if Bug.TOKEN_MEMORY in self.bugs else StoreKind.DB
         if chosen not in ["", *StoreKind]:
@@ -146,14 +146,18 @@ class Layout:
         return StoreKind(chosen or usual)
 
     def _retries(self, given: int) -> int:
-        """In `strict` a lost call is tried at every metastore; Hive's clients do not count them."""
+        """The number of retries.
+
+        In `strict` a client may try a lost call at every metastore; Hive's clients ignore the
+        number of metastores.
+        """
         if given == 0 or Bug.FAILBACK_FLAP in self.bugs:
             return given
         return max(given, len(self.metastores) + len(self.spares) - 1)
 
 
 def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
-    """The option's value, or the real one where foreign programs can run."""
+    """The option's value; by default the real program if it can run, otherwise ours."""
     kinds = type(real)
     usual = ours if settings.environment in (None, SIMULATION) else real
     chosen = settings.options[option] or usual.value
@@ -166,10 +170,10 @@ def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
 
 
 class HiveSystem(System):
-    """Metastores and database of one deployment."""
+    """The metastores and the database of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
-        """Nothing is asked yet."""
+        """Create without any request."""
         self._env = env
         self._layout = layout
         self._database = database_at(
@@ -182,7 +186,7 @@ class HiveSystem(System):
         self._members = Members(layout.metastores, layout.spares, self._serves)
 
     def client(self, process: int) -> MetastoreClient:
-        """A client with a connection of its own, like a process of its own."""
+        """A client with its own connection, like a separate process."""
         layout, members = self._layout, self._members
         return MetastoreClient(
             self._env,
@@ -194,7 +198,11 @@ class HiveSystem(System):
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
-        """The nodes that all need, and one metastore; of many, all but two: clients try three."""
+        """The nodes that must keep working: all indispensable ones, and some metastores.
+
+        At least one metastore must keep working. Of many, all but two must, since clients try
+        three.
+        """
         names = [address.node for address in self._members.listed]
         core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
         needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
@@ -209,7 +217,7 @@ class HiveSystem(System):
         await self._members.restore(restart)
 
     async def groups(self) -> Mapping[str, Roles]:
-        """The database leads where it answers; metastores follow, and are all alike."""
+        """The database leads if it answers. All metastores follow, and are equivalent."""
         answers = await self._ask_all(api.GetStatus())
         alive = [name for name, answer in answers.items() if answer == "ALIVE"]
         active = {name: NodeRole("follower") for name in alive}
@@ -224,7 +232,7 @@ class HiveSystem(System):
         return {**groups, ZOOKEEPER: Roles({}, zookeepers)} if zookeepers else groups
 
     async def ready(self) -> Convergence:
-        """Ask whether every metastore reaches the database, and for the last event."""
+        """Ask every metastore for the last event; an answer shows that it reaches the database."""
         answers = await self._ask_all(api.GetCurrentEventId())
         pending = tuple(f"{name} does not answer" for name, a in answers.items() if a is None)
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
@@ -233,7 +241,7 @@ class HiveSystem(System):
         return Convergence(ok=not pending, pending=pending, at=at)
 
     async def _without_tokens(self) -> tuple[str, ...]:
-        """The metastores that do not reach ZooKeeper, and so cannot tell that this is no token."""
+        """Name the metastores that do not reject an invalid token; they do not reach ZooKeeper."""
         every = self._members.listed
         replies = await asyncio.gather(
             *(self._reply(a, api.Authenticate(_NO_TOKEN)) for a in every)
@@ -247,7 +255,7 @@ class HiveSystem(System):
     converged = ready
 
     async def snapshot(self) -> dict[str, Any]:
-        """The rows of the database, what each metastore shows, and the clients' bound."""
+        """The database's rows, each metastore's view of them, and the clients' failover bound."""
         return await snapshot_of(
             self._layout,
             self._members.listed,
@@ -277,13 +285,13 @@ class HiveSystem(System):
     # --- calls -------------------------------------------------------------------------------
 
     async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """The answer of each metastore, or `None`."""
+        """The answer of each metastore; `None` if it fails."""
         every = self._members.listed
         answers = await asyncio.gather(*(self._ask(address, call) for address in every))
         return {address.node: answer for address, answer in zip(every, answers, strict=True)}
 
     async def _serves(self, address: Address) -> bool:
-        """Whether it reaches the database, and so may be listed."""
+        """Whether the metastore reaches the database, and so may be listed."""
         return await self._ask(address, api.GetCurrentEventId()) is not None
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
@@ -307,10 +315,10 @@ async def snapshot_of(
     dump: Callable[[], Awaitable[dict[str, Any] | None]],
     show: Callable[[], Awaitable[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """The rows of the database (`dump`), each metastore's view, and the clients' bound.
+    """The database's rows (`dump`), each metastore's view, and the clients' failover bound.
 
-    Metastores show the same rows only if no change comes in between, and an operation that a
-    client gave up may still be carried out. If changes do not end, the views are left out.
+    Metastores show the same rows only if no change comes in between. An operation that a client
+    gave up may still be running. If changes do not end, the views are left out.
     """
     rows, views = await dump(), {}
     for _ in range(LOOKS_MAX):
@@ -343,7 +351,7 @@ async def snapshot_of(
 
 
 async def _sequence(session: Session) -> Row:
-    """The one row that is always there."""
+    """The one row of the event sequence, which always exists."""
     (row,) = await session.select(SEQUENCE)
     return row
 

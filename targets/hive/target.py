@@ -33,8 +33,9 @@ DRAWN: Final[Mapping[str, Sequence[Any]]] = {
     "selection": ("", "", "random"),
     "socket_lifetime_ms": (0, 0, 500),
 }
-"""Drawn in soaks: the metastore to try next, and clients that reconnect without need. Append new
-entries, so that earlier draws stay the same."""
+"""Choices of a soak: how a client picks the next metastore, and clients that reconnect without
+need. Append new entries, so that earlier draws stay the same.
+"""
 
 
 class HiveTarget(
@@ -146,7 +147,7 @@ class HiveTarget(
     def _database(
         self, layout: Layout, options: Mapping[str, Any]
     ) -> tuple[NodeSpec, Mapping[str, Any]]:
-        """The node `db`, and the settings with which metastores reach it."""
+        """The node `db`, and the fields that metastores need to reach it."""
         if layout.database is DatabaseKind.POSTGRES:
             from targets.hive.sql import postgres, server
 
@@ -170,7 +171,7 @@ class HiveTarget(
         return node, {}
 
     def _zookeepers(self, layout: Layout) -> tuple[Sequence[NodeSpec], Mapping[str, str]]:
-        """The nodes `zk1..n`, and in which environment of theirs metastores can reach them."""
+        """The nodes `zk1..n`, and the environment variables that metastores need to reach them."""
         if layout.zookeepers and layout.zookeeper is ZooKeeperKind.ENSEMBLE:
             from targets.hive.zookeeper import ensemble, kazoo
 
@@ -196,10 +197,10 @@ class HiveTarget(
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: `given` ones, and drawn values for the rest."""
+        """The options of one seed of a soak: the `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def open(self, deployment: Deployment) -> HiveSystem:
-        """Open the deployed system; its connections live as long as it does."""
+        """Open the deployed system, whose connections live as long as it does."""
         return HiveSystem(deployment.env, Layout(deployment.settings))

@@ -4,9 +4,9 @@ Rows in memory are ten to thirty times as large as in a file, so each run is enc
 one row group at a time. An append of 64 MB files takes little more memory than the files. No run
 spans two row groups, unless the runs of one call have more rows than a group.
 
-The files carry the batch of the append, so the buffer draws the batch id. If an append has to start
-again under another id (another writer had some of the runs first), the remaining runs are encoded
-again.
+The files carry the batch of the append, so the buffer draws the batch id. If another writer
+appended some of the runs first, the append restarts under a new id, and the buffer encodes the
+remaining runs again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from results.lake.log.parquet_encoder import GROUP_ROWS, Encoded, Encoder
 from results.lake.log.row_files import accept, new_id, stored, stored_schema
 
 GROUP_BYTES: Final = 32 << 20
-"""Of rows in memory, at which a row group is written: snapshots are few and large."""
+"""Size of the rows in memory at which a row group is written. Snapshots are few but large."""
 SMALLER: Final = 16
-"""About how much smaller rows are in a file."""
+"""Estimated ratio of the size of rows in memory to their size in a file."""
 
 
 class _File:
-    """The file of one table that grows; few rows wait until they are worth a row group."""
+    """The growing file of one table. Rows wait until there are enough for a row group."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -57,7 +57,7 @@ class _File:
 
     @property
     def size_bytes(self) -> int:
-        """About what the file would have now."""
+        """Estimated size of the file, if it were written now."""
         return int(self._sink.tell()) + self._bytes // SMALLER
 
     @property
@@ -66,7 +66,7 @@ class _File:
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
-        """The file; `None` where there are no rows."""
+        """The complete file; `None` if there are no rows."""
         if self._waiting:
             self._encode()
         if self._encoder is None:
@@ -78,7 +78,7 @@ class _File:
 
 
 class AppendBuffer:
-    """Runs of one partition that are appended together."""
+    """Runs of one partition that one append will add."""
 
     def __init__(self, schemas: Mapping[str, pa.Schema]) -> None:
         """`schemas` has the schema of each table of the lake."""
@@ -87,12 +87,12 @@ class AppendBuffer:
         self.batch = new_id()
         self._number = 0
         self.partitions: dict[str, Partition] = {}
-        self.last: str | None = None  # of the runs, which come in their order
+        self.last: str | None = None  # of the runs so far, which arrive in order
         self._files = {name: _File(stored_schema(schema)) for name, schema in schemas.items()}
         self._closed: dict[str, Encoded] | None = None
 
     def add(self, rows: Mapping[str, pa.Table]) -> None:
-        """Append whole runs; raises as `row_files.accept`."""
+        """Add whole runs; raises like `row_files.accept`."""
         tables, partitions = accept(rows, self._coded)
         if self._closed is not None or not self.partitions.keys().isdisjoint(partitions):
             raise InternalError("runs are buffered twice, or after they were appended")
@@ -110,7 +110,7 @@ class AppendBuffer:
 
     @property
     def size_bytes(self) -> int:
-        """About how large the largest of its files is."""
+        """Estimated size of the largest file."""
         return max(file.size_bytes for file in self._files.values())
 
     @property
@@ -119,19 +119,19 @@ class AppendBuffer:
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:
-        """The file of each table that has rows; nothing can be added any more."""
+        """The file of each table that has rows. After this call, `add` is an error."""
         if self._closed is None:
             files = {name: file.close() for name, file in self._files.items()}
             self._closed = {name: file for name, file in files.items() if file is not None}
         return self._closed
 
     def new_name(self) -> str:
-        """A name for an upload of one of the files; none is used twice."""
+        """A new, unique name for an upload of one of the files."""
         self._number += 1
         return batch_name(self.batch, self._number)
 
     def without(self, runs: Collection[str]) -> AppendBuffer:
-        """The other runs, under a new batch."""
+        """A new buffer without these runs, under a new batch."""
         again = AppendBuffer(self._schemas)
         left = [run for run in self.partitions if run not in runs]
         if left:
@@ -143,7 +143,7 @@ class AppendBuffer:
 def buffers_of(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> Iterator[AppendBuffer]:
-    """Rows of whole runs as appends take them, one buffer for each partition."""
+    """Split rows of whole runs into buffers for appends, one buffer per partition."""
     tables, partitions = accept(rows, schemas)
     for partition in sorted({*partitions.values()}, key=repr):
         buffer = AppendBuffer(schemas)

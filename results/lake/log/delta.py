@@ -2,13 +2,14 @@
 
 `commit` has two forms. An *exact* commit succeeds only as the version directly after the state last
 read; otherwise it raises `ConflictError` and changes nothing. So every conclusion from that state
-still holds in the commit (`put if absent` of the log's next file decides it, on disks and on object
-stores). A *blind* commit may be rebased over commits of other writers.
+still holds in the commit. The store's `put if absent` of the log's next file decides the race, on
+disks and on object stores. A *blind* commit may be rebased over commits of other writers.
 
-A log also carries **fences**: ids whose commits must not happen any more, stored as Delta
-application transactions. They are kept as long as the table.
+A log also carries **fences**: ids whose commits must never happen. They are stored as Delta
+application transactions, and kept as long as the table exists.
 
-A log is for one thread of the process that opened it: the runtime of `deltalake` survives no fork.
+Use a log only in one thread of the process that opened it: the runtime of `deltalake` does not
+survive a fork.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FENCED: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A file that was uploaded and waits for its commit."""
+    """An uploaded file that waits for its commit."""
 
     name: str
     size_bytes: int
@@ -48,7 +49,7 @@ class State:
 
 
 class Log:
-    """The log of the table of that name."""
+    """The Delta log of one table."""
 
     def __init__(self, place: Place, table: str) -> None:
         self.place = place
@@ -58,7 +59,7 @@ class Log:
         self._state: State | None = None
 
     def exists(self) -> bool:
-        """Whether there is a Delta table; it is open then."""
+        """Whether the Delta table exists; if so, open it."""
         deltalake = require("deltalake")
         with troubles(self.uri):
             try:
@@ -70,7 +71,7 @@ class Log:
     def create(self, schema: pa.Schema, settings: Mapping[str, str]) -> None:
         """Create an empty table, unless it exists.
 
-        A writer that loses against another creation must not commit its settings on top.
+        If another writer creates the table first, our settings must not be committed on top.
         """
         deltalake = require("deltalake")
         with troubles(self.uri):
@@ -86,16 +87,16 @@ class Log:
             )
 
     def schema(self) -> pa.Schema:
-        """The columns at the state that was read last."""
+        """The columns, as of the last state read."""
         return pa.schema(self._delta.schema().to_arrow())
 
     def settings(self) -> Mapping[str, str]:
-        """The settings at the state that was read last."""
+        """The settings, as of the last state read."""
         settings: Mapping[str, str] = self._delta.metadata().configuration
         return settings
 
     def refresh(self) -> State:
-        """The newest state."""
+        """Read the newest state."""
         with troubles(self.uri):
             self._delta.update_incremental()
             version = self._delta.version()
@@ -122,8 +123,8 @@ class Log:
         )
 
     def fenced(self, name: str) -> bool:
-        """Whether commits of this id must not happen, at the state that was read last."""
-        with troubles(self.uri):  # it reads the log
+        """Whether this id is fenced, as of the last state read."""
+        with troubles(self.uri):  # reads the log
             return self._delta.transaction_version(name) is not None
 
     def commit(
@@ -136,10 +137,10 @@ class Log:
         exact: bool,
         rearranged: bool = False,
     ) -> None:
-        """Commit one version. `rearranged`: the rows stay the same, only files change.
+        """Commit one version. `rearranged`: only files change, the rows stay the same.
 
-        Raises `ConflictError` (nothing was committed, or an earlier attempt was) and `AgainError`
-        (the outcome is unknown).
+        Raises `ConflictError` if this attempt committed nothing, although an earlier attempt may
+        have. Raises `AgainError` if the outcome is unknown.
         """
         deltalake = require("deltalake")
         actions = require("deltalake.transaction")
@@ -181,9 +182,9 @@ class Log:
                 raise ConflictError(f"{self.table}: another writer committed first") from error
 
     def obsolete(self, hours: int, *, untracked: bool) -> list[str]:
-        """Names of files removed from the table more than `hours` ago.
+        """Names of files that were removed from the table more than `hours` ago.
 
-        With `untracked`, also files as old as that which the log does not have.
+        With `untracked`, also files of that age that the log does not contain.
         """
         with troubles(self.uri):
             stale = self._delta.vacuum(

@@ -36,15 +36,18 @@ CODE: Final = """
         NULLIF(r.versions->>'$.commit', ''), NULLIF(r.versions->>'$.code', ''),
         'harness ' || NULLIF(r.versions->>'$.harness', '')) END
 """
-"""The version of the code that ran: the commit if recorded, otherwise the digest that a soak goes
-by, otherwise the version of the harness."""
+"""The version of the code that ran.
+
+It is the commit if recorded, otherwise the digest by which a soak identifies code, otherwise the
+version of the harness.
+"""
 
 
 def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> str:
-    """Columns of a table's rows in SQL, to be read once, by one statement of the connection `sql`.
+    """Columns of a table's rows as a SQL source, for one statement of the connection `sql`.
 
-    They are read as they are asked for: a table may be larger than the memory. Of local files
-    DuckDB reads what it needs, and their dictionaries stay. A column that a file lacks is null.
+    Rows are read on demand, since a table may be larger than the memory. DuckDB reads only the
+    needed parts of local files, and keeps their dictionaries. A column that a file lacks is null.
     """
     files, name = found.files(table), f"rows_of_{table}"
     if found.place.local and files:
@@ -67,7 +70,7 @@ def source_of(sql: Any, found: Snapshot, table: str, columns: Sequence[str]) -> 
 
 
 def at_hand(found: Snapshot, folder: Path) -> Snapshot:
-    """The same files on this machine: files of an object store are copied into a folder, once.
+    """The same snapshot with local files: files of an object store are copied into `folder` once.
 
     Copying a file is cheaper than a single remote read. Other files in the folder are removed.
     Raises the errors of the store.
@@ -102,9 +105,9 @@ def at_hand(found: Snapshot, folder: Path) -> Snapshot:
 
 @contextlib.contextmanager
 def readable(uri: str) -> Iterator[None]:
-    """A file that DuckDB cannot read, or has no room for, leaves as `InfrastructureError`.
+    """Raise `InfrastructureError` if DuckDB cannot read a file, or runs out of space or memory.
 
-    One that we may not read leaves as `UsageError`.
+    Raise `UsageError` if a file may not be read.
     """
     import duckdb
 

@@ -1,6 +1,7 @@
 """Files of a lake: their names, references and statistics.
 
-A file holds whole runs of one table and one partition. Its name says where its rows come from:
+A file holds rows of one table and one partition, for whole runs. Its name tells the origin of the
+rows:
 
 | name                  | rows                                                                   |
 |-----------------------|------------------------------------------------------------------------|
@@ -27,19 +28,19 @@ MAIN: Final = "runs"
 KEY: Final = "run"
 BATCH: Final = "batch"
 KEY_RANGE: Final = "key_range"
-"""The column that the rows of a run over independent keys are sorted by, where a table has it."""
+"""The column by which the rows of a run over independent keys are sorted, if the table has it."""
 RESULTS: Final = "results"
-"""The folder of a lake with the lake of its results (`results.judging.result_lake`)."""
+"""The subfolder of a lake that holds its result lake (`results.judging.result_lake`)."""
 LOG_FOLDER: Final = "_delta_log"
-"""The folder of a Delta table that makes it one (Delta's protocol, "File types")."""
+"""The log folder, which marks a folder as a Delta table (Delta's protocol, "File types")."""
 PARTITION: Final = ("target", "label", "day")
 
 _BATCH_FILE: Final = re.compile(r"b-([0-9a-f]{32})-\d+\.parquet")
 _MERGED_FILE: Final = re.compile(r"c-(\d+)-([0-9a-f]{32})\.parquet")
 
 STATISTICS_COLUMNS_MAX: Final = 32
-"""As many leading columns get statistics in the log as Delta's own writers give them."""
-STATISTICS_TEXT_MAX: Final = 64  # longer texts would fill the log and help no reader
+"""The number of leading columns with statistics in the log, as in Delta's own writers."""
+STATISTICS_TEXT_MAX: Final = 64  # longer texts would bloat the log and help no reader
 
 Partition = tuple[str | None, str | None, dt.date | None]
 """The values of `PARTITION`."""
@@ -47,7 +48,7 @@ Partition = tuple[str | None, str | None, dt.date | None]
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """One Parquet file, as the log of its table has it."""
+    """One Parquet file, as recorded in its table's log."""
 
     table: str
     name: str
@@ -61,40 +62,42 @@ class FileRef:
 
     @property
     def batch(self) -> str | None:
-        """The append whose rows these are; `None` for a merged file."""
+        """The batch of the file's rows; `None` for a merged file."""
         return batch_of(self.name)
 
     @property
     def needs_version(self) -> int:
-        """The version of `runs` from which on all rows are visible; -1 for files of one append."""
+        """The first version of `runs` at which all rows are visible; -1 for a file of
+        one append.
+        """
         match = _MERGED_FILE.fullmatch(self.name)
         return -1 if match is None else int(match[1])
 
 
 def batch_of(name: str) -> str | None:
-    """The batch that a file is named after, also one that is only half written."""
+    """The batch in a file's name, even if the file is only partly written."""
     match = _BATCH_FILE.match(name)
     return None if match is None else match[1]
 
 
 def merge_of(name: str) -> str | None:
-    """The id of the compaction that a file is named after."""
+    """The compaction's id in a file's name."""
     match = _MERGED_FILE.match(name)
     return None if match is None else match[2]
 
 
 def batch_name(batch: str, number: int) -> str:
-    """The name of a file of one append."""
+    """The name for a file of one append."""
     return f"b-{batch}-{number}.parquet"
 
 
 def merged_name(version: int, merge: str) -> str:
-    """The name of a file of a compaction."""
+    """The name for a file of a compaction."""
     return f"c-{version}-{merge}.parquet"
 
 
 def partition_values(partition: Partition) -> dict[str, str | None]:
-    """The partition in the form of a table's log."""
+    """The partition in the form of a Delta log."""
     return {
         name: None if value is None else str(value)
         for name, value in zip(PARTITION, partition, strict=True)
@@ -102,9 +105,10 @@ def partition_values(partition: Partition) -> dict[str, str | None]:
 
 
 def coded_schema(schema: pa.Schema) -> pa.Schema:
-    """The same with the texts that all rows of a run have alike, such as its key, as dictionaries.
+    """The schema with dictionary types for texts that are equal in all rows of a run.
 
-    In a file they are dictionaries anyway: rows need not have each text written out before.
+    An example is the run's key. Parquet stores these columns as dictionaries anyway, so rows need
+    not repeat each text in memory.
     """
     code, alike = pa.dictionary(pa.int32(), pa.string()), {*PARTITION, KEY, BATCH}
     return pa.schema(
@@ -118,9 +122,10 @@ def coded_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
-    """Delta's statistics of a file, from the file's own footer.
+    """The statistics that Delta's log keeps of a file, from the file's own footer.
 
-    The number of rows, and the minimum, maximum and nulls of each leading flat column.
+    They are the number of rows, and the minimum, maximum and null count of each leading flat
+    column.
     """
     columns = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     least: dict[str, Any] = {}
@@ -138,7 +143,7 @@ def statistics(schema: pa.Schema, metadata: pq.FileMetaData) -> str:
             continue
         nulls[name] = sum(part.null_count for part in bounds)
         some = [part for part in bounds if part.has_min_max]
-        # A group of nothing but nulls has no least value, and needs none.
+        # A row group with only nulls has no minimum, and needs none.
         if not some or any(part.num_values and not part.has_min_max for part in bounds):
             continue
         low, high = min(part.min for part in some), max(part.max for part in some)
@@ -158,7 +163,7 @@ def _long(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a footer as JSON has it."""
+    """A footer's value in its JSON form."""
     if isinstance(value, dt.datetime):
         return value.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return value.isoformat() if isinstance(value, dt.date) else value

@@ -1,28 +1,29 @@
 """A lake: whole runs in several Delta tables, appended by any number of writers at once.
 
-Delta commits one table at a time; a lake has a run in all tables or in none. How:
+Delta commits one table at a time, but a lake has a run in all tables or in none. The protocol:
 
 **Append.** A writer draws a new batch id, uploads the batch's files (one per table and partition,
 named after the batch), commits them to all other tables, and commits to `runs` last. A batch is
 *visible* once `runs` has it; `Snapshot` shows the rows of visible batches only.
 
 * The commit to `runs` is *exact* (`results.lake.log.delta`): it succeeds only on top of the state
-  in which the writer saw that `runs` lacks all of its runs and that its batch is not fenced. So
-  of two writers with the same run one succeeds; the other sees the run at its next attempt,
-  abandons its batch and appends the rest under a new one.
-* Every upload has a unique name, so an upload that lands late is a file that no log has.
-* An attempt whose answer is lost (a time-out, a 503 after the fact) is recognised: a child's file
-  is in its log, or `runs` has the run under the writer's own batch. A commit still under way can
-  land only as the next version. A writer gives a batch up only after it has read a later version,
-  on top of which the batch cannot land any more.
-* A child's commit may be repeated: a log holds a path once, and files of invisible batches are
-  never merged, so the repetition changes nothing.
+  in which the writer saw that `runs` lacks all of its runs and that its batch is not fenced. So of
+  two writers with the same run one succeeds. The other sees the run at its next attempt, abandons
+  its batch, and appends the remaining runs under a new batch.
+* Every upload has a unique name, so a late upload is a file that no log contains.
+* A writer recognises a commit whose answer was lost (a time-out, a 503 after the fact): the file is
+  in the table's log, or `runs` has the run under the writer's own batch. A commit still in progress
+  can only become the next version. So a writer gives a batch up only after it has read a later
+  version, after which the commit must fail.
+* A commit to a table other than `runs` may be repeated. A log holds a path only once, and files of
+  invisible batches are never merged, so the repetition changes nothing.
 * A writer that dies leaves an invisible batch: files, or rows that no snapshot shows.
 
-**Snapshot.** Read `runs`, then each other table: a visible batch had its other commits before, so
-these states have all its files. Rows of other batches are filtered out. A merged file has rows of
-many batches; its name says at which version of `runs` all were visible. If that is newer than the
-state of `runs` that was read, everything is read again.
+**Snapshot.** A reader reads `runs`, then each other table. The other commits of a visible batch
+came before its commit to `runs`, so the reader sees all its files. Rows of other batches are
+filtered out. A merged file has rows of many batches; its name contains a version of `runs` at which
+all of them were visible. If that version is newer than the state of `runs` that was read, the
+reader starts again.
 
 **Compaction** (`results.lake.upkeep.compaction`) merges whole visible files of a partition, so that
 no run is cut in two; its exact commit requires that all its inputs still exist.
@@ -39,10 +40,10 @@ are fenced in the log of their table in the same way. So no clock decides whethe
 only decides how soon a slow writer has to start again. Readers of an old version do depend on the
 grace period: files that a compaction replaced are kept as long.
 
-Other readers of a table join it with `runs` on (run, batch). A run occurs once in its partition
-(target, label, day), which must be a function of the run.
+Readers without `Snapshot` join a table with `runs` on (run, batch). A run occurs once in its
+partition (target, label, day), which must be a function of the run.
 
-A lake object is for one thread of one process; other processes open their own.
+Use a lake object only in one thread of one process; other processes open their own.
 """
 
 from __future__ import annotations
@@ -71,19 +72,20 @@ LAKE: Final = "harness.lake"
 LAKE_FORM: Final = "1"
 SCHEMA: Final = "harness.schema"
 ROUNDS_MAX: Final = 20
-OPENING_S: Final = 60.0  # then the place is more likely wrong than busy
-THREADS_REMOTE: Final = 8  # where a commit is a wait for the network
+OPENING_S: Final = 60.0  # after that, the URI is more likely wrong than the store busy
+THREADS_REMOTE: Final = 8  # threads wait for the network during commits
 
 
 class Lake:
     """The tables at one URI: a folder, or `s3://BUCKET/PREFIX`.
 
-    `schemas` has the columns of every table (default: tables of runs); all begin with the partition
-    columns and the run (`results.lake.log.files`). A lake of another schema `version` is refused.
+    `schemas` has the columns of every table (default: tables of runs). All tables begin with the
+    partition columns and the run (`results.lake.log.files`). A lake of another schema `version` is
+    refused.
     """
 
     made_again_by: ClassVar[str] = "make a new one with `harness ingest STORE --lake URI`"
-    runs_once: ClassVar[bool] = True  # or a run may be appended again, in another batch
+    runs_once: ClassVar[bool] = True  # if false, a run may be appended again in another batch
 
     def __init__(
         self,
@@ -117,10 +119,10 @@ class Lake:
         patience: Patience | None = None,
         create: bool = False,
     ) -> Lake:
-        """The lake at `uri`; `create` makes it where there is none, or only a part of one.
+        """Open the lake at `uri`; with `create`, make a missing or partly created lake.
 
-        Raises `UsageError` where there is no lake, or something else, or a newer release's lake, or
-        where the store refuses us; `InfrastructureError` where it does not answer.
+        Raises `UsageError` if there is no lake, another kind of data, or a newer release's lake, or
+        if access is denied. Raises `InfrastructureError` if the store does not answer.
         """
         lake = cls(Place(uri, storage_options), schemas, version, patience or Patience())
         attempt = lake._create if create else lake._find_or_say
@@ -131,7 +133,7 @@ class Lake:
     # Opening -------------------------------------------------------------------------------------
 
     def _find(self) -> bool:
-        """Whether there is a lake; it is open then."""
+        """Whether there is a lake; if so, open its tables."""
         if not self.main.exists():
             return False
         self._accept(MAIN, self.main.settings())
@@ -181,7 +183,7 @@ class Lake:
             )
 
     def _refuse_foreign(self) -> None:
-        # Another creation may be under way: the folder is empty first, and then a table.
+        # Another process may be creating the lake: the folder is empty first, then has a table.
         entries = self.place.entries()
         begun = {*self.place.empty_folders(), *self.place.tables()} & self.schemas.keys()
         entries = [name for name in entries if name not in begun]
@@ -204,7 +206,7 @@ class Lake:
             raise AgainError("the table of runs is not there yet")
 
     def _make(self) -> None:
-        """Create the tables, `runs` last: a lake without it is none yet."""
+        """Create the tables, `runs` last: a folder without `runs` is no lake yet."""
         settings = {LAKE: LAKE_FORM, SCHEMA: str(self.version)}
         there = {table for table, log in self.logs.items() if log.exists()}
         for table in sorted(there):
@@ -219,12 +221,12 @@ class Lake:
     # Appending -----------------------------------------------------------------------------------
 
     def append(self, rows: Mapping[str, pa.Table] | AppendBuffer) -> list[str]:
-        """Append whole runs; when it returns, all of them are visible and stay.
+        """Append whole runs. When the call returns, all of them are durably visible.
 
         `rows` has one row per run in `runs`, and the rows of the same runs in other tables. Runs
         that the lake already has are left out and returned. The runs of a partition are one batch,
-        with one file per table: pass about 128 MB at most. After any error either all of a batch is
-        visible or nothing; the same append, repeated, finds out which.
+        with one file per table: pass about 128 MB at most. After any error a batch is visible as a
+        whole or not at all. Repeating the append resolves which.
         """
         some = [rows] if isinstance(rows, AppendBuffer) else buffers_of(rows, self.given)
         return [run for buffer in some for run in self._append(buffer)]
@@ -246,7 +248,7 @@ class Lake:
         )
 
     def _append_batch(self, buffer: AppendBuffer) -> bool:
-        """Whether the batch is visible now; otherwise it never will be."""
+        """Whether the batch is visible now; if not, it never will be."""
 
         def append(table: str) -> None:
             self._commit_child(table, self._upload(buffer, table))
@@ -291,14 +293,14 @@ class Lake:
     ) -> bool:
         held = self._held(partitions)
         if batch in held.values():
-            return True  # an earlier try, whose answer was lost
+            return True  # an earlier attempt succeeded, but its answer was lost
         if held or self.main.fenced(batch):
             return False
         self.main.commit(self.schemas[MAIN], add=[addition], exact=True)
         return True
 
     def _held(self, partitions: Mapping[str, Partition]) -> dict[str, str]:
-        """The runs that the newest state of `runs` has, with their batches."""
+        """The runs in the newest state of `runs`, with their batches."""
         state = self.main.refresh()
         self.index.forget_all_but(state.files)
         bounds: dict[Partition, tuple[str, str]] = {}
@@ -318,7 +320,7 @@ class Lake:
     # Reading -------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """The newest consistent version of all tables."""
+        """Read the newest consistent version of all tables."""
         return self.patience.call(f"read {self.place.uri}", self._snapshot)
 
     def _snapshot(self) -> Snapshot:
@@ -338,7 +340,7 @@ class Lake:
         return tuple(file for file in files if file.batch is None or file.batch in visible)
 
     def visible_batches(self, main: State, wanted: set[str]) -> set[str]:
-        """The subset of these batches that `runs` has."""
+        """The subset of these batches that are visible at this state of `runs`."""
         named = {file.batch for file in main.files.values() if file.batch}
         if wanted - named:
             merged = [file for file in main.files.values() if file.batch is None]
@@ -357,11 +359,11 @@ class Lake:
         return Snapshot(main.version, files, self.schemas, self.place).known(partition)
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The visible rows of a table now; use one `snapshot` for several tables."""
+        """The visible rows of a table now. To read several tables, use one `snapshot`."""
         return self.snapshot().dataset(table)
 
     def files(self, table: str) -> list[FileRef]:
-        """The files of a table now, for DuckDB, or Spark without a jar."""
+        """The files of a table now, for readers such as DuckDB, or Spark without a jar."""
         return self.snapshot().files(table)
 
 
@@ -370,7 +372,7 @@ def _opening(patience: Patience) -> Patience:
 
 
 def _alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether a column is the same; Delta knows only one kind of text, list and time."""
+    """Whether two columns are equal to Delta, which has only one type of text, list and time."""
     if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found):
         return True
     if pa.types.is_list(wanted) and pa.types.is_list(found):

@@ -1,11 +1,11 @@
 """Layout of columns in a Parquet file, which keeps runs small.
 
-Texts repeat within a file and get dictionaries. Numbers rarely repeat: with a dictionary that
-overflows, times and positions are a third larger than without one. Positions rise by small steps,
-so they get delta encoding; Spark and DuckDB read both.
+Texts repeat within a file and get dictionaries. Most numbers rarely repeat: a dictionary would
+overflow and make times and positions a third larger. Positions rise by small steps, so they get
+delta encoding. Spark and DuckDB read both encodings.
 
 Footers have the minimum and maximum of columns that engines filter by: runs, positions, times,
-kinds. No query filters by values and long texts, whose bounds would take half of a footer.
+kinds. No query filters by values and long texts, whose bounds would fill half of a footer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 LEVEL: Final = 6
-"""Of zstd: a tenth smaller than at 1 for dictionaries and what else repeats in small steps."""
+"""zstd level for most columns. Level 1 makes dictionaries and repetitive data a tenth larger."""
 LEVEL_QUICK: Final = 1
-"""Where a higher one takes twice the time or more: of times and ids it finds nothing, of waits and
-answers 3 to 7 % more."""
+"""zstd level for columns where a higher level takes at least twice the time. It would not shrink
+times and ids, and waits and answers only by 3 to 7 %.
+"""
 LEVEL_NOTES: Final = 9
-"""Of `value_rest`, most of which are snapshots of all nodes: a level more costs no time there."""
+"""zstd level for `value_rest`, mostly snapshots of all nodes; it costs no time there."""
 _RISING: Final = frozenset({"index"})
 _FEW: Final = frozenset(
     {
@@ -31,11 +32,11 @@ _FEW: Final = frozenset(
         "answer_column_ids.list.element",
     }
 )
-"""Numbers of which a file has few different ones."""
+"""Numeric columns with few distinct values in a file."""
 _DISTINCT: Final = frozenset({"value_rest", "answer_rest"})
-"""JSON that is hardly ever the same twice, but alike."""
+"""JSON columns whose values hardly ever repeat, but are similar."""
 _IDS: Final = frozenset({"asked_nonce", "answer_table_id"})
-"""Texts of much the same length: their lengths apart take nothing, between them they do."""
+"""Texts of similar length. Stored apart from the texts, their lengths take almost no space."""
 _QUICK: Final = frozenset(
     {
         *("invoke_ns", "latency_ns", "wait_ns", "left_ns"),
@@ -44,12 +45,12 @@ _QUICK: Final = frozenset(
 )
 _PAGE_BYTES: Final = 8 << 20
 _PAGE_ROWS: Final = 1 << 20
-"""A page is compressed for itself; ours are as large as a row group, as everybody reads these."""
+"""Pages are compressed one by one. Our readers read whole row groups, so pages are as large."""
 _VALUES: Final = ("asked_", "answer_", "value_")
 _TEXTS: Final = frozenset(
     {"error", "outcome", "odd", "note", "case", "versions", "digest", "reason", "counterexample"}
 )
-"""With `_VALUES`: what engines do not skip row groups by."""
+"""Together with `_VALUES`: columns by which engines do not skip row groups."""
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def _level(path: str) -> int:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns of a Parquet file that a column of a table becomes."""
+    """The Parquet columns of one table column."""
     if pa.types.is_list(kind):
         yield from _leaves(f"{path}.list.element", kind.value_type)
     else:

@@ -4,10 +4,10 @@
 (`results.lake.log.delta`). Both get the same endpoint and credentials: the environment's `AWS_*`,
 overridden by the caller's storage options.
 
-A store that shows a file only once its upload is complete gets it under its final name. Elsewhere
-the file is written under a temporary name and renamed, so a torn file never has a name that a log
-has. No name is written twice (`results.lake.log.row_files`), so no late upload changes a logged
-file.
+Object stores show a file only once its upload is complete, so a file is uploaded under its final
+name. On disks the file is written under a temporary name and renamed, so an incomplete file never
+has a name that a log contains. No name is written twice (`results.lake.log.row_files`), so no late
+upload changes a logged file.
 
 Acknowledged data outlive the process that wrote them. On local disks they are in the operating
 system's cache, so a power cut may take the last seconds. An aborted multi-part upload is no file,
@@ -33,17 +33,17 @@ from results.lake.log.files import LOG_FOLDER
 from results.lake.log.storage_errors import troubles, without_secrets
 
 REMOTE: Final = ("s3", "gs", "abfs", "abfss")
-"""Schemes that both libraries take."""
+"""URI schemes that both libraries accept."""
 S3_ALIASES: Final = ("s3a", "s3n")
 CONDITIONAL_PUT: Final = "aws_conditional_put"
 PART: Final = ".part"
 S3_ATTEMPTS_MAX: Final = 8
-"""Waits between them double from 25 ms on: 3 s in all."""
+"""Waits between attempts double from 25 ms on, 3 s in all."""
 CONNECT_S: Final = 10.0
 REQUEST_S: Final = 60.0
 _ESCAPE: Final = re.compile("%[0-9A-Fa-f]{2}")
 DEFAULTS: Final[Mapping[str, str]] = {
-    CONDITIONAL_PUT: "etag",  # what makes two commits of one version impossible
+    CONDITIONAL_PUT: "etag",  # prevents two commits of the same version
     "max_retries": "8",
     "retry_timeout": "60s",
     "timeout": "60s",
@@ -52,17 +52,17 @@ DEFAULTS: Final[Mapping[str, str]] = {
 
 
 class Stored(NamedTuple):
-    """A file that lies in the store, whether a log has it or not."""
+    """A file in the store, whether a log contains it or not."""
 
     name: str
     size_bytes: int
 
 
 class Place:
-    """A root under which every table has a folder of its name."""
+    """A root with one folder per table."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
-        """Raises `UsageError` for a URI that names no place we can write to."""
+        """Raises `UsageError` for a URI that does not name a place where a lake can be."""
         _refuse_unclear(uri)
         parts = urlsplit(uri)
         scheme = parts.scheme if "://" in uri else ""
@@ -112,10 +112,10 @@ class Place:
             region=region,
             connect_timeout=CONNECT_S,
             request_timeout=REQUEST_S,
-            # Not the standard one: it has 100 retries for the life of a process, as Arrow never
-            # tells it of requests that went well, and from then on it asks nothing again.
+            # Not the standard strategy: that allows 100 retries per process. Arrow never reports
+            # successful requests to it, so after these 100 it stops retrying.
             retry_strategy=fs.AwsDefaultS3RetryStrategy(max_attempts=S3_ATTEMPTS_MAX),
-            allow_delayed_open=True,  # one request for a small file, where three would do as well
+            allow_delayed_open=True,  # one request per small file instead of three
             **more,
         )
         return fs.SubTreeFileSystem(self.uri.removeprefix("s3://"), store)
@@ -126,7 +126,7 @@ class Place:
 
     @contextlib.contextmanager
     def writing(self, table: str, name: str) -> Iterator[Any]:
-        """A stream whose bytes are there under the name, all of them, when the block has ended."""
+        """A stream for a file that appears under its name, complete, when the block ends."""
         path = f"{table}/{name}"
         under = f"{path}{PART}" if self.local else path
         with troubles(self.uri):
@@ -136,13 +136,13 @@ class Place:
                 if self.local:
                     self.files.move(under, path)
             except Exception:
-                if self.local:  # a full disk needs the space
+                if self.local:  # a full disk needs the space back
                     with contextlib.suppress(OSError):
                         self.files.delete_file(under)
                 raise
 
     def listed(self, table: str) -> list[Stored]:
-        """All files in the folder of a table, its log's excepted."""
+        """All files in the folder of a table, except its log."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector(table, allow_not_found=True))
         return [
@@ -165,7 +165,7 @@ class Place:
         return [name for name, is_table in zip(names, there, strict=True) if is_table]
 
     def empty_folders(self) -> list[str]:
-        """The names of the folders with nothing in them, as a killed creation leaves them."""
+        """The names of the empty folders, which a killed creation may leave."""
         with troubles(self.uri):
             infos = self.files.get_file_info(fs.FileSelector("", allow_not_found=True))
             return [
@@ -176,17 +176,17 @@ class Place:
             ]
 
     def delete(self, table: str, name: str) -> None:
-        """Remove one file; one that is gone already is no error."""
+        """Remove one file; an absent file is no error."""
         with troubles(self.uri), contextlib.suppress(FileNotFoundError):
             self.files.delete_file(f"{table}/{name}")
 
     def now_ms(self) -> int:
-        """The time of day, ms since 1970."""
+        """The current time, in ms since 1970."""
         return time.time_ns() // 1_000_000
 
 
 def _refuse_unclear(uri: str) -> None:
-    """Raise `UsageError` for a URI that names no place, or hardly the one that was meant."""
+    """Raise `UsageError` for a URI that names no place, or probably not the intended place."""
     if not uri.strip():
         raise UsageError("the lake's URI is empty; give a folder, or s3://BUCKET/PREFIX")
     if not uri.isprintable():
@@ -226,10 +226,10 @@ def _refuse_unclear(uri: str) -> None:
 
 
 def _refuse_ambiguous(uri: str, *, local: bool) -> None:
-    """Raise `UsageError` for a location that the two libraries would understand differently.
+    """Raise `UsageError` for a location that the two libraries would interpret differently.
 
-    `deltalake` decodes escapes in a name and resolves `..` in a prefix: the log would be in another
-    place than its files, perhaps in another lake.
+    `deltalake` decodes escapes in a name and resolves `..` in a prefix. So the log would be in
+    another place than its files, perhaps in another lake.
     """
     if match := _ESCAPE.search(uri):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Rows as a Parquet file: written row group by row group, and what a log has to know about it."""
+"""Encoding of rows as a Parquet file, one row group at a time, with the statistics for its log."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from results.lake.log.layout import parquet_options
 
 GROUP_ROWS: Final = 128 * 1024
 KEYED_GROUP_ROWS: Final = GROUP_ROWS // 4
-"""Of runs over independent keys, of which a range is read alone."""
+"""Row group size for runs over independent keys, of which readers read single ranges."""
 
 
 class Encoded(NamedTuple):
-    """A file of one table, partition and batch, in memory."""
+    """An encoded file of one table, partition and batch, in memory."""
 
     content: Any  # a pyarrow.Buffer
     rows: int
     statistics: str
 
     def table(self) -> pa.Table:
-        """The rows as they are stored, with their batch."""
+        """The rows in their stored form, with their batch."""
         return pq.read_table(pa.BufferReader(self.content))
 
 
@@ -31,10 +31,10 @@ class Encoder:
     """Writes rows into a file, row group by row group."""
 
     def __init__(self, sink: Any, schema: pa.Schema, *, coded: bool = False) -> None:
-        """`schema` is that of the stored rows, with their batch.
+        """`schema` is the schema of the stored rows, with their batch.
 
-        Rows that are `coded` come as `results.lake.log.files.coded_schema` of it; no reader sees
-        that.
+        Rows that are `coded` have `results.lake.log.files.coded_schema` of it instead; readers see
+        no difference.
         """
         self._schema = schema
         self._footers: list[Any] = []
@@ -42,18 +42,18 @@ class Encoder:
             sink,
             coded_schema(schema) if coded else schema,
             metadata_collector=self._footers,
-            store_schema=not coded,  # else readers of Arrow would get dictionaries
+            store_schema=not coded,  # otherwise Arrow's readers would get dictionaries
             **parquet_options(schema),
         )
 
     def write(self, rows: pa.Table) -> None:
-        """Add rows, as equal row groups where they are too many for one."""
+        """Add rows; too many for one row group are split into equal groups."""
         keyed = KEY_RANGE in self._schema.names and rows[KEY_RANGE].null_count < rows.num_rows
         groups = max(1, -(-rows.num_rows // (KEYED_GROUP_ROWS if keyed else GROUP_ROWS)))
         self._writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
 
     def __enter__(self) -> Self:
-        """The file is whole when the block has ended."""
+        """Write the footer at the end of the block, which completes the file."""
         return self
 
     def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
@@ -62,9 +62,9 @@ class Encoder:
             if failed is None:
                 self._writer.close()
         finally:
-            self._writer.is_open = False  # else a failed one complains when it is collected
+            self._writer.is_open = False  # else a failed writer complains when it is collected
 
     def written(self) -> tuple[int, str]:
-        """Of a whole file: how many rows there are, and their statistics for a log."""
+        """The number of rows of the whole file, and their statistics for a log."""
         (footer,) = self._footers
         return footer.num_rows, statistics(self._schema, footer)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 RIGHTS_CODES: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 REFUSED: Final = "refused"
-"""The kind of problem of a worker that was refused: so would be all others, hence the end."""
+"""The problem kind of a worker that lacks a permission. Every worker lacks it, so the work ends."""
 
 
 class RefusedError(UsageError):
@@ -28,7 +28,7 @@ def failure_of(error: OSError, text: str) -> HarnessError:
 
 
 def is_seen(path: Path) -> bool:
-    """Whether a file exists; one in a folder that may not be read does not."""
+    """Whether a file exists; an unreadable folder counts as not having the file."""
     try:
         return path.exists()
     except OSError:
@@ -36,14 +36,17 @@ def is_seen(path: Path) -> bool:
 
 
 def raise_if_refused(problems: Iterable[Problem]) -> None:
-    """Raises `RefusedError` for a worker's problem that says so."""
+    """Raise `RefusedError` if a worker reported a missing permission."""
     for problem in problems:
         if problem.kind == REFUSED:
             raise RefusedError(problem.text)
 
 
 def require_writable(folder: Path, repair: str) -> None:
-    """A folder that is there, or made now, and takes files; raises `RefusedError` or `OSError`."""
+    """Make a folder if needed, and check that files can be written to it.
+
+    Raises `RefusedError` or `OSError`.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def new_id() -> str:
-    """The id of a batch or a compaction: no two are alike."""
+    """A unique id for a batch or a compaction."""
     return uuid.uuid4().hex
 
 
 def stored_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's stored columns: with the batch, and all of them nullable.
+    """A table's stored schema: with the batch column, and all columns nullable.
 
-    A nullable column reads the same in every engine.
+    Every engine reads nullable columns the same way.
     """
     fields = [pa.field(field.name, field.type) for field in schema]
     return pa.schema([*fields, pa.field(BATCH, pa.string())])
@@ -36,10 +36,10 @@ def stored_schema(schema: pa.Schema) -> pa.Schema:
 def accept(
     rows: Mapping[str, pa.Table], schemas: Mapping[str, pa.Schema]
 ) -> tuple[dict[str, pa.Table], dict[str, Partition]]:
-    """The rows as they are stored, but for the batch; and the partition of each run.
+    """Check rows; returns them in their stored form without the batch, and each run's partition.
 
-    Raises `UsageError` for partitions that no table can have, and `InternalError` where rows break
-    the rules of a lake: a run once in `runs`, its other rows under the same partition.
+    Raises `UsageError` for impossible partitions. Raises `InternalError` if rows break the rules of
+    a lake: a run is once in `runs`, and its rows in other tables have the same partition.
     """
     unknown = sorted(rows.keys() - schemas.keys())
     if unknown or MAIN not in rows:
@@ -71,7 +71,7 @@ def accept(
 
 def _heads(rows: pa.Table, partitions: AbstractSet[Partition]) -> Iterator[tuple[Any, ...]]:
     """The distinct runs of some rows, each with its partition."""
-    if len(partitions) == 1:  # as a rule: then each column is looked at for itself
+    if len(partitions) == 1:  # usually; then each column can be checked by itself
         (partition,) = partitions
         if all(
             rows[name].unique().to_pylist() in ([], [value])
@@ -94,7 +94,7 @@ def _conforming(table: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def stored(rows: pa.Table, batch: str) -> pa.Table:
-    """Coded rows as they are stored: with their batch, by run."""
+    """Coded rows in their stored form: with their batch, ordered by run."""
     codes = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
     batches = pa.DictionaryArray.from_arrays(codes, pa.array([batch], pa.string()))
     return in_order(rows.append_column(BATCH, batches))
@@ -115,13 +115,13 @@ def in_order(table: pa.Table) -> pa.Table:
 
 
 class ParquetFile:
-    """A Parquet file of the lake that is being written, row group by row group."""
+    """A Parquet file of the lake, written one row group after another."""
 
     def __init__(self, place: Place, table: str, name: str, schema: pa.Schema) -> None:
         self._place, self._table, self._name, self._schema = place, table, name, schema
 
     def write(self, parts: Iterator[pa.Table], partition: Partition) -> Addition:
-        """Write all parts; what a log needs to know about the file."""
+        """Write all parts; returns the entry for the log."""
         with self._place.writing(self._table, self._name) as sink:
             with Encoder(sink, self._schema) as encoder:
                 for part in parts:
@@ -131,7 +131,7 @@ class ParquetFile:
 
 
 def upload(place: Place, table: str, name: str, file: Encoded, partition: Partition) -> Addition:
-    """Write a file that is encoded; what a log needs to know about it."""
+    """Write an encoded file; returns the entry for the log."""
     with place.writing(table, name) as sink:
         sink.write(file.content)
     return Addition(name, file.content.size, file.rows, file.statistics, partition)

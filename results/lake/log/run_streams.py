@@ -1,9 +1,10 @@
 """The rows of many runs, run by run, from one pass over the files that hold them.
 
 Rows of a file are in the order of their runs, and no run spans two files of a table. So each file
-is read as a stream, from the first row group that may have a wanted run to the last, a few thousand
-rows at a time; the streams of a table are merged by run, and the tables go in step. Memory holds
-some rows of each file and one run, however large the files are and however many runs there are.
+is read as a stream, a few thousand rows at a time, from the first row group that may have a wanted
+run to the last. The streams of a table are merged by run, and all tables advance together. Memory
+holds some rows of each file and one run, regardless of the number of runs and the size of the
+files.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ def runs_in(
     *,
     key_range: int | None = None,
 ) -> Iterator[tuple[str, dict[str, pa.Table]]]:
-    """Each of `runs` (sorted, each once) with its rows of every table that `files` names.
+    """Yield each of `runs` (sorted, distinct) with its rows of every table in `files`.
 
-    With a `key_range`, tables that have ranges of keys give only its rows. `files` are names of
-    files by table, whose rows are all visible. A run without rows in a table has none there. Raises
-    as the store does.
+    `files` has names of files by table; all their rows are visible. A run may have no rows in a
+    table. With a `key_range`, tables that have ranges of keys yield only rows of that range. Raises
+    the errors of the store.
     """
     tables = {
         table: _Cursor(
@@ -68,7 +69,7 @@ def runs_in(
 
 
 class _Cursor:
-    """A table's runs in their order, of which some are taken."""
+    """The runs of a table, in order, with a position."""
 
     def __init__(self, parts: Iterator[Part], schema: pa.Schema) -> None:
         self._parts = parts
@@ -76,7 +77,7 @@ class _Cursor:
         self._schema = schema
 
     def take(self, run: str) -> pa.Table:
-        """The rows of a run behind all that were taken."""
+        """The rows of a run, which comes after all runs taken before."""
         while self._next is not None and self._next[0] < run:
             self._next = next(self._parts, None)
         if self._next is None or self._next[0] != run:
@@ -96,7 +97,7 @@ def runs_of_file(
     *,
     key_range: int | None = None,
 ) -> Iterator[Part]:
-    """The runs of a file from `first` to `last` in their order, each with all its rows."""
+    """The runs of a file from `first` to `last`, in order, each with all its rows."""
     waiting: list[pa.Table] = []
     current: str | None = None
     for rows in batches_of(place, table, name, schema, first, last, key_range=key_range):
@@ -123,11 +124,11 @@ def batches_of(
     *,
     key_range: int | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of a file in their order, some at a time, none of them empty.
+    """The rows of a file in order, in non-empty parts.
 
     They come from the row groups that may have runs from `first` to `last`, and may include other
-    runs; with a `key_range`, only rows of that range. From an object store a group is requested as
-    a whole: one request per column takes ten times as long.
+    runs. With a `key_range`, only rows of that range come. From an object store, a group is
+    requested as a whole: one request per column takes ten times as long.
     """
     path = f"{table}/{name}"
     with troubles(place.uri_of(path)), place.files.open_input_file(path) as source:
@@ -135,7 +136,7 @@ def batches_of(
         groups = _groups(parquet, KEY, first, last)
         if key_range is not None:
             groups = sorted({*groups} & {*_groups(parquet, KEY_RANGE, key_range, key_range)})
-        for group in groups:  # one by one: the reader keeps requested groups in memory
+        for group in groups:  # one at a time: the reader keeps requested groups in memory
             for batch in parquet.iter_batches(ROWS_AT_ONCE, row_groups=[group]):
                 rows = pa.Table.from_batches([conforming(batch, schema)])
                 if key_range is not None:
@@ -158,7 +159,7 @@ def _groups(parquet: Any, name: str, first: Any, last: Any) -> list[int]:
 
 
 def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
-    """The runs of some rows, and where the rows of each lie."""
+    """The runs of some rows, each with the begin and the end of its rows."""
     begin = 0
     for chunk in column.chunks:
         coded = pc.run_end_encode(chunk)
@@ -169,9 +170,9 @@ def spans_of(column: pa.ChunkedArray) -> Iterator[tuple[str, int, int]]:
 
 
 def conforming(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a file in the columns of their table; a column that the file lacks is null.
+    """The rows of a file with the columns of their table; a column that the file lacks is null.
 
-    Delta's own writers leave out the columns that a table is partitioned by.
+    Files of Delta's own writers lack the partition columns.
     """
     if rows.schema.equals(schema):
         return rows

@@ -1,4 +1,4 @@
-"""One consistent version of a lake: the same runs in every table, and only whole ones."""
+"""One consistent version of a lake: every table has the same runs, and only whole runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RunIndex:
-    """The runs in files of `runs`, with their batches; each file is read once."""
+    """Cache of the runs in files of `runs`, with their batches; each file is read once."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -48,7 +48,7 @@ class RunIndex:
         return batches
 
     def forget_all_but(self, files: Mapping[str, FileRef]) -> None:
-        """Forget all other files."""
+        """Drop all other files from the cache."""
         for read in (self._read, self._batches):
             for name in [name for name in read if name not in files]:
                 del read[name]
@@ -69,17 +69,20 @@ class RunIndex:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of every table as they were when `runs` had this version."""
+    """The visible files of every table at one version of `runs`."""
 
     version: int
     tables: Mapping[str, tuple[FileRef, ...]]
     schemas: Mapping[str, pa.Schema]
     place: Place
     between: tuple[str, str | None] | None = None
-    """The first run of a range, and the one that it ends before; `None`: all runs."""
+    """A range of runs: the first run, and the run before which it ends; `None`: all runs."""
 
     def cut(self, first: str, end: str | None) -> Snapshot:
-        """A range of runs: the files that may hold them, which hold others as well (`within`)."""
+        """Limit the snapshot to the files that may hold a range of runs.
+
+        These files hold other runs as well; `within` filters them out.
+        """
         tables = {
             name: tuple(
                 file
@@ -91,7 +94,9 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables, between=(first, end))
 
     def of_label(self, label: str | None) -> Snapshot:
-        """The files of a label alone, by which a lake is partitioned; all where it is `None`."""
+        """Limit the snapshot to files of a label, which is part of the partition;
+        `None`: no limit.
+        """
         if label is None:
             return self
         tables = {
@@ -101,14 +106,14 @@ class Snapshot:
         return dataclasses.replace(self, tables=tables)
 
     def within(self, column: str) -> str:
-        """In SQL, that a row is of the range."""
+        """A SQL condition for rows of the range."""
         if self.between is None:
             return "true"
         first, end = (None if run is None else run.replace("'", "''") for run in self.between)
         return f"{column} >= '{first}'" + ("" if end is None else f" AND {column} < '{end}'")
 
     def in_range(self) -> ds.Expression | None:
-        """The same for Arrow, which fetches no group of rows that has none of the range."""
+        """An Arrow filter for rows of the range; Arrow skips row groups without such rows."""
         if self.between is None:
             return None
         first, end = self.between
@@ -116,13 +121,13 @@ class Snapshot:
         return begun if end is None else begun & (ds.field(KEY) < end)
 
     def files(self, table: str) -> list[FileRef]:
-        """The files whose rows are visible, in the order of their names."""
+        """The files of a table with visible rows, in the order of their names."""
         return list(self.tables[table])
 
     def dataset(self, table: str) -> ds.Dataset:
-        """The visible rows, read when they are asked for; partitions and runs prune files.
+        """The visible rows of a table, read on demand; partitions and runs prune files.
 
-        Of a range all rows of its files are there.
+        For a range, all rows of its files are included.
         """
         form = ds.ParquetFileFormat()
         fragments = [

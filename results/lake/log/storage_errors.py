@@ -1,8 +1,8 @@
-"""Storage errors as one-line messages, and which of them to retry.
+"""Storage errors as one-line messages, and the decision which of them to retry.
 
-Three libraries speak to a store (`deltalake`, `pyarrow.fs`, the operating system), each with its
-own errors. `said_of` sorts them: an error that a retry may cure becomes `AgainError`, any other one
-clear line. `Patience` retries with random waits, up to a bound.
+Three libraries access a store (`deltalake`, `pyarrow.fs`, the operating system), each with its own
+errors. `said_of` converts them: an error that a retry may cure becomes `AgainError`, any other
+error a clear message. `Patience` retries with random waits, up to a bound.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CODE: Final = re.compile(r"(?:os error|errno|os \{ code:) (\d+)")
 
 
 class AgainError(InfrastructureError):
-    """A call failed in a way that another try may cure, or whose effect is not known."""
+    """A call failed in a way that a retry may cure, or its effect is unknown."""
 
 
 class NoSpaceError(InfrastructureError):
@@ -52,7 +52,7 @@ class ConflictError(AgainError):
 
 
 def require(module: str) -> Any:
-    """A library of the extra `report`; raises `UsageError` where it is not installed."""
+    """A library of the extra `report`. Raises `UsageError` if it is not installed."""
     import importlib
 
     try:
@@ -66,7 +66,7 @@ def require(module: str) -> Any:
 
 @contextlib.contextmanager
 def troubles(uri: str) -> Iterator[None]:
-    """Errors of a store at `uri` leave as `AgainError`, or as what `said_of` makes of them."""
+    """Convert errors of a store at `uri` to `AgainError`, or to the result of `said_of`."""
     try:
         yield
     except HarnessError:
@@ -76,7 +76,7 @@ def troubles(uri: str) -> Iterator[None]:
 
 
 def said_of(error: Exception, uri: str) -> Exception:
-    """The exception for an error of a store: retry, or a clear message."""
+    """The exception for an error of a store: `AgainError` for a retry, or a clear message."""
     text = _one_line(error)
     lower = text.lower()
     code = _code_of(error, lower)
@@ -102,8 +102,8 @@ def said_of(error: Exception, uri: str) -> Exception:
             f"the log of {uri} is damaged ({clipped(text, 160)}); restore its folder"
         )
     if isinstance(error, (TypeError, AttributeError, LookupError, AssertionError)):
-        return error  # our own mistake: no other try mends it
-    if isinstance(error, ValueError):  # as Arrow calls a file that is no Parquet
+        return error  # a bug of ours, which no retry cures
+    if isinstance(error, ValueError):  # Arrow's message for a file that is not Parquet
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
         )
@@ -113,7 +113,7 @@ def said_of(error: Exception, uri: str) -> Exception:
 
 
 def _code_of(error: Exception, text: str) -> int | None:
-    """The operating system's number for an error, which Rust and Arrow only write into the text."""
+    """The operating system's number of an error; Rust and Arrow give it only in the text."""
     code = getattr(error, "errno", None)
     if code is None and (match := _CODE.search(text)):
         code = int(match[1])
@@ -121,20 +121,20 @@ def _code_of(error: Exception, text: str) -> int | None:
 
 
 def _one_line(error: Exception) -> str:
-    """An error without colours, arrows and new lines."""
+    """An error's text without colours, arrows and line breaks."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).replace("\u21b3", " ")
-    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack of Rust's
+    plain = re.sub(r"\s0: <unknown>.*", "", plain, flags=re.DOTALL)  # a stack trace of Rust's
     return without_secrets(" ".join(plain.split())) or type(error).__name__
 
 
 def without_secrets(text: str) -> str:
-    """A text in which URIs have neither users nor passwords nor (signed) queries."""
+    """A text whose URIs have no users, passwords and (signed) queries."""
     return _SECRETS.sub("...", text)
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Retries of a call: their number and duration; waits are random, so that writers diverge."""
+    """Bounds for the retries of a call. Waits are random, so that writers diverge."""
 
     attempts_max: int = 200
     total_s: float = 300.0
@@ -142,7 +142,7 @@ class Patience:
     sleep: Callable[[float], None] = time.sleep
 
     def call(self, what: str, function: Callable[[], T]) -> T:
-        """The answer of `function`, which raises `AgainError` for another try.
+        """The answer of `function`, which is retried whenever it raises `AgainError`.
 
         Raises `InfrastructureError` at the bound; the effect of the last attempt is then unknown.
         """

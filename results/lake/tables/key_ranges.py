@@ -1,4 +1,4 @@
-"""Keys of operations: taken off their values, and cut into ranges that are judged one by one."""
+"""Keys of operations: split from their values, and cut into ranges that are judged one by one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from results.facts.intervals import Ints
 
 KEY_RANGE_OPS: Final = 1 << 15
-"""About how many operations a range of keys has: a second of work or two."""
+"""Approximate number of operations in a range of keys: one or two seconds of work."""
 _decode_pairs: Final = msgspec.json.Decoder(list[tuple[msgspec.Raw, msgspec.Raw]]).decode
 
 
 def pairs_of(texts: Sequence[bytes]) -> list[tuple[bytes, bytes] | None]:
-    """The two parts of each JSON text that is a list of two."""
+    """The two parts of each JSON text that is a list of two; `None` for other texts."""
     try:
         pairs = _decode_pairs(b"[" + b",".join(texts) + b"]")
         return [(bytes(first), bytes(other)) for first, other in pairs]
@@ -37,7 +37,7 @@ def cut_keys(
 ) -> tuple[npt.NDArray[np.int32], Ints, dict[int, list[int]]]:
     """The range of each operation, their order by run and key, and operations by run and range.
 
-    Only runs over `independent` keys are cut and sorted; the range of others is -1. A range has
+    Only runs over `independent` keys are cut and sorted; other runs have the range -1. A range has
     whole keys. Raises `HistoryError` for an operation without a key.
     """
     rank = np.zeros(len(run), np.int64)

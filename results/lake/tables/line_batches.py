@@ -1,6 +1,6 @@
-"""The lines of many runs behind each other, and the tables that are made of them by column.
+"""The concatenated lines of many runs, and the tables made from them, column by column.
 
-Invocations are paired with their completions, and values taken apart
+The batch pairs invocations with their completions, and takes values apart
 (`results.lake.tables.values`).
 """
 
@@ -35,7 +35,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 class Batch:
-    """The lines of some runs behind each other, and where in them operations lie."""
+    """The concatenated lines of some runs, and the positions of operations in them."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = sources
@@ -68,7 +68,7 @@ class Batch:
             (process[1:] == process[:-1]) & (run[1:] == run[:-1]),
         )
         place = np.argsort(order[begin])
-        self.invoked = order[begin][place]  # the line of each invocation, and of what completes it
+        self.invoked = order[begin][place]  # the lines of each invocation and of its completion
         self.done = done[place]
         self.completed = np.where(self.done, order[ends][place], 0) if len(order) else self.invoked
         self.kind = np.where(self.done, kinds[self.completed], TYPES.index("info"))
@@ -90,7 +90,7 @@ class Batch:
         return column.chunk(0) if column.num_chunks == 1 else pa.array([], column.type)
 
     def operations(self) -> pa.Table:
-        """The table, and by the way `answered`."""
+        """The table `operations`; also sets `answered`."""
         answers = pa.array(self.completed, mask=~self.done)
         at = pa.array(self.invoked)
         value = self._column("value")
@@ -127,10 +127,10 @@ class Batch:
     def _keyed(
         self, asked: pa.Array, answers: pa.Array
     ) -> tuple[pa.Array, pa.Array, pa.Array, set[int]]:
-        """Keys, and values without them; and the answers that have another one.
+        """Keys, values without their keys, and the operations whose answers have another key.
 
-        What asks [key, value] has one, but for transactions, which may be lists of two unless keys
-        are known to be independent.
+        An operation that asks `[key, value]` has a key. A transaction may be a list of two as well,
+        so it has a key only if the run's keys are known to be independent.
         """
         text = pa.string()
         kinds = self._column("f").take(pa.array(self.invoked))
@@ -158,7 +158,7 @@ class Batch:
         return *(pa.array(column, pa.binary()).cast(text) for column in columns), unlike
 
     def _answered(self, result: pa.Array, rest: pa.Array) -> Flags:
-        """`ok`, or a definite no of the target: an answer with a result."""
+        """Flags of operations that the target answered: with `ok`, or with a definite refusal."""
         failed = self.done & (self.kind == TYPES.index("fail"))
         answered: Flags = self.done & (self.kind == TYPES.index("ok"))
         answered |= failed & _present(result)
@@ -179,7 +179,7 @@ class Batch:
         return pa.array(flags)
 
     def _odd_operations(self, unlike: set[int]) -> pa.Array:
-        """Parts without a column, such as an invocation with fields of an answer, as JSON."""
+        """Parts that no column holds, such as an invocation with fields of an answer, as JSON."""
         has = _present(self._column("error")) | _present(self._column("node"))
         has |= self._n_attempts > 0
         codes = self._column("f").dictionary_encode().indices.to_numpy()
@@ -196,12 +196,12 @@ class Batch:
         return pa.array(odd, pa.string())
 
     def _parts(self, line: int) -> dict[str, Any]:
-        """Error, node and attempts of a line that usually has none."""
+        """Error, node and attempts of a line that usually has none of them."""
         parts = {name: self._column(name)[line].as_py() for name in ("error", "node", "attempts")}
         return {name: part for name, part in parts.items() if part is not None and part != []}
 
     def attempts(self) -> pa.Table:
-        """Those below completions."""
+        """The table `attempts`, from the attempts in completions."""
         ops = np.flatnonzero(self.done)
         lines = self.completed[ops]
         lengths = self._n_attempts[lines]
@@ -226,7 +226,7 @@ class Batch:
         return table.take(pa.array(np.argsort(np.argsort(self._order)[row], kind="stable")))
 
     def tried(self) -> list[dict[str, tuple[int, int]]]:
-        """Of each run: how many attempts went to each node, and how many it answered with ok."""
+        """Per run, the number of attempts at each node, and how many of them were ok."""
         counts: list[dict[str, tuple[int, int]]] = [{} for _ in self.sources]
         if not len(self._attempt_runs):
             return counts
@@ -240,7 +240,7 @@ class Batch:
         return counts
 
     def counts(self) -> list[dict[str, Any]]:
-        """Of each run: lines, operations, how many of each outcome and in each range of keys."""
+        """Per run, the number of lines, of operations, of each outcome, and per range of keys."""
 
         def each(flags: Flags | None = None) -> Ints:
             runs = self.run[self.invoked] if flags is None else self.run[self.invoked[flags]]
@@ -259,7 +259,7 @@ class Batch:
         ]
 
     def events(self) -> pa.Table:
-        """The notes, except those in `faults`."""
+        """The table `events`: all notes, except those in `faults`."""
         kept = np.ones(len(self.noted_lines), np.bool_)
         first = 0
         for notes in self.noted:
@@ -296,7 +296,7 @@ class Batch:
 
 
 def _columns(source: Source) -> pa.Table:
-    """The sealed columns of a run in our types."""
+    """The sealed columns of a run, cast to our types."""
     table, wanted = source.table, _sealed()
     for name in ("index", "time", "process", "type", "f", "value"):
         if table.column(name).null_count:
@@ -327,7 +327,7 @@ def _present(column: pa.Array) -> Flags:
 
 
 def heads_of(sources: Sequence[Source]) -> tuple[pa.Array, ...]:
-    """The leading columns of rows of these runs: the partition and the run."""
+    """The leading columns for rows of these runs: the partition and the run."""
     columns = zip(
         *((each.about.case.target, each.about.label, each.about.day, each.key) for each in sources),
         strict=True,
@@ -343,7 +343,7 @@ def with_head(
     run: Ints,
     arrays: Sequence[pa.Array],
 ) -> pa.Table:
-    """The columns of a table, preceded by `heads`; `run` has the index of each row's run."""
+    """A table of `heads` and `arrays`; `run` holds the index of each row's run."""
     rows = pa.array(run)
     return pa.Table.from_arrays(
         [*(head.take(rows) for head in heads), *arrays], schema=schema(name)

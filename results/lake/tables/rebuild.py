@@ -31,8 +31,8 @@ _decode: Final = msgspec.json.Decoder().decode
 def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> History:
     """The history of one run from its rows of `HISTORY_TABLES`, in any order.
 
-    Raises `HistoryError` for rows that make none, or one of another digest than `digest`
-    (`runs.digest`).
+    Raises `HistoryError` for rows that do not form a history, or form one with another digest than
+    `digest` (`runs.digest`).
     """
     try:
         ops = {op.index: op for op in _of_faults(rows["faults"])}
@@ -53,10 +53,10 @@ def history_of(rows: Mapping[str, pa.Table], *, digest: str | None = None) -> Hi
 
 
 def histories_by_key(rows: Mapping[str, pa.Table]) -> Iterator[tuple[str, list[Op]]]:
-    """Key (JSON) and ops of each key of a run over independent keys, values without their keys.
+    """Key (JSON) and ops of each key of a run over independent keys, with values without keys.
 
-    `rows` are `operations` sorted by key, as a lake has them, and their `attempts`. Raises
-    `HistoryError` for rows that make no ops.
+    `rows` are `operations` sorted by key, as a lake stores them, and their `attempts`. Raises
+    `HistoryError` for rows that do not form ops.
     """
     try:
         for key, pairs in itertools.groupby(_of_clients(rows, with_keys=False), itemgetter(0)):
@@ -81,7 +81,7 @@ def _odd(text: str) -> dict[str, Any]:
 def _of_clients(
     rows: Mapping[str, pa.Table], *, with_keys: bool = True
 ) -> Iterator[tuple[Any, list[Op]]]:
-    """Key (JSON) and ops of each operation; their values are [key, value], or without the key."""
+    """Key (JSON) and ops of each operation; values are [key, value], or lack the key."""
     table = rows["operations"]
     attempts: dict[int, list[tuple[Any, ...]]] = {}
     for index, *attempt in _rows(
@@ -114,7 +114,7 @@ def _of_clients(
 
 
 def _int64(number: int) -> int:
-    """Differences of numbers of 64 bits were taken modulo 2**64."""
+    """Undo the wrap-around of a difference of 64-bit numbers."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -141,7 +141,7 @@ def _of_faults(table: pa.Table) -> Iterator[Op]:
 
 
 def case_of(run: Mapping[str, Any]) -> Case:
-    """The case of a row of `runs`; raises `HistoryError`."""
+    """The case in a row of `runs`. Raises `HistoryError`."""
     try:
         return msgspec.json.decode(run["case"], type=Case)
     except (msgspec.DecodeError, UsageError, TypeError, RecursionError) as error:
@@ -149,7 +149,7 @@ def case_of(run: Mapping[str, Any]) -> Case:
 
 
 def record_of(run: Mapping[str, Any]) -> RunRecord | None:
-    """The record of a row of `runs`; `None` where the run has none."""
+    """The record in a row of `runs`; `None` if the run has none."""
     if not run["finished"]:
         return None
     failure = run["failure_checker"]

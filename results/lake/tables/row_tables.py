@@ -1,10 +1,9 @@
-"""Runs as rows of a lake: many at once, by column, since a run has a thousand lines.
+"""Conversion of runs to rows of a lake: many runs at once, by column, since a run has many lines.
 
-`tables_of` takes the sealed columns of some runs, one behind the other, and makes the tables of
-`results.lake.tables.schema` of them: invocations are paired with their completions, values taken
-apart (`results.lake.tables.values`), and what nemesis and harness noted (some thirty lines a run)
-is read as ops, from which come phases, faults and leaders as everywhere else
-(`results.facts.timeline`).
+`tables_of` concatenates the sealed columns of some runs and makes the tables of
+`results.lake.tables.schema` from them. It pairs invocations with their completions, and takes
+values apart (`results.lake.tables.values`). It decodes the notes of nemesis and harness (about
+thirty lines per run) as ops, which give phases, faults and leaders (`results.facts.timeline`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def rows_of(run: Path | History, about: About | None = None) -> dict[str, pa.Tab
 
 
 def tables_of(sources: Sequence[Source]) -> dict[str, pa.Table]:
-    """The rows of some runs, in their order; raises `HistoryError` if one of them is none."""
+    """The rows of some runs, in order. Raises `HistoryError` if one of them is invalid."""
     batch = Batch(sources)
     noted, heads = batch.noted, batch.heads
     operations, attempts = batch.operations(), batch.attempts()
@@ -62,11 +61,11 @@ def _each(rows: Iterable[Iterable[tuple[Any, ...]]]) -> list[tuple[int, tuple[An
 def _table(
     name: str, heads: Sequence[pa.Array], rows: Sequence[tuple[int, tuple[Any, ...]]]
 ) -> pa.Table:
-    """Rows made one by one; each says of which source it is."""
+    """A table from single rows, each with the index of its source."""
     fields = [*schema(name)][len(PARTITION) + 1 :]
     columns = list(zip(*(row for _, row in rows), strict=True)) if rows else [()] * len(fields)
     try:
         arrays = [pa.array(cells, field.type) for cells, field in zip(columns, fields, strict=True)]
-    except (ValueError, OverflowError) as error:  # a file of the run says what no column can hold
+    except (ValueError, OverflowError) as error:  # a value in the run's files fits no column
         raise HistoryError(f"{name} cannot be made of what its files say: {error}") from error
     return with_head(name, heads, np.array([number for number, _ in rows], np.int64), arrays)

@@ -26,12 +26,12 @@ _ACTORS: Final = {_NEMESIS: NEMESIS, -2: HARNESS}
 _WANTED: Final = frozenset({"phase", "leader", "interrupted", "node-exit", "memory", "usage"})
 _TYPES: Final = {kind.value: kind for kind in OpType}
 _SOME: Final = (Attempt("", 0, 0, ""),)
-"""An empty list of attempts: a note with attempts is odd."""
+"""A list that marks an op with attempts, whose contents do not matter: such a note is not plain."""
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class RunNotes:
-    """The notes of one run: the decoded `ops`, and their `places` among all lines."""
+    """The notes of one run: the decoded `ops`, and their `places` among all notes of the run."""
 
     def __init__(self, ops: Sequence[Op], places: Sequence[int], lines: int, end_ns: int) -> None:
         self.lines = lines
@@ -48,7 +48,7 @@ class RunNotes:
         ]
 
     def fault_rows(self) -> list[tuple[Any, ...]]:
-        """Rows of `faults`. Of one that is not plain, `events` has the ops as well."""
+        """The rows of `faults`. If a fault is not plain, `events` has its ops as well."""
         rows: list[tuple[Any, ...]] = []
         for fault in self.timeline.faults:
             bite = fault.bite
@@ -83,7 +83,7 @@ def _rest(value: Any, *told: str) -> str | None:
 
 
 def _is_plain(fault: Fault) -> bool:
-    """Whether `faults` gives both ops back as they were."""
+    """Whether a row of `faults` is enough to restore both ops of the fault."""
     begin, heal = fault.begin, fault.heal
     value = begin.value
     texts = all(type(value.get(name)) is str for name in ("fault", "kind", "note"))
@@ -111,7 +111,7 @@ def _is_bare(op: Op) -> bool:
 
 
 def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> list[RunNotes]:
-    """The notes of each run: `at` are the lines that no client wrote, `run` whose each is."""
+    """The notes of each run. `at` are lines of nemesis and harness, `run` the run of each."""
     kinds = lines.select(["process", "f"]).take(pa.array(at))
     wanted = pc.or_(
         pc.equal(kinds.column("process"), _NEMESIS),
@@ -141,7 +141,7 @@ def notes_of(lines: pa.Table, at: Ints, run: Ints, ends_ns: Sequence[int]) -> li
 
 
 def situations(noted: Sequence[RunNotes], run: Ints, times: Ints) -> tuple[pa.Array, pa.Array]:
-    """Phase and active nemeses at the moments `times` of runs; `run` rises."""
+    """Phase and active nemeses of runs at the moments `times`; `run` is sorted."""
     names: dict[str, int] = {}
     phases = np.zeros(len(run), np.int32)
     active = np.zeros(len(run), np.int32)

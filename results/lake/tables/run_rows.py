@@ -1,4 +1,4 @@
-"""The rows of a run that are made one by one: the run itself, its nodes, its verdicts."""
+"""Rows of a run that are made one by one: the run itself, its nodes and its verdicts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run_row(source: Source, counts: Counted) -> Row:
     """The one row of `runs`."""
     about, case, record = source.about, source.about.case, source.about.record
     environment = None if record is None else record.environment
-    kept = record if about.state == FINISHED else None  # of a foreign history it tells nothing
+    kept = record if about.state == FINISHED else None  # else not the record of this history
     failure = None if kept is None else kept.failure
     return (
         about.name,
@@ -153,7 +153,7 @@ def _name(op: Op) -> str:
 
 
 def _last(facts: Any, field: str) -> dict[str, int | None]:
-    """The value of each node in the last of some facts."""
+    """The value of each node in the last of these facts."""
     values: Any = None
     for op in facts:
         noted = field_of(op, field)
@@ -194,7 +194,7 @@ def _signature(result: CheckResult) -> str | None:
 
 
 def finding_rows(source: Source) -> list[Row]:
-    """The operations that checkers name in what does not hold; one row where they name none."""
+    """The operations that checkers blame for violations; a checker that blames none has one row."""
     return [
         (
             result.checker,

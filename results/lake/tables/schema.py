@@ -1,11 +1,11 @@
 """The tables of a lake: every column with its type, unit and meaning, in one place.
 
-A test checks `docs/lake-tables.md` against this file. All tables begin with the columns that a
-lake is partitioned by (`PARTITION`) and the `run`. Times are int64 ns since the begin of the run;
-the one time of day is `runs.started`. Absent is null, never an empty string or -1.
+A test checks `docs/lake-tables.md` against this file. All tables begin with the partition columns
+of a lake (`PARTITION`) and the `run`. Times are int64 ns since the begin of the run; only
+`runs.started` is a time of day. Absent values are null, never an empty string or -1.
 
 **Versions.** `SCHEMA_VERSION` rises with every change. A lake of another version is refused
-(`results.lake.log.lake`): an older one is made again from its stores.
+(`results.lake.log.lake`); rebuild an older lake from its stores.
 
 Requests and answers are in typed columns where the vocabularies (`harness.vocabularies`) give them
 a type, and otherwise as JSON in `asked_rest` and `answer_rest` (`results.lake.tables.values` has
@@ -27,7 +27,7 @@ REST: Final = "rest"
 
 
 class Column(NamedTuple):
-    """One column; `unit` is empty for what has none."""
+    """One column; `unit` is empty for values without a unit."""
 
     name: str
     type: str
@@ -57,7 +57,8 @@ ASKED: Final[Mapping[str, tuple[str, str]]] = {
     "start": ("string", "rows: first key of a scan"),
     "end": ("string", "rows: end key of a scan (exclusive)"),
 }
-"""What vocabularies ask, by field: its type and meaning. The column is `asked_FIELD`."""
+"""Fields of requests in the vocabularies, with type and meaning. Their columns are `asked_FIELD`.
+"""
 
 ANSWER: Final[Mapping[str, tuple[str, str]]] = {
     "result": ("string", "ok, or the observation that contradicts it"),
@@ -76,7 +77,7 @@ ANSWER: Final[Mapping[str, tuple[str, str]]] = {
     "source": ("string", "members: server that the replica moves from"),
     "target": ("string", "members: server that the replica moves to"),
 }
-"""What answers hold. The column is `answer_FIELD`."""
+"""Fields of answers. Their columns are `answer_FIELD`."""
 
 EVENT: Final[Mapping[str, tuple[str, str]]] = {
     "phase": ("string", "phase that begins"),
@@ -89,7 +90,7 @@ EVENT: Final[Mapping[str, tuple[str, str]]] = {
     "took_s": ("double", "live, converged: time taken"),
     "bound_s": ("double", "live, converged: the bound"),
 }
-"""What the harness notes. The column is `value_FIELD`."""
+"""Fields of the harness's notes. Their columns are `value_FIELD`."""
 
 
 def _typed(prefix: str, fields: Mapping[str, tuple[str, str]]) -> tuple[Column, ...]:

@@ -1,7 +1,7 @@
-"""A run of a store on its way into a lake: its identity, its case, the columns of its history.
+"""A stored run on its way into a lake: its identity, its case, and the columns of its history.
 
-The columns are the same as in `harness.store.parquet`, from a sealed file or from the log of a run
-that was cut short.
+The columns are those of `harness.store.parquet`. They come from a sealed file, or from the log of a
+run that was cut short.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ KEY_DIGITS: Final = 12
 FILE_BYTES_MAX: Final = 64 << 20
 FINISHED: Final = "finished"
 TORN: Final = "torn"
-"""The state of a run without a run.json, which no process writes any more."""
+"""The state of a run without a run.json that no process is still writing."""
 DAMAGED: Final = "damaged"
 """The state of a run whose run.json cannot be read."""
 FOREIGN: Final = "foreign"
-"""The state of a run whose history is a different one than run.json tells of."""
+"""The state of a run whose history differs from the one that run.json describes."""
 TROUBLES: Final = {
     TORN: ("unfinished", "has no run.json: it was cut short"),
     DAMAGED: ("record", "its run.json cannot be read; the run is judged without it"),
@@ -40,7 +40,7 @@ TROUBLES: Final = {
         "its history is a different one than run.json tells of; it is judged as it is",
     ),
 }
-"""The kind and the text of the problem that a report names, by state."""
+"""Kind and text of the problem that a report shows for a run, by state."""
 
 
 class _Results(msgspec.Struct):
@@ -55,7 +55,7 @@ _UNREADABLE: Final = (
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """A run without its history; `trouble` says why its `state` is not finished."""
+    """A run without its history; `trouble` says why its `state` is not `FINISHED`."""
 
     name: str
     id: str
@@ -67,22 +67,22 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def day(self) -> dt.date | None:
-        """On which it started, UTC."""
+        """The UTC day on which the run started."""
         return None if self.record is None else day_of(self.record.started)
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with the columns of its history, sorted by index, and what its checkers found."""
+    """A run with the columns of its history, sorted by index, and the results of its checkers."""
 
     about: About
     table: Any  # a pyarrow.Table of the sealed columns
     digest: str
     results: tuple[CheckResult, ...] = ()
-    folder: str | None = None  # where the lake keeps its files
+    folder: str | None = None  # the run's folder in the lake
 
     @property
     def size_bytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate size in memory."""
         return int(self.table.get_total_buffer_size())
 
     @property
@@ -94,19 +94,19 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 def run_key(about: About, digest: str) -> str:
     """`NAME/ID@` and digits: equal for the same history under the same target, label and day.
 
-    Ids of soaks repeat where the same seeds run again, in another store or of another version. The
-    partition follows from the key, so that a lake has to look there only for a run that it has.
+    Ids of soaks repeat if the same seeds run again, in another store or with another version. The
+    partition follows from the key, so a lake searches only one partition for a run.
     """
     return f"{about.name}/{about.id}@{_digits(about.case.target, about.label, about.day, digest)}"
 
 
-@functools.lru_cache(maxsize=1_000)  # a key is asked for again and again
+@functools.lru_cache(maxsize=1_000)  # the same key is computed many times
 def _digits(*content: str | dt.date | None) -> str:
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:KEY_DIGITS]
 
 
 def started_of(text: str) -> dt.datetime:
-    """Parse a `RunRecord.started`; raises `HistoryError` if it is not a time."""
+    """Parse a `RunRecord.started`. Raises `HistoryError` if it is not a time."""
     try:
         started = dt.datetime.fromisoformat(text)
         return started.astimezone(dt.UTC) if started.tzinfo else started.replace(tzinfo=dt.UTC)
@@ -117,12 +117,12 @@ def started_of(text: str) -> dt.datetime:
 
 
 def day_of(text: str) -> dt.date:
-    """The day in UTC; raises `HistoryError`."""
+    """The UTC day of a `RunRecord.started`. Raises `HistoryError`."""
     return started_of(text).date()
 
 
 def read_about(folder: Path, name: str | None = None) -> About:
-    """Case and record of a run's folder, which is called `name/FOLDER` (default: as it lies there).
+    """Read the case and the record of a run's folder; `name` defaults to the parent folder's name.
 
     Raises `HistoryError` or `UsageError`.
     """
@@ -132,7 +132,7 @@ def read_about(folder: Path, name: str | None = None) -> About:
     state, trouble = FINISHED, ""
     try:
         record = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunRecord)
-        _ = day_of(record.started)  # which a lake is partitioned by
+        _ = day_of(record.started)  # a lake is partitioned by the day
     except FileNotFoundError:
         state, trouble = TORN, TROUBLES[TORN][1]
     except _UNREADABLE as error:
@@ -166,9 +166,9 @@ def _require_plain(folder: Path) -> None:
 
 
 def read_source(folder: Path, about: About | None = None) -> Source:
-    """Read a run's folder; raises `HistoryError` or `UsageError` that names the problem.
+    """Read a run's folder. Raises `HistoryError` or `UsageError` that names the problem.
 
-    A history that the record does not describe is `FOREIGN`, and its verdict is left out.
+    If the record does not describe the history, the state is `FOREIGN` and the verdict is left out.
     """
     about = about or read_about(folder)
     record = about.record
@@ -201,7 +201,7 @@ def read_source(folder: Path, about: About | None = None) -> Source:
 
 
 def source_of(history: History, about: About, *, results: tuple[CheckResult, ...] = ()) -> Source:
-    """A history that was just made."""
+    """A run from a history in memory."""
     return Source(about=about, table=table_of(history)[0], digest=history.digest(), results=results)
 
 
@@ -212,7 +212,7 @@ def _digest(folder: Path, table: pa.Table) -> str:
 
 
 def _results(path: Path) -> tuple[CheckResult, ...]:
-    """The stored results of the run's checkers; a soak keeps none of a valid run."""
+    """The stored results of the run's checkers; a soak stores none for a valid run."""
     if not path.is_file():
         return ()
     if path.stat().st_size > FILE_BYTES_MAX:

@@ -1,16 +1,17 @@
-"""Values of operations as typed columns, and as JSON what has no type: nothing is lost.
+"""Values of operations as typed columns, and the rest as JSON: nothing is lost.
 
-A value that is an object is taken apart: a field that has a column goes there if it is of that
-column's type and not null; all others stay together in an object, the *rest*. A value that is no
-object is its own rest. So
+A value that is an object is taken apart. A field goes to its column if it has one, is of the
+column's type, and is not null. All other fields stay together in an object, the *rest*. A value
+that is no object is its own rest. So
 
 * rest null: the value is the object of the columns that are not null;
 * rest an object: the same, and the fields of the rest;
 * any other rest: the value itself, and no column has anything.
 
-Each distinct text is taken apart once, and all that have known fields of the right types by one
-call: `msgspec` decodes them into structs, and encoding these again has to give the very same bytes.
-Where it does not (a number 1.0, a null, an unknown field), halves are tried, down to the one value.
+Each distinct text is taken apart once. If all texts have known fields of the right types, one call
+suffices: `msgspec` decodes them into structs, and encoding the structs again has to give the very
+same bytes. If it does not (a number 1.0, a null, an unknown field), each half is tried by itself,
+down to single values.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Shredder:
     def __init__(
         self, prefix: str, fields: Mapping[str, tuple[str, str]], untyped: Iterable[str] = ()
     ) -> None:
-        """`untyped` are fields that often come as well, which the quick way knows."""
+        """`untyped` are common fields without a column, which the fast path decodes as well."""
         self.fields = {name: kind for name, (kind, _) in fields.items()}
         self.names = [f"{prefix}_{name}" for name in (*fields, REST)]
         self._untyped = sorted(untyped)
@@ -65,7 +66,7 @@ class Shredder:
         self._decode: Callable[[bytes], list[Any]] = msgspec.json.Decoder(structs).decode
 
     def shred(self, texts: pa.Array) -> list[pa.Array]:
-        """JSON texts (null: no value at all) as the columns of `names`, the rest last."""
+        """The columns `names` from JSON texts (null: no value at all), with the rest last."""
         coded = texts.dictionary_encode()
         distinct = coded.dictionary.cast(pa.binary()).to_pylist()
         at = [number for number, text in enumerate(distinct) if text[:1] == b"{"]
@@ -75,7 +76,7 @@ class Shredder:
         for number in at:
             rests[number] = None
         columns_of = zip(*map(msgspec.structs.astuple, structs), strict=True)
-        columns = {  # most fields belong to other operations
+        columns = {  # most fields belong to other kinds of operations
             name: column
             for name, column in zip(
                 (*self.fields, *self._untyped), columns_of, strict=bool(structs)
@@ -100,7 +101,7 @@ class Shredder:
         return made
 
     def _rests(self, columns: Mapping[str, Sequence[Any]]) -> dict[int, bytes]:
-        """The rests of structs that have some of the untyped fields, by place."""
+        """The rests of structs that have some of the untyped fields, by position."""
         rests: dict[int, list[bytes]] = {}
         for name in self._untyped:  # sorted, so rests are, too
             for place, raw in enumerate(columns.get(name, ())):
@@ -128,7 +129,7 @@ class Shredder:
         return structs + more, rests | {place + middle: rest for place, rest in others.items()}
 
     def _one(self, text: bytes) -> tuple[Any, bytes | None]:
-        """Any object, field by field; raises `msgspec.DecodeError` if it is not JSON."""
+        """Take any object apart, field by field. Raises `msgspec.DecodeError` if it is not JSON."""
         value = _decode(text)
         typed = {
             name: value.pop(name)
@@ -158,7 +159,7 @@ class Shredder:
 
 
 def _fits(value: Any, kind: str) -> bool:
-    """Whether a column of this type gives exactly this value back."""
+    """Whether a column of this type returns exactly this value."""
     if kind == "string":
         return type(value) is str
     if kind == "bool":
@@ -179,15 +180,15 @@ EVENTS: Final = Shredder(
     "value", EVENT, ("asked", "asked_late", "at", "core", "log", "missing", "pending", "rest")
 )
 EVENT_KINDS: Final = ("converged", "infrastructure", "leader", "live", "node-exit", "phase")
-"""The notes with typed fields; other notes are JSON as a whole."""
+"""The kinds of notes with typed fields; other notes are stored as JSON."""
 
 
 def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
     """Code and text of an attempt's outcome, which is `ok` or an error, usually `CODE: text`.
 
-    The last attempt usually has the operation's own `error`, with ids that no other run has: its
-    text is null, since storing it again would take a third of the table of attempts. An empty text
-    says that there is none though `error` has one.
+    The last attempt usually has the operation's own `error`, with ids that no other run has. Its
+    text is then null, since storing it again would fill a third of the table of attempts. An empty
+    text means that the outcome has no text, although `error` has one.
     """
     code, _, rest = outcome.partition(_BETWEEN)
     if rest:
@@ -196,7 +197,7 @@ def outcome_of(outcome: str, error: str | None) -> tuple[str, str | None]:
 
 
 def joined_outcome(code: str, text: str | None, error: str | None) -> str:
-    """The outcome that `outcome_of` took apart."""
+    """The inverse of `outcome_of`."""
     if text:
         return f"{code}{_BETWEEN}{text}"
     if text is None and error is not None:

@@ -1,4 +1,4 @@
-"""Runs of a lake become run folders of a store again, with histories of the same digests."""
+"""Export of a lake's runs to run folders of a store, with histories of the same digests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNS_AT_ONCE: Final = 100
 
 
 class Readable(Protocol):
-    """The part of a lake, or of a snapshot of one, that matters here."""
+    """A lake or a snapshot, reduced to what an export needs."""
 
     def dataset(self, table: str) -> Dataset:
         """The visible rows of a table."""
@@ -31,7 +31,7 @@ class Readable(Protocol):
 def chosen_runs(
     lake: Readable, *, runs: Sequence[str] = (), labels: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """The rows of `runs` of these keys or labels, or all; raises `UsageError` for unknown ones."""
+    """The rows of `runs` with these keys or labels, or all. Raises `UsageError` for absent ones."""
     wanted = None
     for name, values in (("run", runs), ("label", labels)):
         if values:
@@ -56,10 +56,10 @@ def export(
     *,
     progress: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, Problems]:
-    """Write these runs below `store`; how many there are new, and what could not be written.
+    """Write these runs below `store`; returns the number of new runs, and the problems.
 
-    A run that is there with the same key and verdict is left as it is; another one of the same id
-    is a problem, as is a run whose rows do not make the history of its digest.
+    A run that exists with the same key and verdict is left as it is. Another run with the same id
+    is a problem, and so is a run whose rows do not form the history of its digest.
     """
     problems = Problems()
     written = 0
@@ -76,7 +76,7 @@ def export(
 def rows_of_runs(
     dataset: Callable[[str], Dataset], runs: Sequence[str]
 ) -> Iterator[dict[str, pa.Table]]:
-    """The rows of each of these runs in the tables of histories; some runs are read at once."""
+    """The rows of each of these runs in the tables of histories, read for some runs at once."""
     for begin in range(0, len(runs), RUNS_AT_ONCE):
         some = list(runs[begin : begin + RUNS_AT_ONCE])
         tables = {
@@ -92,7 +92,7 @@ def rows_of_runs(
 def _write(
     row: Mapping[str, Any], rows: Mapping[str, pa.Table], files: FileSystem, store: Path
 ) -> bool:
-    """Whether it was not there."""
+    """Write one run; returns whether it was absent."""
     case, record = case_of(row), record_of(row)
     final = store / row["name"] / row["id"]
     if final.exists():
@@ -116,7 +116,7 @@ def _write(
 
 
 def _is_at(folder: Path, row: Mapping[str, Any]) -> bool:
-    """Whether a folder has this very run: the same history may be there of another day or label."""
+    """Whether a folder holds this very run: the history, and also the day, label and verdict."""
     from results.lake.tables.sealed_run import read_source
 
     try:

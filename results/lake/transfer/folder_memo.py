@@ -1,8 +1,9 @@
-"""The memo of a store's lake: the folders that it has read, so that none is read twice.
+"""The memo of a store's lake: the folders that were read, so that none is read twice.
 
-Only the lake says which runs it has. The memo adds the key of each folder's run, and the folder's
-state at the time: times and sizes of its files, and for a change of these alone (a copied store) a
-hash of their bytes. Without the memo, the keys of runs show which ones the lake has.
+Only the lake decides which runs it has. The memo adds the key of each folder's run, and the
+folder's state when it was read: times and sizes of its files, and a hash of their bytes. The hash
+shows that nothing changed if only the times did (a copied store). Without the memo, an update reads
+all folders, and the keys of their runs show which runs the lake has.
 
 The memo names runs before they are removed, so that an interrupted removal is completed.
 """
@@ -23,7 +24,7 @@ MEMO: Final = "folders.json"
 FORM: Final = 1
 FILES: Final = ("case.json", "run.json", "results.json", "history.parquet")
 LOG: Final = "ops.log"
-"""What holds the history of a run without history.parquet."""
+"""The file with the history of a run without history.parquet."""
 _HEX_BYTES: Final = 8
 
 
@@ -44,7 +45,7 @@ class Memo(msgspec.Struct, kw_only=True):
 
 
 def read_memo(lake: Path) -> Memo:
-    """The memo of a lake; an empty one where none can be read."""
+    """The memo of a lake; an empty one if none can be read."""
     try:
         memo = msgspec.json.decode((lake / MEMO).read_bytes(), type=Memo)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -53,7 +54,7 @@ def read_memo(lake: Path) -> Memo:
 
 
 def write_memo(lake: Path, memo: Memo) -> None:
-    """Replace the memo of a lake; raises as the disk does."""
+    """Replace the memo of a lake; raises errors of the disk."""
     part = lake / f".{MEMO}.{os.getpid()}"
     with troubles(str(lake)):
         try:
@@ -64,7 +65,7 @@ def write_memo(lake: Path, memo: Memo) -> None:
 
 
 def stamp_of(folder: Path) -> str:
-    """Equal as long as no file of a run was written again, as far as times and sizes tell."""
+    """A stamp that changes when a file of the run is rewritten, judged by times and sizes."""
     place = str(folder)
     stamps = [_stamp(f"{place}/{name}") for name in FILES]
     if stamps[-1] is None:
@@ -81,7 +82,7 @@ def _stamp(path: str) -> tuple[int, int] | None:
 
 
 def content_of(folder: Path) -> str:
-    """Equal for folders whose files hold the same; raises `OSError`."""
+    """A hash of the contents of a folder's files. Raises `OSError`."""
     parts = []
     for path in (folder / name for name in (*FILES, LOG)):
         if path.is_file():

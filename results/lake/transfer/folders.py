@@ -1,12 +1,12 @@
 """Folders of runs that a lake keeps next to its tables: `folders/NAME/ID@DIGITS/`.
 
-People want the page, the logs and the results of a run that is not valid; its history is in the
-tables. Files are written before the row that names them, so a row never names an absent file; files
-of a run without a row are written again with it.
+Users want the page, the logs and the results of a run that is not valid; its history is in the
+tables. Files are written before the row that names them, so a row never names an absent file. If a
+run has files but no row, its next append writes the files again.
 
-On a disk the files are plain copies. In an object store each would be a request, ten per run, which
-would cost more than all its rows; so there everything except the files that a browser opens is one
-archive, `kept.zip`.
+On a disk the files are plain copies. In an object store each file would be one request. Ten
+requests per run would cost more than all its rows. So there, all files that a browser does not open
+are in one archive, `kept.zip`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 FOLDERS: Final = "folders"
 ARCHIVE: Final = "kept.zip"
 LOOSE: Final = frozenset({"report.html", "trace.json"})
-"""What addresses lead to."""
+"""Files that stay outside the archive, since links point to them."""
 FILES_MAX: Final = 10_000
 BYTES_MAX: Final = 256 << 20
 _TORN: Final = (
     zipfile.BadZipFile, zlib.error, EOFError, RuntimeError,
-    FileExistsError, NotADirectoryError,  # a file in the way of a folder
+    FileExistsError, NotADirectoryError,  # a file is in the way of a folder
 )  # fmt: skip
 _IN_TABLES: Final = frozenset({"history.parquet", "history", "ops.log"})
 
@@ -50,7 +50,7 @@ def folder_of(key: str) -> str:
 def files_of(folder: Path) -> dict[str, bytes]:
     """The files of a run's folder that a lake keeps, by name: plain files without the history.
 
-    Raises `HistoryError` for a folder beyond all measure, and `OSError`.
+    Raises `HistoryError` for a folder with too many or too large files, and `OSError`.
     """
     paths = [
         path
@@ -72,7 +72,7 @@ def _refuse_beyond_measure(folder: str, sizes: Sequence[int]) -> None:
 
 
 def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
-    """Writes the files of a folder into a lake's own storage, as patiently as it writes tables."""
+    """A function that writes a folder's files into a lake's storage, with the lake's retries."""
     place = lake.place
     made = ""
 
@@ -82,7 +82,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
             above = name.rpartition("/")[0]
             if place.local and above != made:
                 place.files.create_dir(above, recursive=True)
-            made = ""  # where a write fails, the folder may be gone
+            made = ""  # if a write fails, the folder may be gone
             with place.files.open_output_stream(name) as sink:
                 sink.write(content)
             made = above
@@ -96,7 +96,7 @@ def writer_to(lake: Lake) -> Callable[[str, Mapping[str, bytes]], None]:
 
 
 def _packed(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The same with what no address leads to in one archive, whose bytes follow from theirs."""
+    """The files, with all but the `LOOSE` ones in one archive; equal files give equal bytes."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, content in files.items():
@@ -135,7 +135,7 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def fetch_folder(files: FileSystem, kept: str, folder: Path) -> None:
-    """Copy what `runs.folder` names into a run's folder; what lies there already stays."""
+    """Copy a run's kept files (`runs.folder`) to its new folder; existing files stay."""
     for info in files.get_file_info(fs.FileSelector(kept, recursive=True)):
         to = folder / info.path.removeprefix(f"{kept}/")
         if info.type != fs.FileType.File or to.exists() or not _is_below(to, folder):

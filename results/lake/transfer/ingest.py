@@ -1,10 +1,11 @@
-"""The runs of a store go into a lake: those it does not have, whole ones, in large appends.
+"""Ingest of a store's runs into a lake: whole runs that the lake lacks, in large appends.
 
-Folder after folder is read once. Runs wait by partition, encoded as the files that they will be
-(`results.lake.log.append_buffer`), until the largest file of a partition has `APPEND_BYTES` or all
-together take `HELD_BYTES_MAX` of memory: then the largest partition goes. An append is there as a
-whole or not at all, and what the lake has is left out by its key, so an ingest that was stopped
-goes on where it was. What cannot be read is named and left out; the others go on.
+Each folder is read once. Runs wait by partition, encoded as the files that they will become
+(`results.lake.log.append_buffer`). When the largest file of a partition reaches `APPEND_BYTES`,
+that partition is appended. When all together take `HELD_BYTES_MAX` of memory, the largest partition
+is appended. An append is visible as a whole or not at all, and runs that the lake has are left out
+by key. So a stopped ingest can simply be repeated. Unreadable runs are reported and left out; the
+others go on.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from results.lake.transfer.folders import files_of, folder_of
 from results.lake.transfer.run_folders import run_folders
 
 APPEND_BYTES: Final = 64 << 20
-"""Of the largest file of an append; compaction looks for files below 32 MiB only."""
+"""Size of the largest file at which an append starts; compaction merges only files below 32 MiB."""
 HELD_BYTES_MAX: Final = 512 << 20
 RUNS_AT_ONCE: Final = 256
 LINES_AT_ONCE: Final = 1 << 17
@@ -47,10 +48,10 @@ Partition = tuple[str, str | None, Any]
 
 
 class Sink(Protocol):
-    """The part of a lake that matters here."""
+    """A lake, reduced to what an ingest needs."""
 
     def known(self) -> set[str]:
-        """The keys of the runs that it has."""
+        """The keys of the runs that the lake has."""
         ...
 
     def append(self, rows: AppendBuffer) -> list[str]:
@@ -59,7 +60,7 @@ class Sink(Protocol):
 
 
 class Ingested(msgspec.Struct, kw_only=True):
-    """Progress of an ingest: runs by outcome. `looked` of `total` folders were read."""
+    """Progress of an ingest: runs by outcome. `looked` of `total` folders have been read."""
 
     total: int
     looked: int = 0
@@ -80,7 +81,7 @@ class _Group:
 
     @property
     def held_bytes(self) -> int:
-        """About how much memory waits here."""
+        """Approximate memory of the waiting runs."""
         return self.gathered_bytes + self.bytes
 
 
@@ -95,9 +96,9 @@ def ingest(
 ) -> tuple[Ingested, Problems]:
     """Append the runs that `lake` lacks; `write` keeps folders of runs that are not valid.
 
-    Without `write`, the lake keeps no folders. With `unfinished`, runs whose state is not finished
-    are taken as well, except runs that a live process still writes. Raises `UsageError` without a
-    store, and the errors of the lake.
+    Without `write`, the lake keeps no folders. With `unfinished`, runs that are not finished are
+    appended as well, except runs that a live process is still writing. Raises `UsageError` if there
+    is no store, and the errors of the lake.
     """
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
@@ -120,11 +121,11 @@ def ingest_folders(
     progress: Callable[[Ingested], None] = lambda _: None,
     taken: Callable[[str, str], None] = lambda _, __: None,
 ) -> Ingested:
-    """`ingest` of these folders, each with the name and the id of its run.
+    """Ingest these folders, each with the name and the id of its run.
 
-    `taken` hears of the `NAME/ID` of each run that the lake has or is to have, and of its key.
+    `taken` is called with the `NAME/ID` and the key of each run that the lake has or will get.
     """
-    # In the order of their keys, in which a lake's files are: so nothing has to be sorted again.
+    # Files of a lake are in the order of keys, so in this order nothing has to be sorted again.
     ordered = sorted(folders, key=lambda each: f"{each[0]}/{each[1]}@")
     ingested = Ingested(total=len(ordered))
     stored = lake.known()
@@ -156,7 +157,7 @@ def ingest_folders(
                 kept = folder_of(key)
                 source = msgspec.structs.replace(source, folder=kept)
                 write(kept, files)
-            stored.add(key)  # a store may hold it twice
+            stored.add(key)  # a store may have the same run twice
             work.add(source)
         work.finish()
     progress(ingested)
@@ -164,7 +165,7 @@ def ingest_folders(
 
 
 class _NotTakenError(HarnessError):
-    """A folder whose run is left out; `kind` is that of its problem."""
+    """The run of a folder is left out; `kind` is the kind of its problem."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -174,7 +175,10 @@ class _NotTakenError(HarnessError):
 def _read(
     folder: Path, name: str, known: set[str], *, unfinished: bool
 ) -> tuple[str, Source | None]:
-    """The key of a run, and the run unless the lake has it, as the record of most tells."""
+    """The key of a run, and the run itself unless the lake has it.
+
+    For most runs the record is enough to compute the key.
+    """
     if not (folder / "case.json").is_file():
         raise _NotTakenError("case", "holds no case.json, so it is not a run; move it elsewhere")
     if not (folder / "run.json").exists() and is_being_written(folder):
@@ -201,7 +205,7 @@ def _holds(about: About) -> bool:
 
 @contextlib.contextmanager
 def _no_cycles() -> Iterator[None]:
-    """Without the collector of cycles: rows are millions of objects, and none has any."""
+    """Switch the garbage collector off: rows are millions of objects without cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -216,7 +220,7 @@ def _partition(about: About) -> Partition:
 
 
 class _Work:
-    """Rows that wait, by partition."""
+    """Waiting rows, by partition."""
 
     def __init__(
         self,
@@ -233,7 +237,7 @@ class _Work:
         self._groups: dict[Partition, _Group] = {}
 
     def add(self, source: Source) -> None:
-        """Take a run, and append groups that are large enough."""
+        """Add a run, and append groups that are large enough."""
         partition = _partition(source.about)
         group = self._groups.get(partition)
         if group is None:
@@ -253,19 +257,19 @@ class _Work:
             self._append(max(self._groups.values(), key=lambda each: each.held_bytes))
 
     def finish(self) -> None:
-        """Append all that waits."""
+        """Append all waiting runs."""
         for group in self._groups.values():
             self._append(group)
 
     def _convert(self, group: _Group) -> None:
-        """Make rows of what waits as runs; one that makes none is named, the others go on."""
+        """Convert waiting runs to rows; report runs that cannot be converted."""
         sources, group.sources = group.sources, []
         group.lines = group.bytes = 0
         if not sources:
             return
         for tables in self._tables(sources):
             first = min(tables["runs"]["run"].to_pylist())
-            if first < (group.gathered.last or ""):  # an id with @ in it: a file of its own
+            if first < (group.gathered.last or ""):  # an @ in an id breaks the order: new file
                 self._write(group)
             group.gathered.add(tables)
         group.gathered_bytes = group.gathered.held_bytes

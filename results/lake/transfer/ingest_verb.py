@@ -27,7 +27,7 @@ exit codes: 0 all finished runs are in the lake, 2 some could not be read; 254 u
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Ingest, name what could not be, and sum up."""
+    """Ingest, list the problems, and print a summary."""
     parser = Parser(
         prog="harness ingest",
         description="Append the finished runs of a store to a lake, unless it already has them.\n"
@@ -72,14 +72,14 @@ def _summary(found: Ingested, failed: int) -> str:
 
 
 class Status:
-    """A line now and then on how far an ingest is."""
+    """A progress line for an ingest, shown now and then."""
 
     def __init__(self) -> None:
         self._line = StatusLine(None, pipe_interval_s=PIPE_INTERVAL_S)
         self._begin_s = time.monotonic()
 
     def __call__(self, found: Ingested) -> None:
-        """Show it when that is due."""
+        """Show the progress, if it is due."""
         if self._line.due_s() is not None:
             rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
             self._line.show(
@@ -88,5 +88,5 @@ class Status:
             )
 
     def finish(self) -> None:
-        """Remove the line."""
+        """Erase the progress line."""
         self._line.finish()

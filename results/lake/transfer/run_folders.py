@@ -1,7 +1,7 @@
 """The folders of a store that may be runs: `NAME/ID/`, see `harness.store`.
 
 Symbolic links and names that begin with a dot are not runs. A folder that cannot be listed becomes
-a `Problem`, and so does a soak's seed that left no run: its case is in `NAME/.soak/`.
+a `Problem`. A soak's seed that left no run but a case in `NAME/.soak/` becomes a problem as well.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from results.lake.log.refusals import failure_of, is_seen
 
 
 def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Path]]:
-    """Every folder that may be a run, as (name, run, folder)."""
+    """Yield every folder that may be a run, as (name, run, folder)."""
     names = _children(store, store, problems)
-    if is_seen(store / ".soak"):  # the store itself is one name's folder
+    if is_seen(store / ".soak"):  # the store is itself the folder of one name
         _seeds_without_runs(store, store.resolve().name, {*names}, problems)
     for name in names:
         above = store / name
-        if is_seen(above / "case.json"):  # the store itself is one name's folder
+        if is_seen(above / "case.json"):  # the store is itself the folder of one name
             yield store.resolve().name, name, above
             continue
         runs = _children(store, above, problems)
@@ -32,7 +32,7 @@ def run_folders(store: Path, problems: Problems) -> Iterator[tuple[str, str, Pat
 
 
 def _seeds_without_runs(above: Path, name: str, runs: AbstractSet[str], problems: Problems) -> None:
-    """Name the seeds of soaks that left only a case (`harness.soak.campaign`)."""
+    """Report the seeds of soaks that left only a case (`harness.soak.campaign`)."""
     folder = above / ".soak"
     for path in sorted(folder.glob("*.case.json")) if is_seen(folder) else ():
         run = path.name.removesuffix(".case.json")
@@ -62,7 +62,7 @@ def _children(store: Path, folder: Path, problems: Problems) -> list[str]:
 
 
 def folders_in(path: Path) -> list[str]:
-    """Sorted names of folders, without hidden ones and links."""
+    """Sorted names of subfolders, without hidden ones and links."""
     with os.scandir(path) as entries:
         return sorted(
             entry.name
@@ -72,7 +72,7 @@ def folders_in(path: Path) -> list[str]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name is UTF-8; Linux takes any bytes."""
+    """Whether a file's name is UTF-8; Linux allows any bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:

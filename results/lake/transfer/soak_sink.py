@@ -1,15 +1,15 @@
-"""`harness soak --lake URI`: the runs of a soak go into a lake while it runs.
+"""`harness soak --lake URI`: append the runs of a soak to a lake while the soak runs.
 
-A finished run first is a folder of the store, as without a lake, and its seed is journaled. Folders
-wait until there are `RUNS_MAX`, or the first has waited `WAIT_S`; then all are ingested into the
-lake and removed. So no journaled run is lost, wherever a soak is killed: the next soak finds each
+A finished run is first a folder of the store, as without a lake, and its seed is journaled. Folders
+wait until there are `RUNS_MAX` of them, or the first has waited `WAIT_S`. Then all are ingested
+into the lake and removed. So no journaled run is lost if a soak is killed: the next soak finds each
 run in the lake or in the store. A soak that starts elsewhere, without the journal, takes over the
-runs of the same code from the lake (`versions` of a run has its digest).
+runs of the same code from the lake (`versions` of a run has the code's digest).
 
-Every append makes one file per table, so a long soak, or many at once, would make thousands. The
-writer of a partition's 64th small append, or the 128th and so on, merges the small files of the
-partition: each table has about a hundred small files per partition at most, with any number of
-writers.
+Every append makes one file per table, so a long soak, or many concurrent ones, would make thousands
+of files. So the writer of a partition's 64th small file (or 128th, and so on) merges the small
+files of the partition. Each table then has at most about a hundred small files per partition, with
+any number of writers.
 
 Runs of soaks are named after their seeds: a run in the lake with the same id, history and verdict
 is the same run, even if it ran on another day.
@@ -72,7 +72,7 @@ class LakeSink(SoakSink):
         prefix: str,
         storage_options: Mapping[str, str] | None = None,
     ) -> SoakedRuns:
-        """See `harness.plugins.SoakSink`; makes the lake where there is none."""
+        """Open a lake for a soak (`harness.plugins.SoakSink`); creates a missing lake."""
         lake = Lake.open(uri, storage_options=storage_options, create=True)
         return SoakedRuns(lake, name=name, prefix=prefix)
 
@@ -86,20 +86,20 @@ class SoakedRuns:
         self._name = name
         self._prefix = prefix
         self._waiting: list[Path] = []
-        self._first_s = 0.0  # when the first of them came
+        self._first_s = 0.0  # when the first waiting folder was added
         self._failed = False
         self._there: dict[tuple[str, str], str] = {}  # run and digest -> verdict
-        self._keys: dict[str, str] = {}  # of runs whose folders the lake keeps
+        self._keys: dict[str, str] = {}  # keys of runs whose folders the lake keeps
         self.look()
 
     def look(self) -> None:
-        """Learn which runs of the soak the lake has."""
+        """Read which runs of the soak the lake has."""
         self._looked_on = dt.datetime.now(dt.UTC).date()
         rows = self._rows(MAIN, COLUMNS)
         for key, run, digest, verdict in zip(
             *(rows[name].to_pylist() for name in COLUMNS), strict=True
         ):
-            if verdict is not None:  # else it was taken before it was finished
+            if verdict is not None:  # otherwise it was ingested before it was finished
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
@@ -114,7 +114,10 @@ class SoakedRuns:
         return self._lake.patience.call(f"read {self.uri}", read)
 
     def results(self, code: str) -> Iterator[bytes]:
-        """The results of finished runs without permitted findings, whose rules no table has."""
+        """Results from the lake for seeds that this code ran before.
+
+        Runs with permitted findings are left out, since no table has the rules of these findings.
+        """
         results: dict[str, list[CheckerVerdict]] = {}
         rows = self._rows("verdicts", [KEY, "checker", "verdict", "reason", "signature"])
         for row in rows.to_pylist():
@@ -151,11 +154,11 @@ class SoakedRuns:
             self._keys[run] = key
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether the lake has it, appended on whichever day."""
+        """Whether the lake has the run, on any day."""
         return self._there.get((run, digest)) == verdict
 
     def add(self, folder: Path) -> None:
-        """Take the folder of a run that is finished."""
+        """Add the folder of a finished run."""
         if not self._waiting:
             self._first_s = time.monotonic()
         self._waiting.append(folder)
@@ -163,7 +166,7 @@ class SoakedRuns:
             self.flush()
 
     def flush(self) -> None:
-        """Append all that wait; a lake that failed is not asked again."""
+        """Append all waiting runs; after a failure, do nothing."""
         if self._failed or not self._waiting:
             return
         try:
@@ -176,7 +179,7 @@ class SoakedRuns:
             ) from error
 
     def _append(self) -> None:
-        """Append the runs that the lake lacks; runs that it has no longer wait."""
+        """Append the waiting runs that the lake lacks, then remove all that the lake has."""
         records: dict[Path, RunRecord] = {}
         days: set[dt.date | None] = set()
         for folder in self._waiting:
@@ -184,7 +187,7 @@ class SoakedRuns:
             assert about.record is not None
             records[folder] = about.record
             days.add(about.day)
-        if days != {self._looked_on}:  # what others ran before midnight has other keys than ours
+        if days != {self._looked_on}:  # keys contain the day: search again after midnight
             self.look()
         watch, problems = _Watch(self._lake), Problems()
         ingest_folders(
@@ -203,7 +206,7 @@ class SoakedRuns:
             name = f"{self._name}/{folder.name}"
             if name in taken and name not in lost:
                 self._note(taken[name], folder.name, record.digest, record.verdict)
-        if watch.skipped:  # another soak ran the same seeds: the notes about them are its own
+        if watch.skipped:  # another soak ran the same seeds; read its keys and verdicts
             self.look()
         for folder, record in records.items():
             there = self._there.get((folder.name, record.digest))
@@ -218,11 +221,11 @@ class SoakedRuns:
         if self._waiting:
             raise InfrastructureError("; ".join(problem_lines(problems)))
         for partition in sorted(watch.partitions, key=repr):
-            with contextlib.suppress(UsageError, InfrastructureError):  # then another append will
+            with contextlib.suppress(UsageError, InfrastructureError):  # a later append will merge
                 self._merge(partition)
 
     def _merge(self, partition: Partition) -> None:
-        """Merge the small files of a partition when their number is a multiple of the bound.
+        """Merge the small files of a partition if their number is a multiple of the bound.
 
         Appends to `runs` come one after another, so usually exactly one writer merges.
         """
@@ -232,18 +235,18 @@ class SoakedRuns:
             compact(self._lake, partitions=[partition])
 
     def place_of(self, run: str) -> str | None:
-        """The folder of a run that is not valid, in the lake."""
+        """The lake's folder of a run that is not valid."""
         key = self._keys.get(run)
         return None if key is None else f"{self.uri}/{folder_of(key)}"
 
     def fetch_words(self, run: str, store: str) -> list[str]:
-        """The `harness lake export` of a run that is not valid."""
+        """The command `harness lake export` for a run that is not valid."""
         key = self._keys.get(run, f"{self._name}/{run}")
         return ["harness", "lake", "export", self.uri, "--store", store, "--run", key]
 
 
 class _Watch:
-    """The lake as an ingest sees it, noting what becomes of the runs."""
+    """A lake for one ingest, which records the outcome for each run."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -253,15 +256,15 @@ class _Watch:
 
     @property
     def taken(self) -> dict[str, str]:
-        """The keys of the runs that the ingest took up, by NAME/ID."""
+        """The keys of the runs that the ingest accepted, by NAME/ID."""
         return {key.rpartition("@")[0]: key for key in self._known}
 
     def known(self) -> set[str]:
-        """Empty: stored runs were left out before. The ingest adds the runs that it takes."""
+        """The accepted runs: none at first, since the caller leaves out runs that the lake has."""
         return self._known
 
     def append(self, rows: AppendBuffer) -> list[str]:
-        """Append to the lake."""
+        """Append to the lake, and record skipped runs and partitions."""
         skipped = self._lake.append(rows)
         self.skipped += skipped
         self.partitions |= {*rows.partitions.values()}

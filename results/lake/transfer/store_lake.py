@@ -1,4 +1,4 @@
-"""The lake of a plain store: `STORE/.lake`, brought up to date whenever the store is read.
+"""The lake of a plain store: `STORE/.lake`, updated whenever the store is read.
 
 It has the runs of the store: new runs are appended, changed ones replaced, and runs without a
 folder removed. Unchanged folders are not read again (`results.lake.transfer.folder_memo`). One
@@ -46,17 +46,17 @@ from results.lake.upkeep.vacuum import vacuum
 
 LAKE_FOLDER: Final = ".lake"
 CACHED: Final = "lakes"
-"""Below the user's cache folder: lakes of stores that cannot be written."""
+"""The subfolder of the user's cache for lakes of read-only stores."""
 SMALL_FILES_MAX: Final = 16
-"""Of `runs` in a partition; more are merged."""
-PATIENCE_S: Final = 20.0  # the disk is near, and others rarely write
+"""The maximum number of small files of `runs` in a partition; more are merged."""
+PATIENCE_S: Final = 20.0  # the disk is local, and other writers are rare
 
 
 class StoreLake(NamedTuple):
     """A store's lake, and the runs that it lacks."""
 
     uri: str
-    """`STORE/.lake`, or a folder below the user's cache where the store cannot be written."""
+    """`STORE/.lake`, or a folder in the user's cache if the store is read-only."""
     store: Path
     problems: Problems
     """Runs that are not in the lake, each with the reason."""
@@ -68,9 +68,9 @@ def lake_of_store(
     may_be_empty: bool = False,
     progress: Callable[[Ingested], None] = lambda _: None,
 ) -> StoreLake:
-    """Bring the lake of a store up to date, and return it.
+    """Update the lake of a store, and return it.
 
-    Raises `UsageError` without a store, and `HarnessError` for a damaged lake.
+    Raises `UsageError` if there is no store, and `HarnessError` for a damaged lake.
     """
     if not store.is_dir():
         raise UsageError(f"{str(store)!r} is not a folder; give the --store of `harness run`")
@@ -91,8 +91,8 @@ def lake_of_store(
 
 
 def _require_store(store: Path, *, may_be_empty: bool) -> None:
-    """Refuse a folder that is no store, before a lake is made in it."""
-    if is_seen(store / LAKE_FOLDER):  # it was accepted before; the update lists its runs anyway
+    """Refuse a folder that is not a store, before a lake is created in it."""
+    if is_seen(store / LAKE_FOLDER):  # accepted before; the update lists its runs anyway
         return
     problems = Problems()
     if next(run_folders(store, problems), None) is not None or problems.total:
@@ -111,7 +111,7 @@ def _require_store(store: Path, *, may_be_empty: bool) -> None:
 
 @contextlib.contextmanager
 def _alone(store: Path) -> Iterator[None]:
-    """No other process brings the lake of this store up to date meanwhile."""
+    """Exclude other processes from updating the lake of this store."""
     try:
         descriptor = os.open(store, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -122,7 +122,7 @@ def _alone(store: Path) -> Iterator[None]:
         except BlockingIOError:
             note(f"waiting for another process that reads the runs of {store}")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks: the lake's protocol keeps runs whole
+        except OSError:  # no locks on this file system; the lake's protocol still keeps runs whole
             pass
         yield
     finally:
@@ -130,12 +130,12 @@ def _alone(store: Path) -> Iterator[None]:
 
 
 def _folder_for(store: Path) -> Path:
-    """The folder of a store's lake, which exists afterwards."""
+    """The folder of a store's lake, created if needed."""
     folder = store.resolve() / LAKE_FOLDER
     repair = "free some space, or choose another folder for the store"
     try:
         require_writable(folder, repair)
-        Place(str(folder))  # refuses paths that its libraries read differently
+        Place(str(folder))  # refuses paths that the libraries read differently
     except UsageError:  # also rights
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         try:
@@ -153,7 +153,7 @@ def _folder_for(store: Path) -> Path:
 
 
 def _opened(folder: Path) -> Lake:
-    """The lake, made where there is none or an older one."""
+    """Open the lake; create it if it is missing, or rebuild it if it has an older schema."""
     uri = str(folder)
 
     def lake() -> Lake:
@@ -193,7 +193,7 @@ class _Update:
     def run(self) -> None:
         """Replace changed runs, append new ones, remove runs without a folder."""
         before = self._memo.runs
-        if self._memo.removing:  # by a process that ended in between
+        if self._memo.removing:  # left by a process that was killed
             self._remove()
         stored = self._lake.known()
         changed, new = self._compare(stored)
@@ -217,7 +217,7 @@ class _Update:
             self._tidy(removed=bool(gone or changed))
 
     def _compare(self, known: set[str]) -> tuple[set[str], list[tuple[str, str, Path]]]:
-        """The keys of runs whose folders changed, and the folders that have to be read."""
+        """The keys of runs whose folders changed, and the folders to read."""
         changed = set()
         new = []
         for name, run, folder in self._found:
@@ -236,7 +236,7 @@ class _Update:
         return changed, new
 
     def _same(self, folder: Path, entry: Entry, stamp: str) -> Entry | None:
-        """The entry of a folder whose files were written again, if they hold what they held."""
+        """The new entry of a rewritten folder, if its contents are unchanged."""
         again = self._entry(folder, entry.key, stamp)
         return again if again.content and again.content == entry.content else None
 
@@ -246,7 +246,7 @@ class _Update:
             content = content_of(folder)
         except OSError:
             content = ""
-        # What changed while it was read is read again next time.
+        # A folder that changed while it was read is read again next time.
         return Entry(key, stamp if stamp_of(folder) == stamp else "", content)
 
     def _remove(self, runs: set[str] | frozenset[str] = frozenset()) -> None:
@@ -260,12 +260,12 @@ class _Update:
             write_memo(self._folder, self._memo)
 
     def _tidy(self, *, removed: bool) -> None:
-        """Merge small files where there are many, and delete files that no reader needs."""
+        """Merge small files if there are many, and delete files that no reader needs."""
         small = collections.Counter(
             file.partition for file in self._lake.files(MAIN) if file.size_bytes < SMALL_BYTES
         )
         crowded = [partition for partition, n in small.items() if n > SMALL_FILES_MAX]
-        with contextlib.suppress(HarnessError):  # otherwise a later update does it
+        with contextlib.suppress(HarnessError):  # a later update retries
             if crowded:
                 compact(self._lake, partitions=crowded)
             if crowded or removed:

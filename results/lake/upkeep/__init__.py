@@ -3,4 +3,4 @@
 from typing import Final
 
 GRACE_HOURS: Final = 24
-"""The default age of files that `vacuum` removes: readers of older versions may need them."""
+"""The default minimum age of files that `vacuum` removes: readers of old versions may need them."""

@@ -28,7 +28,7 @@ _RESULTS: Final = "results of reports ({}):"
 
 
 def act(parsed: argparse.Namespace) -> int:
-    """Do the parsed action; results that reports keep next to the lake are looked after as well."""
+    """Do the parsed action, also on the result lake that reports keep in the lake."""
     lake = Lake.open(parsed.uri)
     if parsed.action == "export":
         return _export(lake, parsed)
@@ -87,7 +87,7 @@ def _say_sound(found: Sequence[Finding], lake: Lake | None) -> bool:
 
 
 def _export(lake: Lake, parsed: argparse.Namespace) -> int:
-    """Write the runs, name the ones that failed, and sum up."""
+    """Write the runs, report failures, and print a summary."""
     snapshot = lake.snapshot()
     with troubles(lake.place.uri):
         rows = chosen_runs(snapshot, runs=parsed.run, labels=parsed.label)

@@ -1,10 +1,10 @@
-"""Merging small files: the rows stay the same, a run stays in one file.
+"""Merging of small files: rows stay the same, and a run stays in one file.
 
-Whole files of one partition with neighbouring runs are merged, so a run that was in one file is in
-one file again. Rows pass through memory in parts of bounded size, in the order of their runs. A
-merge commits only if all its inputs are still in the table (see `results.lake.log.lake`), so
-concurrent writers, readers and compactions are harmless; of two merges of the same files one is
-abandoned, and `vacuum` removes its file.
+Whole files of one partition with neighbouring runs are merged, so each run is still in a single
+file. Rows pass through memory in parts of bounded size, in the order of their runs. A merge commits
+only if all its inputs are still in the table (see `results.lake.log.lake`), so concurrent writers,
+readers and compactions are harmless. If two compactions merge the same files, one is abandoned, and
+`vacuum` removes its file.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from results.lake.log.run_streams import batches_of
 
 MIB: Final = 1024 * 1024
 SMALL_BYTES: Final = 32 * MIB
-"""Files below this are merged."""
+"""Files below this size are merged."""
 TARGET_BYTES: Final = 96 * MIB
-"""How much goes into one file; two small ones more never make it larger than 128 MB."""
+"""The maximum size of the input of one merge; its output stays below 128 MB."""
 PART_BYTES: Final = 64 * MIB  # of memory
 
 
 class Compacted(NamedTuple):
-    """The result for one table; `abandoned` counts merges that another compaction made first."""
+    """The result for one table; `abandoned` counts merges that another process made impossible."""
 
     table: str
     files_before: int
@@ -50,9 +50,9 @@ def compact(
     partitions: Collection[Partition] | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Compacted]:
-    """Merge the small files of every table, `runs` last; raises `InfrastructureError`.
+    """Merge the small files of every table, `runs` last. Raises `InfrastructureError`.
 
-    With `partitions`, only files of these.
+    With `partitions`, only files of these partitions.
     """
     done = []
     for table in lake.tables:
@@ -81,9 +81,9 @@ def compact(
 def planned(
     files: Sequence[FileRef], small_bytes: int, target_bytes: int
 ) -> Iterator[list[FileRef]]:
-    """The groups of files to merge: two or more small ones of a partition, ordered by run.
+    """Groups of files to merge: each has two or more small files of a partition, ordered by run.
 
-    Together they have `target_bytes` at most.
+    The files of a group have at most `target_bytes` together.
     """
     groups: dict[Partition, list[FileRef]] = {}
     for file in sorted(files, key=lambda file: (file.first_run, file.name)):
@@ -112,11 +112,11 @@ def rewrite(
     without: Collection[str] = (),
     fence: Sequence[str] = (),
 ) -> bool:
-    """Put one file in the place of these, or none where no row is left.
+    """Replace a group of files by one file, or by none if no rows remain.
 
-    All their rows are visible at this `version` of `runs`. Rows whose `run_and_batch` is in
-    `without` are left out, and the commit fences the batches of `fence`. Returns `False` where
-    another process changed the files in the meantime.
+    All rows of the group are visible at this `version` of `runs`. Rows whose `run_and_batch` is in
+    `without` are left out. The commit fences the batches of `fence`. Returns `False` if another
+    process changed the files in the meantime.
     """
     log = lake.logs[table]
     schema = lake.schemas[table]
@@ -139,7 +139,7 @@ def rewrite(
         def commit() -> bool:
             files = log.refresh().files
             if name in files:
-                return True  # an earlier try, whose answer was lost
+                return True  # an earlier attempt succeeded, but its answer was lost
             if log.fenced(merge) or not _there(group, files):
                 return False
             log.commit(
@@ -167,9 +167,9 @@ def _there(group: Sequence[FileRef], files: Mapping[str, FileRef]) -> bool:
 
 
 def _parts(lake: Lake, group: Sequence[FileRef], without: Collection[str]) -> Iterator[pa.Table]:
-    """The rows of these files in the order of their runs, some at a time, in today's columns.
+    """The rows of these files in parts, in the order of their runs, with the current columns.
 
-    Readers count on that order (`results.lake.log.run_streams`), also across the parts.
+    Readers depend on that order (`results.lake.log.run_streams`), also across parts.
     """
     left_out = pa.array(without, pa.string())
     parts: list[pa.Table] = []
@@ -195,7 +195,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
     ahead = collections.deque(sorted(group, key=lambda file: (file.first_run, file.name)))
     opened: list[_Rows] = []
     while ahead or opened:
-        # Of runs below the bound, nothing is to come from the files that are open.
+        # No more rows of runs below the bound will come from the open files.
         bound = min((rows.last for rows in opened if rows.last is not None), default=None)
         if ahead and (not opened or bound is None or ahead[0].first_run < bound):
             opened.append(_Rows(lake, ahead.popleft()))
@@ -208,7 +208,7 @@ def merged_rows(lake: Lake, group: Sequence[FileRef]) -> Iterator[pa.Table]:
 
 
 class _Rows:
-    """The unread rest of a file: its next rows, the last run of which may continue."""
+    """The unread rest of a file: its next rows, of which the last run may continue."""
 
     def __init__(self, lake: Lake, file: FileRef) -> None:
         self._batches = batches_of(
@@ -216,19 +216,22 @@ class _Rows:
         )
         self._parts: list[pa.Table] = []
         self.last: str | None = ""
-        """The run that may go on; `None`: all that is left of the file is here."""
+        """The run that may continue; `None`: all remaining rows are in memory."""
         self._read()
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left."""
+        """Whether all rows were taken."""
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:
-        """The rows of runs below a bound, or all; then there are more rows, if it was our own."""
+        """Take the rows of runs below a bound, or all.
+
+        If the bound is this file's last run, read its next rows.
+        """
         taken, left = [], []
         for rows in self._parts:
-            # Rows are in the order of their runs: those below the bound are the first ones.
+            # Rows are ordered by run, so those below the bound come first.
             count = len(rows)
             if bound is not None:
                 runs = rows[KEY]

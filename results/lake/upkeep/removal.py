@@ -1,12 +1,12 @@
-"""Runs leave a lake: the files that hold them are written again without them.
+"""Removal of runs from a lake: the files that hold them are rewritten without them.
 
-`runs` loses them first, by exact commits, and so no reader sees a run in part: rows that other
-tables still have of it join with no row of `runs`. A run is named with its batch, since the same
-run may be appended again at any time, under another batch. A batch that loses its last run is
-fenced, so that a writer whose answer was lost does not commit it again.
+`runs` is rewritten first, by exact commits, so no reader sees a part of a run: the rows of removed
+runs in other tables join with no row of `runs`. A run is named with its batch, since the same run
+may be appended again at any time, under another batch. A batch that loses its last run is fenced,
+so that a writer whose answer was lost does not commit it again.
 
-A process that ends in between leaves rows of removed runs in other tables. The same removal,
-repeated, completes it.
+A process that is killed during a removal leaves rows of removed runs in other tables. Repeating the
+same removal completes it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def remove(lake: Lake, pairs: Collection[Pair]) -> None:
 
 
 def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
-    """Rewrite the files of one table that have some of the runs."""
+    """Rewrite the files of one table that have any of the runs."""
     first, last = min(pairs)[0], max(pairs)[0]
     version = lake.main.refresh().version
     for file in [*lake.logs[table].refresh().files.values()]:
@@ -79,7 +79,7 @@ def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
 
 
 def _emptied(lake: Lake, gone: Collection[Pair]) -> list[str]:
-    """The batches that have no run but these."""
+    """The batches of these runs that have no other run."""
     batches = lake.index.of([*lake.main.refresh().files.values()])
     left = {batch for run, batch in batches.items() if (run, batch) not in gone}
     return sorted({batch for _, batch in gone} - left)

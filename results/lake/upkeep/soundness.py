@@ -1,9 +1,9 @@
 """Soundness of a lake: files are whole, and each run occurs once, in one file per table.
 
-*Damage* is rows that are lost, doubled, out of order or cut in two. *Leftovers* (batches of dead
-writers, uploads without a commit) are invisible to readers, and `vacuum` removes them.
+*Damage* means lost, doubled or misordered rows, or a run split over two files. *Leftovers* (batches
+of dead writers, uploads without a commit) are invisible to readers, and `vacuum` removes them.
 
-In a result lake (`results.judging.result_lake`) a run is in several batches, once in each.
+In a result lake (`results.judging.result_lake`) a run is in several batches, once per batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OUT_OF_ORDER: Final = (
     "files): `harness lake export`, and ingest it into a new lake"
 )
 Run = tuple[Partition, str, str | None]
-"""Which run; in a lake of results, of which batch."""
+"""The partition and the key of a run; in a lake of results also the batch."""
 
 
 class Finding(NamedTuple):
@@ -41,11 +41,11 @@ class Finding(NamedTuple):
 
 
 class _GoneError(HarnessError):
-    """A file that was listed is not there any more."""
+    """A listed file no longer exists."""
 
 
 def check(lake: Lake) -> list[Finding]:
-    """Read and compare the run and batch of every visible row; damage comes first.
+    """Read and compare the run and batch of every visible row. Findings of damage come first.
 
     If files are replaced and removed in the meantime, the check starts again.
     """
@@ -64,7 +64,7 @@ def _check(lake: Lake) -> list[Finding]:
 
 
 def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], list[Finding]]:
-    """The files that are there, and what the log and the store disagree about."""
+    """The existing files of a table, and the differences between its log and the store."""
     call, uri = lake.patience.call, lake.place.uri_of(table)
     listing = call(f"list {uri}", functools.partial(lake.place.listed, table))
     stored = {file.name: file.size_bytes for file in listing}
@@ -78,7 +78,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
         findings.append(Finding(table, True, f"{counted(len(lost), 'file')} lost: {named(lost)}"))
     commits = call(f"list {uri}", functools.partial(lake.place.listed, f"{table}/{LOG_FOLDER}"))
     empty = [commit.name for commit in commits if not commit.size_bytes and _is_commit(commit.name)]
-    if empty:  # every reader takes them for commits of nothing
+    if empty:  # every reader takes them for empty commits
         text = f"{counted(len(empty), 'commit')} empty, as a power cut leaves them: {named(empty)}"
         findings.append(Finding(table, True, text))
     there = [file for file in files if file.name in stored]
@@ -99,7 +99,7 @@ def _files(lake: Lake, snapshot: Snapshot, table: str) -> tuple[list[FileRef], l
 
 
 def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iterator[Finding]:
-    """Check one table: `runs` fills `batches`, other tables are compared with it."""
+    """Check one table: `runs` fills `batches`, and other tables are compared with it."""
     seen: set[Run] = set()
     doubled: list[str] = []
     strangers: list[str] = []
@@ -109,7 +109,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
         except _GoneError as error:
             raise AgainError(str(error)) from error
         except RefusedError:
-            raise  # what we may not read may be sound
+            raise  # a file that we may not read may be sound
         except HarnessError as error:
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue
@@ -145,11 +145,11 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
 
 
 class _Read(NamedTuple):
-    """The contents of a file: the number of rows, and each run with its batch, once."""
+    """The contents of a file: the number of rows, and the distinct runs with their batches."""
 
     rows: int
     runs: list[tuple[str, str]]
-    in_order: bool  # of the rows, by run
+    in_order: bool  # whether the rows are ordered by run
 
 
 def _read(lake: Lake, file: FileRef) -> _Read:
@@ -174,5 +174,5 @@ def _is_commit(name: str) -> bool:
 
 
 def named(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, and the number of the others."""
     return listed(sorted(names), limit=SHOWN_MAX)

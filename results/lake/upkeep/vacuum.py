@@ -1,8 +1,9 @@
 """Removal of files that no reader sees: batches of dead writers, inputs of compactions.
 
 Vacuum removes files older than the grace period. It first fences batches that never became visible,
-and uploads of compactions (`results.lake.log.lake` says why that suffices); so a writer that slept
-longer starts again under a new batch, and loses nothing. Files of an earlier fence have no grace.
+and uploads of compactions (`results.lake.log.lake` explains why that suffices). So a writer that
+slept longer than the grace period starts again under a new batch, and loses nothing. Files that an
+earlier vacuum fenced have no grace period.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from results.lake.log.lake import Lake
 from results.lake.upkeep import GRACE_HOURS
 
 MS_AN_HOUR: Final = 3_600_000
-FENCES_MAX: Final = 10_000  # in one commit; the next vacuum finds the rest
+FENCES_MAX: Final = 10_000  # per commit; the next vacuum finds the rest
 
 
 class Vacuumed(NamedTuple):
@@ -36,11 +37,11 @@ def vacuum(lake: Lake, *, grace_hours: int = GRACE_HOURS, dry_run: bool = False)
 
 
 class _Stale(NamedTuple):
-    """Files of a table that may go, if their batch is not visible or their merge is fenced."""
+    """Files of a table to remove, if their batch is invisible or their merge is fenced."""
 
-    removable: tuple[str, ...]  # in the log, of a batch that was not visible
+    removable: tuple[str, ...]  # in the log, of an invisible batch
     obsolete: frozenset[str]  # removed from the log long enough ago
-    untracked: tuple[str, ...]  # not in the log, and old
+    untracked: tuple[str, ...]  # not in the log, and old enough
 
 
 class _Vacuum:
@@ -97,26 +98,26 @@ class _Vacuum:
         return _Stale(tuple(removable), obsolete, tuple(untracked))
 
     def _fence_batches(self, batches: set[str]) -> None:
-        """Make sure that batches which are not visible never will be."""
+        """Ensure that invisible batches never become visible."""
         main = self.lake.main.refresh()
         invisible = sorted(batches - self.lake.visible_batches(main, batches))
         new = [batch for batch in invisible if not self.lake.main.fenced(batch)]
         dead = set(invisible) - set(new[FENCES_MAX:])
         new = new[:FENCES_MAX]
-        self.fenced |= set(new)  # also if the answer to this commit is lost
+        self.fenced |= set(new)  # counts even if the answer to this commit is lost
         if new and not self.dry_run:
             self.lake.main.commit(self.lake.schemas[MAIN], fence=new, exact=True)
         self.dead = dead
 
     def _remove(self, log: Log) -> list[str]:
-        """Take the files of dead batches out of a log."""
+        """Remove the files of dead batches from a log."""
         files = [file for _, file in sorted(log.refresh().files.items()) if file.batch in self.dead]
         if files and not self.dry_run:
             log.commit(self.lake.schemas[log.table], remove=files, exact=True)
         return [f"{log.table}/{file.name}" for file in files]
 
     def _fence(self, log: Log, found: _Stale) -> list[str]:
-        """The files that no reader needs any more; uploads of compactions are fenced first."""
+        """The files that no reader needs any more; fences uploads of compactions first."""
         main = self.lake.main.refresh()
         state = main if log is self.lake.main else log.refresh()
         stored = {file.name for file in self.lake.place.listed(log.table)}

@@ -1,4 +1,4 @@
-"""From an operation of a vocabulary to a call of the metastore, and its answer back."""
+"""Translation of an operation into a call of the metastore, and of the call's answer back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harness.vocabularies import hms, hms_tokens
 from targets.hive import api
 
 NONCE: Final = "harness.nonce"
-"""The parameter of a table that holds the nonce of its last change."""
+"""The table parameter that holds the nonce of the last change."""
 COLUMNS: Final = ("v0", "v1")
 _STRINGS: Final = list[tuple[str, str]]
 
@@ -19,7 +19,7 @@ ClientCall = hms.HmsCall | hms_tokens.TokenCall
 
 
 def call_of(f: str, value: Any) -> ClientCall:
-    """Decode an operation of either vocabulary; raises `UsageError` for anything else."""
+    """Decode an operation of either vocabulary. Raises `UsageError` for any other value."""
     return hms_tokens.call_of(f, value) if f in hms_tokens.BY_NAME else hms.call_of(f, value)
 
 
@@ -28,7 +28,7 @@ def _table(database: str, name: str, nonce: str) -> api.MetaTable:
 
 
 def plan(call: ClientCall, request_id: str) -> api.ApiCall:
-    """The call to send; a poll takes several, which the client plans."""
+    """The call to send. A poll takes several calls, which the client plans."""
     match call:
         case hms_tokens.Issue(owner, renewer):
             return api.GetDelegationToken(owner, renewer)
@@ -56,7 +56,7 @@ def plan(call: ClientCall, request_id: str) -> api.ApiCall:
 
 
 def read_answer(call: ClientCall, result: Any) -> dict[str, Any]:
-    """The value of an ok completion."""
+    """The value of a completion of type ok."""
     value: dict[str, Any] = {"result": "ok"}
     if isinstance(call, hms.Get):
         table = msgspec.convert(result, api.MetaTable)
@@ -75,7 +75,7 @@ def read_answer(call: ClientCall, result: Any) -> dict[str, Any]:
 
 
 def event_row(event: api.Event) -> list[Any]:
-    """An event as `hms.Poll` answers it."""
+    """An event in the form that `hms.Poll` answers."""
     sides = (event.before, event.after)
     return [
         event.ident,

@@ -10,8 +10,8 @@
 | MetaException, caused by a duplicate key                                | fail             |
 | no connection                                                           | fail             |
 
-Refusals of tokens are refusals too. Where requests carry ids that the metastore remembers, a
-refusal is final even after other attempts; calls about tokens carry none.
+Refusals of tokens count as refusals, too. If requests carry ids that the metastore remembers, a
+refusal is final even after other attempts. Calls about tokens carry no request ids.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from harness.vocabularies import hms_tokens
 from targets.hive.api import META, REFUSALS, MetastoreError
 
 INTERNAL: Final = "TApplicationException"
-"""What a real metastore says where it failed with what it does not declare. It proves nothing."""
+"""The exception for an undeclared failure inside a real metastore. It proves nothing."""
 _RETRIED: Final = re.compile(r"JDO|IO|TProtocol|TTransport")
 _DUPLICATE: Final = re.compile(r"duplicate key|unique constraint", re.IGNORECASE)
 _DATABASE_FAILED: Final = re.compile(
     r"FATAL:|PSQLException|I/O error|REMOTE database|database \S+: "
 )
-"""Real metastores say NoSuchObject, or that a table's database is of another kind, where they could
-not read it; so these say nothing of the table."""
+"""Real metastores also answer NoSuchObject, or a wrong kind of database, if they could not read the
+table's database. Such answers prove nothing about the table.
+"""
 RESULTS: Final = {
     "AlreadyExistsException": "already-exists",
     "NoSuchObjectException": "no-such-object",
@@ -44,14 +45,14 @@ RESULTS: Final = {
 
 
 class Proof(enum.Enum):
-    """The effect that an attempt with an exception had."""
+    """The possible effects of an attempt that failed with an exception."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"
 
 
 def retries(error: MetastoreError) -> bool:
-    """Whether `RetryingMetaStoreClient` sends the call once more."""
+    """Whether `RetryingMetaStoreClient` retries the call after this error."""
     if error.kind == INTERNAL:
         return error.message.startswith("Internal error")
     is_duplicate = _DUPLICATE.search(error.message) is not None
@@ -59,7 +60,7 @@ def retries(error: MetastoreError) -> bool:
 
 
 def proof_of(error: MetastoreError) -> Proof:
-    """Classify the attempt that was answered with this exception."""
+    """Classify an attempt that failed with this exception."""
     if _DATABASE_FAILED.search(error.message):
         return Proof.UNKNOWN
     if error.kind in REFUSALS or _DUPLICATE.search(error.message):
@@ -68,5 +69,5 @@ def proof_of(error: MetastoreError) -> Proof:
 
 
 def result_of(error: MetastoreError) -> str:
-    """The word of the vocabulary for an exception."""
+    """The vocabulary's name for an exception."""
     return RESULTS.get(error.kind, error.kind)

@@ -1,16 +1,17 @@
 """One client process: Hive's `RetryingMetaStoreClient` around its `HiveMetaStoreClient`.
 
-* A client opens one connection, and stays with it while it lives. To open it, it goes over its list
-  of metastores from the beginning, in a few rounds.
-* A call that is lost, or refused by a MetaException that tells of the database or of transport, is
-  sent once more, after a delay and over a new connection. Changes are, too, though they are not
-  idempotent: every one that was sent is an attempt in the history.
+* A client opens one connection and keeps it as long as it works. To connect, the client tries the
+  metastores on its list from the beginning, in a few rounds.
+* A call is retried after a delay, over a new connection, if its answer is lost or is a
+  MetaException about the database or the transport. Changes are retried as well, although they are
+  not idempotent. The history lists every try as an attempt.
 * A connection that is older than its lifetime is replaced before the next call.
-* Where metastores come and go, an operation that was tried more than once says which ones were on
-  the client's list (`uris`), and which of these were `listed` when it began and when it ended.
+* If metastores join and leave, an operation with several attempts records the metastores on the
+  client's list (`uris`). It also records which of them were in the configuration both at its begin
+  and at its end (`listed`).
 
-What the outcome proves is in `classify`. An operation ends within its deadline, and is `info` then
-if anything that may have changed something was sent.
+`classify` decides what an outcome proves. An operation ends by its deadline. Its outcome is then
+`info` if the client sent any request that may have changed something.
 """
 
 from __future__ import annotations
@@ -50,23 +51,23 @@ Listed = Callable[[], Sequence[Address]]
 
 
 class NoMetastoreError(Exception):
-    """No metastore accepted a connection, in any round."""
+    """No metastore accepted a connection in any round."""
 
 
 @dataclasses.dataclass(slots=True)
 class Operation:
-    """An operation under way."""
+    """The state of an operation in progress."""
 
     attempts: list[Attempt] = dataclasses.field(default_factory=list)
     maybe_done: bool = False  # an attempt to change something has an unknown outcome
     node: str | None = None
     error: str = "NO_METASTORE: none accepted a connection"
-    uris: list[str] = dataclasses.field(default_factory=list)  # all that the client knew of
+    uris: list[str] = dataclasses.field(default_factory=list)  # all metastores that the client knew
     listed: tuple[Address, ...] = ()  # when it began
 
 
 class MetastoreClient:
-    """See the module; sends one operation at a time (`harness.plugins.Client`)."""
+    """A client process that sends one operation at a time (`harness.plugins.Client`)."""
 
     def __init__(
         self,
@@ -79,10 +80,10 @@ class MetastoreClient:
         connect: Connect | None = None,
         listed: Listed | None = None,
     ) -> None:
-        """Speak to `metastores`, in the order in which the deployment lists them.
+        """Connect to `metastores`, given in the deployment's order.
 
-        `connect` opens connections, by default to the bundled metastores. `listed` returns the
-        metastores now in the clients' configuration, where they come and go.
+        `connect` opens connections, by default to the bundled metastores. If metastores join and
+        leave, `listed` returns those that are now in the clients' configuration.
         """
         self._env = env
         self._connect: Connect = connect or Door(env)
@@ -101,10 +102,10 @@ class MetastoreClient:
         self._address: Address | None = None
         self._opened_ns = 0
         self._was_opened = False
-        self._position: int | None = None  # in the log of events
+        self._position: int | None = None  # position in the log of events
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Perform one operation. Raises `UsageError` if no vocabulary has it."""
+        """Perform one operation. Raises `UsageError` if no vocabulary has this operation."""
         call = call_of(request.f, request.value)
 
         async def do(operation: Operation) -> dict[str, Any]:
@@ -124,7 +125,7 @@ class MetastoreClient:
         *,
         timeout_s: float,
     ) -> Completion:
-        """Perform `call` through `do` and classify its outcome at the deadline."""
+        """Perform `call` through `do`, and classify its outcome, at the latest at the deadline."""
         operation = Operation(listed=self._now_listed())
         try:
             async with asyncio.timeout(timeout_s):
@@ -139,12 +140,12 @@ class MetastoreClient:
         return self._end(operation, OpType.OK, value, None)
 
     def new_request_id(self) -> str:
-        """One that no other change has."""
+        """A nonce that no other change has."""
         self._count += 1
         return f"{self._client_id}-{self._count}"
 
     async def close(self) -> None:
-        """Drop the connection."""
+        """Close the connection."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -172,7 +173,7 @@ class MetastoreClient:
         return self._end(operation, OpType.FAIL, value, operation.error)
 
     def _is_final(self, call: ClientCall) -> bool:
-        """Whether a refusal holds for all attempts before it as well."""
+        """Whether a refusal also settles all earlier attempts of the operation."""
         if isinstance(call, hms_tokens.TokenCall):
             return False
         if Bug.HIVE_25144 in self._bugs and isinstance(call, hms.Create):
@@ -191,20 +192,20 @@ class MetastoreClient:
         return self._uris.given if self._listed is None else tuple(self._listed())
 
     def _is_forsaken(self) -> bool:
-        """Whether all that it knows of were removed."""
+        """Whether all metastores that the client knows were removed."""
         return not {*self._uris.given} & {*self._now_listed()}
 
     def _note_uris(self, operation: Operation, uris: Sequence[Address]) -> None:
-        """These are tried, should it come to that."""
+        """Record the metastores that the operation may try."""
         names = [address.node for address in uris]
         operation.uris += [name for name in names if name not in operation.uris]
 
     # --- calls -------------------------------------------------------------------------------
 
     async def _verify(self, operation: Operation, call: hms_tokens.Verify) -> Any:
-        """The answer of the first metastore that responds, in the order of the operation.
+        """The answer of the first metastore that responds, in the operation's order of metastores.
 
-        This is a process elsewhere, which has a list, and a connection, of its own.
+        This plays a process elsewhere, with its own list and its own connection.
         """
         metastores = self._now_listed()
         self._note_uris(operation, metastores)
@@ -226,7 +227,7 @@ class MetastoreClient:
         raise last
 
     async def _poll(self, operation: Operation) -> dict[str, Any]:
-        """Read on in the log. A gap means that events were removed before they were read."""
+        """Continue reading the log. A gap shows that the cleaner removed events too early."""
         if self._position is None:
             self._position = int(await self.call(operation, api.GetCurrentEventId()))
         after = self._position
@@ -245,7 +246,7 @@ class MetastoreClient:
     async def call(self, operation: Operation, call: api.ApiCall) -> Any:
         """The answer, after as many attempts as the settings allow.
 
-        Raises `MetastoreError`, `ChannelError` where the last one was lost, `NoMetastoreError`.
+        Raises `MetastoreError`, `ChannelError` if the last call was lost, and `NoMetastoreError`.
         """
         made = 0
         while True:
@@ -265,7 +266,7 @@ class MetastoreClient:
             await asyncio.sleep(self._settings.retry_delay_s)
 
     def _avoid(self) -> None:
-        """The metastore that was asked last did not serve."""
+        """Note that the metastore of the last call did not serve."""
         if self._address is not None:
             self._uris.lost(self._address, self._env.clock.monotonic_ns())
 
@@ -301,7 +302,9 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """The connection; a new one `again`, after its lifetime, or where there is none."""
+        """The open connection, or a new one: on request (`again`), after its lifetime, or if none
+        is open.
+        """
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):
@@ -320,7 +323,7 @@ class MetastoreClient:
         return 0 < self._settings.lifetime_s * 1e9 <= age_ns
 
     async def _open(self, operation: Operation) -> Connection:
-        """Rounds over the list, from its beginning. Raises `NoMetastoreError`."""
+        """Try the list from its beginning, in rounds. Raises `NoMetastoreError`."""
         for number in range(self._settings.connect_rounds):
             if number:
                 await asyncio.sleep(self._settings.connect_delay_s)
@@ -336,7 +339,7 @@ class MetastoreClient:
         raise NoMetastoreError(f"NO_METASTORE: {names} is all that this client knows of")
 
     async def _try_open(self, operation: Operation, address: Address) -> Connection:
-        """A connection; one that does not come up is an attempt. Raises `ChannelError`."""
+        """A new connection. A failure is recorded as an attempt and raises `ChannelError`."""
         start_ns = self._env.clock.monotonic_ns()
         outcome = "TIMED_OUT: the operation's deadline passed"
         try:

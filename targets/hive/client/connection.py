@@ -1,4 +1,4 @@
-"""The connection of a client: to the bundled metastores here, over Thrift elsewhere."""
+"""Connections of a client: to the bundled metastores, or over Thrift to real ones."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
 class Connection(Protocol):
-    """One call at a time; after an error it is of no use."""
+    """A connection for one call at a time. After an error it is unusable."""
 
     @property
     def broken(self) -> bool:
-        """Whether it is of no more use."""
+        """Whether the connection is unusable."""
         ...
 
     async def call(self, call: api.ApiCall, *, timeout_s: float) -> api.Reply:
-        """The answer. Raises `targets.hive.channel.ChannelError` where none came."""
+        """The answer. Raises `targets.hive.channel.ChannelError` if none came."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         ...
 
 
 class Connect(Protocol):
-    """Opens connections to metastores."""
+    """A function that opens connections to metastores."""
 
     async def __call__(self, address: Address, *, timeout_s: float) -> Connection:
-        """One that the metastore has answered on; raises `targets.hive.channel.ChannelError`."""
+        """A connection that works. Raises `targets.hive.channel.ChannelError`."""
         ...
 
 
@@ -45,12 +45,12 @@ class Door:
         self._env = env
 
     async def __call__(self, address: Address, *, timeout_s: float) -> Connection:
-        """A connection; raises `ChannelError`."""
+        """A new connection. Raises `ChannelError`."""
         return _Call(await Channel.open(self._env, address, timeout_s=timeout_s))
 
 
 class _Call:
-    """Calls over a channel."""
+    """A connection to a bundled metastore, over a `Channel`."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""A client's choice among metastores and its patience, under the names of Hive's settings.
+"""A client's choice of metastores, retries and timeouts, with the names of Hive's settings.
 
 | here            | in Hive                                 | there by default |
 |-----------------|-----------------------------------------|------------------|
@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 
 class Selection(enum.StrEnum):
-    """In which order a client tries the URIs that it was given."""
+    """The order in which a client tries its URIs."""
 
     SEQUENTIAL = "sequential"
     RANDOM = "random"
 
 
 class UriList(enum.StrEnum):
-    """Whether a client reads the list of URIs again at each reconnect, or keeps its first one."""
+    """Whether a client reads the list of URIs again at each reconnect, or keeps its first list."""
 
     REREAD = "reread"
     KEPT = "kept"
@@ -36,7 +36,7 @@ class UriList(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """See the module's table."""
+    """The settings of a client; the module's table has their names in Hive."""
 
     selection: Selection
     connect_rounds: int = 3

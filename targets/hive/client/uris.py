@@ -1,17 +1,18 @@
 """The order of metastores to try, after `resolveUris` and `open` of Hive's `HiveMetaStoreClient`.
 
-Every connect begins at the head of the list. `sequential` keeps the list as it is, so any reconnect
-fails back to the first metastore that serves. `random` shuffles it once, and each reconnect moves a
-random other metastore to the head.
+Every attempt to connect begins at the head of the list. `sequential` keeps the list as it is, so
+any reconnect fails back to the first metastore that serves. `random` shuffles it once, and each
+reconnect moves a random other metastore to the head.
 
 A client reads the list when it is created. With a resolver (`metastore.uri.resolver`, HIVE-18347)
 it also reads the list at every reconnect (`reconnect` calls `resolveUris`), and so follows added
 and removed metastores; other clients keep the list for life. A connected client stays connected.
 Hive shuffles a random list at each reading; this client only shuffles a list that has changed.
 
-So a sequential client keeps returning to a first metastore that accepts connections but answers
-nothing. In `strict`, a metastore that lost a call is tried last for a while; of several, the one
-whose loss is oldest comes first. The switch FAILBACK-FLAP is Hive's way.
+So a sequential client keeps returning to the first metastore even if that accepts connections but
+never answers. In `strict`, a client tries a metastore that lost a call after all others for a
+while. Among several, the metastore whose loss is oldest comes first. The switch FAILBACK-FLAP
+restores Hive's behaviour.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from harness.env import Address
 from targets.hive.client.settings import Selection
 
 AVOIDED_NS: Final = 10_000_000_000
-"""How long a metastore that lost a call is tried after the others."""
+"""The time for which a client tries a metastore that lost a call after the others."""
 
 
 class Uris:
-    """The list of one client."""
+    """The list of URIs of one client."""
 
     def __init__(
         self,
@@ -52,12 +53,12 @@ class Uris:
             self._rng.shuffle(self._uris)
 
     def reread(self, given: Sequence[Address]) -> None:
-        """The list is this now, perhaps as before."""
+        """Replace the list, if it changed."""
         if tuple(given) != self.given:
             self._read(given)
 
     def in_order(self, now_ns: int) -> tuple[Address, ...]:
-        """In the order in which an opening tries them."""
+        """The metastores in the order in which the client tries to connect."""
 
         def lost_lately_ns(uri: Address) -> int:
             lost_ns = self._lost_ns.get(uri, -AVOIDED_NS)
@@ -66,12 +67,12 @@ class Uris:
         return tuple(sorted(self._uris, key=lost_lately_ns))
 
     def lost(self, uri: Address, now_ns: int) -> None:
-        """A call to it was lost."""
+        """Note that a call to this metastore was lost."""
         if self._remembers:
             self._lost_ns[uri] = now_ns
 
     def promote(self) -> None:
-        """A reconnect is about to begin."""
+        """Note that the client is about to reconnect."""
         if self._is_random and len(self._uris) > 1:
             other = 1 + self._rng.randrange(len(self._uris) - 1)
             uris = self._uris

@@ -1,7 +1,7 @@
-"""Switch CACHED-STORE: all tables in the memory of one metastore, read again once in a while.
+"""Switch CACHED-STORE: all tables in the memory of one metastore, reloaded periodically.
 
-Hive's CachedStore is brought up to date every minute by default, from the log of events; a change
-made here is seen here at once.
+Hive's CachedStore updates itself from the log of events, every minute by default. A change made
+through this metastore is visible here at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ REFRESH_S = 1.0
 
 
 class Cache:
-    """Tables by database and name, as of some moment."""
+    """All tables by database and name, as they were at the last load."""
 
     def __init__(self, env: Env, transactions: Transactions) -> None:
-        """Empty until it is asked for."""
+        """Start empty; the first use loads the tables."""
         self._env = env
         self._transactions = transactions
         self._tables: dict[tuple[str, str], MetaTable] | None = None
         self._read_s = 0.0
 
     async def tables(self) -> dict[tuple[str, str], MetaTable]:
-        """All tables, as they were up to `REFRESH_S` ago."""
+        """All tables, at most `REFRESH_S` old."""
         now_s = asyncio.get_running_loop().time()
         if self._tables is None or now_s - self._read_s > REFRESH_S:
             tables = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)
@@ -37,5 +37,5 @@ class Cache:
         return self._tables
 
     def forget(self) -> None:
-        """Something was changed through this metastore."""
+        """Drop the cached tables after a change through this metastore."""
         self._tables = None

@@ -1,9 +1,9 @@
 """Changes of tables, each in one transaction, in the steps of Hive's `ObjectStore`.
 
-Create checks and inserts, and the unique key decides; rename reads, checks the new name and
-updates; drop reads and deletes. In `strict` all of it is serializable. Read committed is equally
-correct if the rows to change are locked and the changed rows are counted. Switches mark the places
-where Hive does neither. A refusal is raised before anything is written.
+Create checks and inserts, and the unique key decides a race. Rename reads, checks the new name and
+updates. Drop reads and deletes. In `strict` all transactions are serializable. Read committed is
+equally correct if the rows to change are locked and the changed rows are counted. Switches mark the
+places where Hive does neither. A refusal is raised before anything is written.
 """
 
 from __future__ import annotations
@@ -31,31 +31,34 @@ from targets.hive.sql.protocol import Isolation, Row, Session, UniqueKeyError, e
 from targets.hive.sql.schema import PARAMETERS, TABLES
 
 Changed = tuple[MetaTable | None, MetaTable | None]
-"""A table before and after."""
+"""A table before and after a change; `None` if it does not exist."""
 
 _LAX_DROP: Final = frozenset({Bug.DROP_DROP, Bug.DROP_RENAME})
 _READ_COMMITTED: Final = frozenset({Bug.READ_COMMITTED, Bug.HIVE_16886})
 
 
 class Ddl:
-    """The changes, each within its transaction."""
+    """The changes of tables, each run within the caller's transaction."""
 
     def __init__(self, events: Events, bugs: frozenset[Bug], *, kudu: bool = False) -> None:
-        """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
+        """`bugs` switch off safeguards; with `kudu`, the rules of Kudu's plug-in apply."""
         self._events = events
         self._bugs = bugs
         self._kudu = kudu
         self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
-        """The isolation level of the call's transaction."""
+        """The isolation level for the transaction of this call."""
         lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
         return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
 
     async def run(
         self, session: Session, call: CreateTable | AlterTable | DropTable
     ) -> Changed | None:
-        """Do it. Raises `MetastoreError`. Returns what the caller has to write an event of yet."""
+        """Run one change. Raises `MetastoreError`.
+
+        Returns the change if the caller still has to write its event.
+        """
         match call:
             case CreateTable():
                 if self._kudu:
@@ -95,7 +98,7 @@ class Ddl:
         return None, table
 
     async def undo_create(self, session: Session, table: MetaTable) -> None:
-        """The roll-back of a create that was refused (HIVE-15424): it looks at names alone."""
+        """Roll back a refused create (HIVE-15424), which looks up the table by name alone."""
         existing = await read_table(session, table.database, table.name)
         if existing is not None and existing.ident is not None:
             await _delete(session, existing.ident)
@@ -139,13 +142,14 @@ class Ddl:
             where += equal(DB_NAME=call.database, TBL_NAME=call.name)
         count = await session.delete(TABLES, where)
         if count == 0:
-            # Only a drop that reads without a lock comes here.
+            # Only a drop that reads without a lock gets here.
             renamed = await session.select(TABLES, equal(TBL_ID=table.ident))
             if renamed or Bug.DROP_DROP not in self._bugs:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
-            # One that was renamed meanwhile has its directory elsewhere, and this one is another's.
+            # A table that was renamed meanwhile has its directory elsewhere; this one is another
+            # table's.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, table.full_name)
         return table, None

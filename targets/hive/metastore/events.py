@@ -1,7 +1,7 @@
-"""The notification log: written in the transaction of the change, ids from a locked sequence.
+"""The notification log: entries are written in the transaction of the change.
 
-`DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in the order
-of commits. In `strict` the times of events rise with them; in Hive they come from each metastore's
+`DbNotificationListener` takes the next id under a row lock (HIVE-16886), so ids rise in commit
+order. In `strict` the times of events rise with the ids; in Hive they come from each metastore's
 own clock. A cleaner removes events older than the time to live.
 """
 
@@ -23,7 +23,7 @@ from targets.hive.sql.schema import LOG, REQUESTS, SEQUENCE
 _ONE: Final = equal(NNI_ID=1)
 _NS_PER_MS: Final = 1_000_000
 REQUESTS_TTL_MS: Final = 3_600_000
-"""How long request ids are remembered; no copy of a request comes later."""
+"""The time for which request ids are remembered. No copy of a request arrives later than this."""
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ def now_ms(env: Env) -> int:
 
 
 def event_of(row: Row) -> Event:
-    """The entry in a row of the log."""
+    """A log entry from its row."""
     message = _message.decode(str(row["MESSAGE"]))
     number, time_ms = row["EVENT_ID"], row["EVENT_TIME"]
     assert isinstance(number, int), "ids are numbers"
@@ -49,10 +49,10 @@ def event_of(row: Row) -> Event:
 
 
 class Events:
-    """Writes and reads the log, within transactions of others."""
+    """Writes and reads the log within the callers' transactions."""
 
     def __init__(self, env: Env, transactions: Transactions, bugs: frozenset[Bug]) -> None:
-        """`bugs` decide about the lock, the clock and the transaction of the next id."""
+        """`bugs` change how the next id is taken: its lock, its clock and its transaction."""
         self._env = env
         self._transactions = transactions
         self._bugs = bugs
@@ -60,7 +60,7 @@ class Events:
     async def add(
         self, session: Session, before: MetaTable | None, after: MetaTable | None
     ) -> None:
-        """Say what a transaction does to a table; last, since it locks out all other changes."""
+        """Log the change of a transaction. Called last, since it locks out all other changes."""
         if Bug.EVENT_ID_AHEAD in self._bugs:
             number, time_ms = await self._transactions.run(Isolation.READ_COMMITTED, self._next)
         else:
@@ -77,10 +77,10 @@ class Events:
             "MESSAGE": msgspec.json.encode(_Message(before, after)).decode(),
         }
         await session.insert(LOG, entry)
-        self._env.event("change-written", event=number)  # and not committed yet
+        self._env.event("change-written", event=number)  # the change is not committed yet
 
     async def _next(self, session: Session) -> tuple[int, int]:
-        """The next id, and the time that goes with it."""
+        """The next event id and its time."""
         locked = Bug.HIVE_16886 not in self._bugs
         (row,) = await session.select(SEQUENCE, _ONE, for_update=locked)
         number, last_ms = row["NEXT_EVENT_ID"], row["LAST_TIME"]
@@ -94,7 +94,7 @@ class Events:
         return number, time_ms
 
     async def current_id(self, session: Session) -> int:
-        """The id of the newest event; 0 where there was none."""
+        """The id of the newest event; 0 if there is none."""
         (row,) = await session.select(SEQUENCE, _ONE)
         number = row["NEXT_EVENT_ID"]
         assert isinstance(number, int), "ids are numbers"
@@ -107,7 +107,7 @@ class Events:
 
 
 async def clean(env: Env, transactions: Transactions, *, ttl_ms: int, every_s: float) -> None:
-    """Remove old events, and request ids, for ever."""
+    """Remove old events and request ids, forever."""
     while True:
         await asyncio.sleep(every_s)
         limit_ms = now_ms(env) - ttl_ms
@@ -120,6 +120,6 @@ async def clean(env: Env, transactions: Transactions, *, ttl_ms: int, every_s: f
         try:
             removed = await transactions.run(Isolation.READ_COMMITTED, remove)
         except MetastoreError:
-            continue  # the database is away; the next round may find it
+            continue  # the database is unreachable; the next round retries
         if removed:
             env.event("events-cleaned", count=removed)

@@ -2,9 +2,9 @@
 
 Masters mark their own calls with `MASTER_EVENT` in the environment context. Only masters create
 Kudu tables and change their columns. Other users may drop or rename a Kudu table through Hive, and
-masters follow by the log of events. A change that breaks a rule is refused with a MetaException
-before anything is written. The rules cover *synchronized* tables: managed ones, and external ones
-that are purged.
+masters learn of that from the log of events. A change that breaks a rule is refused with a
+MetaException before anything is written. The rules cover *synchronized* tables: managed ones, and
+external ones that are purged.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _OWN: Final = (TABLE_ID, TABLE_NAME, CLUSTER_ID, MASTER_ADDRESSES)
 
 
 def is_kudu(table: MetaTable) -> bool:
-    """Whether it is stored in Kudu."""
+    """Whether the table is stored in Kudu."""
     return table.parameters.get(HANDLER_KEY) == HANDLER
 
 
 def is_legacy(table: MetaTable) -> bool:
-    """Whether it is an entry of before the synchronization."""
+    """Whether the table is an entry from before the synchronization."""
     return table.parameters.get(HANDLER_KEY) == LEGACY_HANDLER
 
 
 def is_synchronized(table: MetaTable) -> bool:
-    """Whether it is a Kudu table that both catalogs have to have."""
+    """Whether the table must be in both catalogs."""
     is_external = _says(table, EXTERNAL)
     return is_kudu(table) and (not is_external or _says(table, PURGE))
 
 
 def check_create(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` for a table that may not be created so."""
+    """Raise `MetastoreError` if the rules forbid to create this table."""
     if not is_kudu(table):
         _refuse_keys(table)
     elif is_synchronized(table):
@@ -56,7 +56,7 @@ def check_create(table: MetaTable, context: Context) -> None:
 
 
 def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` for a change that may not be made so."""
+    """Raise `MetastoreError` if the rules forbid this change."""
     if not is_kudu(after):
         _refuse_keys(after)
     if not is_synchronized(before) and not is_synchronized(after):
@@ -76,7 +76,7 @@ def check_alter(before: MetaTable, after: MetaTable, context: Context) -> None:
 
 
 def check_drop(table: MetaTable, context: Context) -> None:
-    """Raise `MetastoreError` where the caller means another table of that name."""
+    """Raise `MetastoreError` if the caller means another table of the same name."""
     meant = _of(context, TABLE_ID)
     if meant is not None and is_synchronized(table):
         is_meant = table.parameters.get(TABLE_ID) == meant

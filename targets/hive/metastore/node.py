@@ -2,8 +2,8 @@
 
 `config`: `port`, `database` (its address), `database_kind`, `profile`, `bugs`, `event_ttl_ms`,
 `clean_every_s`, `token_store`, `token_times`, `zookeeper` (the servers' addresses),
-`zookeeper_kind`, `kudu` where Kudu's plug-in is configured, and `serves`: one that does not is
-there to be added later (`targets.hive.members`), and does nothing.
+`zookeeper_kind`, `kudu` (whether Kudu's plug-in is configured), and `serves`. A metastore that does
+not serve does nothing until it is added (`targets.hive.members`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from targets.hive.tokens.token_stores import StoreKind, open_store
 from targets.hive.zookeeper.sessions import ZooKeeperKind, session_with
 
 CONNECTIONS_MAX = 1000
-"""As `hive.metastore.server.max.threads`."""
+"""The limit of concurrent clients, like `hive.metastore.server.max.threads`."""
 
 
 class MetastoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Reads of tables and databases, each one snapshot: read-only transactions are serializable."""
+"""Reads of tables and databases, each from one snapshot in a serializable read-only transaction."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from targets.hive.sql.schema import DATABASES, PARAMETERS, TABLES
 
 
 async def has_database(session: Session, name: str) -> bool:
-    """Whether there is such a database."""
+    """Whether the database exists."""
     return bool(await session.select(DATABASES, equal(NAME=name)))
 
 
 async def read_databases(session: Session) -> list[str]:
-    """Their names, sorted."""
+    """The names of all databases, sorted."""
     return sorted(str(row["NAME"]) for row in await session.select(DATABASES))
 
 
 async def read_table(
     session: Session, database: str, name: str, *, for_update: bool = False
 ) -> MetaTable | None:
-    """The table of this name, whose row is locked on request."""
+    """The table of this name; its row is locked on request."""
     where = equal(DB_NAME=database, TBL_NAME=name)
     for row in await session.select(TABLES, where, for_update=for_update):
         parameters = await session.select(PARAMETERS, equal(TBL_ID=row["TBL_ID"]))
@@ -31,13 +31,13 @@ async def read_table(
 
 
 async def read_names(session: Session, where: Where = ()) -> list[tuple[str, str]]:
-    """Database and name of tables, sorted."""
+    """Database and name of all tables, sorted."""
     rows = await session.select(TABLES, where)
     return sorted((str(row["DB_NAME"]), str(row["TBL_NAME"])) for row in rows)
 
 
 async def read_tables(session: Session) -> list[MetaTable]:
-    """All tables, whole."""
+    """All tables, with columns and parameters."""
     rows = await session.select(TABLES)
     parameters: dict[object, list[Row]] = {}
     for row in await session.select(PARAMETERS):
@@ -58,6 +58,6 @@ def _table_of(row: Row, parameters: Sequence[Row]) -> MetaTable:
 
 
 def parameters_of(ident: int, table: MetaTable) -> Iterator[Row]:
-    """The rows of its parameters."""
+    """The rows of a table's parameters."""
     for key, value in table.parameters.items():
         yield {"TBL_ID": ident, "PARAM_KEY": key, "PARAM_VALUE": value}

@@ -1,7 +1,7 @@
-"""The calls of a metastore, one method each; all state is in the database, except perhaps tokens.
+"""The calls of a metastore, one method each. All state except some tokens is in the database.
 
 In `strict` a change carries a request id, and its transaction also stores the outcome under that
-id: a copy of the request, at any time and metastore, gets the answer of the first.
+id. A later copy of the request gets the stored answer, whichever metastore it reaches.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from targets.hive.tokens.manager import TokenManager
 
 _call: Final = msgspec.msgpack.Decoder(ApiCall)
 EVENTS_MAX: Final = 1000
-"""Events in one answer."""
+"""The maximum number of events in one answer."""
 _WITHOUT_REQUEST_IDS: Final = frozenset({Bug.NO_REQUEST_IDS, Bug.HIVE_25144})
 
 Change = CreateTable | AlterTable | DropTable
@@ -68,7 +68,7 @@ _outcome: Final = msgspec.json.Decoder(_Outcome)
 
 
 class Service:
-    """Answers calls."""
+    """Answers the calls of clients."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Service:
         *,
         kudu: bool = False,
     ) -> None:
-        """`bugs` decide how; with `kudu` the rules of Kudu's plug-in hold."""
+        """`bugs` switch off safeguards; with `kudu`, the rules of Kudu's plug-in apply."""
         self._env = env
         self._transactions = transactions
         self._tokens = tokens
@@ -89,7 +89,7 @@ class Service:
         self._cache = Cache(env, transactions) if Bug.CACHED_STORE in bugs else None
 
     async def answer(self, body: msgspec.Raw) -> Reply:
-        """The answer to a request, which may be anything."""
+        """The answer to a request, which may be malformed."""
         try:
             call = _call.decode(body)
         except msgspec.MsgspecError as error:
@@ -176,7 +176,7 @@ class Service:
                 self._cache.forget()
 
     async def _change_and_directory(self, call: CreateTable | DropTable) -> None:
-        """The directory is made before the change, and removed behind it, apart from it."""
+        """Make the directory before the change, or remove it after, in a separate transaction."""
         is_create = isinstance(call, CreateTable)
         if isinstance(call, CreateTable):
             path = call.table.full_name
@@ -206,7 +206,7 @@ class Service:
         await self._transactions.run(Isolation.SERIALIZABLE, undo)
 
     async def _change_once(self, call: Change) -> None:
-        """The change, or what became of it when it was asked for before."""
+        """Run the change; if an earlier copy of the request ran, take over its outcome."""
         isolation = self._ddl.isolation(call)
         if not call.request_id or _WITHOUT_REQUEST_IDS & self._bugs:
 
@@ -226,7 +226,7 @@ class Service:
                 changed = await self._ddl.run(session, call)
             except MetastoreError as error:
                 if isinstance(error.__cause__, UniqueKeyError):
-                    raise  # the transaction is over, and its outcome cannot be kept
+                    raise  # the transaction has failed, so it cannot store its outcome
                 outcome = _Outcome(error.kind, error.message)
             row: Row = {
                 "REQUEST_ID": call.request_id,

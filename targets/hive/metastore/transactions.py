@@ -1,8 +1,8 @@
-"""Sessions with the database, and transactions that are run again where the database asks for it.
+"""Pooled sessions with the database, and transactions that are retried if the database asks for it.
 
-Sessions are pooled, as HikariCP does it for Hive: one that turns out to be dead before anything was
-done is replaced. A database that cannot be reached, or is lost on the way, becomes a MetaException
-whose text says JDO, by which clients know that they may try again.
+Sessions are pooled, like HikariCP's in Hive: a session that turns out to be dead before its
+transaction did anything is replaced. An unreachable or lost database becomes a MetaException whose
+text contains JDO, which tells clients that they may retry.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from targets.hive.sql.protocol import (
 R = TypeVar("R")
 IDLE_MAX: Final = 10  # HikariCP's pool size
 ATTEMPTS_MAX: Final = 50
-"""How often a transaction is run; beyond that, MetaException."""
+"""The number of tries of a transaction; after the last one it fails with a MetaException."""
 BACKOFF_S_MAX: Final = 0.02
 
 
 class Transactions:
-    """All that a metastore does with its database goes through `run`."""
+    """Access to the database: a metastore runs every transaction through `run`."""
 
     def __init__(self, env: Env, database: Database) -> None:
-        """No session is open at first."""
+        """Start without an open session."""
         self._env = env
         self._database = database
         self._idle: list[Session] = []
@@ -82,7 +82,9 @@ class Transactions:
         return result
 
     async def _begin(self, isolation: Isolation) -> Session:
-        """A session with a transaction; an idle one may be dead, and nothing is lost with it."""
+        """A session with an open transaction. If an idle session is dead, a new one takes its
+        place.
+        """
         while self._idle:
             session = self._idle.pop()
             try:
@@ -96,6 +98,6 @@ class Transactions:
         return session
 
     def close(self) -> None:
-        """End all sessions."""
+        """Close all sessions."""
         while self._idle:
             self._idle.pop().close()

@@ -1,10 +1,10 @@
 """Directories of tables, in the file system that all metastores share.
 
-Here the file system is a table on the database's node. In `strict` a directory is created and
-removed in the transaction of its table, as if it were a row. Hive creates it before that
-transaction and removes it afterwards: a table created in between finds the directory and then loses
-it (HIVE-21640). So does a table whose name another create failed to take, because the roll-back of
-that create removes the directory.
+Here the file system is a table on the database's node. In `strict` the transaction of a table also
+creates or removes its directory, as if it were a row. Hive creates the directory before that
+transaction and removes it afterwards. A table created in between finds the directory and then loses
+it (HIVE-21640). A table also loses its directory to another create of the same name: that create
+fails, and its roll-back removes the directory.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from targets.hive.sql.schema import DIRECTORIES
 
 
 async def has_directory(session: Session, path: str) -> bool:
-    """Whether it is there."""
+    """Whether the directory exists."""
     return bool(await session.select(DIRECTORIES, equal(PATH=path)))
 
 
 async def make_directory(session: Session, path: str) -> bool:
-    """Make it; whether it was not there."""
+    """Make the directory; returns whether it was absent."""
     if await has_directory(session, path):
         return False
     await session.insert(DIRECTORIES, {"PATH": path})
@@ -27,16 +27,16 @@ async def make_directory(session: Session, path: str) -> bool:
 
 
 async def remove_directory(session: Session, path: str) -> None:
-    """Remove it if it is there."""
+    """Remove the directory, if it exists."""
     await session.delete(DIRECTORIES, equal(PATH=path))
 
 
 async def move_directory(session: Session, path: str, to: str) -> None:
-    """Move it onto another, which goes."""
+    """Move a directory to another path, and replace a directory there."""
     await remove_directory(session, to)
     await session.update(DIRECTORIES, {"PATH": to}, equal(PATH=path))
 
 
 async def read_directories(session: Session) -> list[str]:
-    """Their paths, sorted."""
+    """The paths of all directories, sorted."""
     return sorted(str(row["PATH"]) for row in await session.select(DIRECTORIES))

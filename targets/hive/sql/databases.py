@@ -10,14 +10,14 @@ from targets.hive.sql.remote import StoreDatabase
 
 
 class DatabaseKind(enum.StrEnum):
-    """The programs that the node `db` may be."""
+    """The database programs that the node `db` can run."""
 
     STORE = "store"
     POSTGRES = "postgres"
 
 
 def database_at(env: Env, address: Address, kind: DatabaseKind, **bounds: float) -> Database:
-    """The database at an address; `bounds` are `connect_s` and `answer_s`."""
+    """The database at an address; `bounds` are the timeouts `connect_s` and `answer_s`."""
     if kind is DatabaseKind.STORE:
         return StoreDatabase(env, address, **bounds)
     from targets.hive.sql.postgres import PostgresDatabase  # never in simulation

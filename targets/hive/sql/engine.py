@@ -1,9 +1,9 @@
 """Transactions over the store: snapshots, row and key locks, and commits one after another.
 
-Read committed is as the protocol says. Serializable is optimistic: all reads are of the first
-statement's moment, and a commit fails if anything that was read was changed since, or would be now
-(backward validation; Kung and Robinson 1981). So serial order is the order of commits; PostgreSQL
-is content with less, and lets pass some of what fails here.
+Read committed works as `protocol` describes. Serializable is optimistic: all reads see the moment
+of the first statement. A commit fails if any row that the transaction read has changed since, or a
+read would now return another result (backward validation; Kung and Robinson 1981). So the serial
+order is the order of commits. PostgreSQL checks less, and commits some transactions that fail here.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from targets.hive.sql.store import Change, Place, Store, keys_of, matches
 
 Answer = list[Row] | int | None
 READS_MAX = 10_000
-"""Conditions that a serializable transaction may have read by."""
+"""The maximum number of reads that a serializable transaction may make."""
 
 
 class _Transaction:
     def __init__(self, number: int, isolation: Isolation) -> None:
         self.number = number
         self.serializable = isolation is Isolation.SERIALIZABLE
-        self.moment: int | None = None  # of a serializable one, from its first statement
+        self.moment: int | None = None  # a serializable one's snapshot, from its first statement on
         self.writes: dict[Place, Change] = {}
         self.reads: list[tuple[str, Where]] = []
         self.failed = False
@@ -67,16 +67,16 @@ def _check_names(statement: Select | Insert | Update | Delete) -> None:
 
 
 class SessionState:
-    """One session's transaction, if one is open."""
+    """The open transaction of a session, if any."""
 
     def __init__(self) -> None:
         self.transaction: _Transaction | None = None
 
 
 class Engine:
-    """Executes statements of many sessions, each of which has one at a time.
+    """Executes the statements of many sessions. Each session sends one statement at a time.
 
-    `write` makes the changes of a commit durable before anybody sees them.
+    `write` makes the changes of a commit durable before any session sees them.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class Engine:
         self._locks = Locks()
         self._committing = asyncio.Lock()
         self._count = 0
-        self._moments: dict[int, int] = {}  # of open serializable transactions
+        self._moments: dict[int, int] = {}  # snapshots of open serializable transactions
         self.committed = 0
         self.aborted = 0
 
     async def execute(self, session: SessionState, statement: Statement) -> Answer:
-        """One statement. Raises `SqlError`, by which the transaction is over."""
+        """Execute one statement. A `SqlError` ends the transaction."""
         transaction = session.transaction
         if isinstance(statement, Begin):
             if transaction is not None:
@@ -120,7 +120,7 @@ class Engine:
             raise
 
     def abort(self, session: SessionState) -> None:
-        """Roll back, if there is anything to."""
+        """Roll back the open transaction, if any."""
         transaction, session.transaction = session.transaction, None
         if transaction is not None and not transaction.failed:
             self._end(transaction)
@@ -180,7 +180,7 @@ class Engine:
     async def _put(
         self, transaction: _Transaction, place: Place, old: Row | None, new: Row | None
     ) -> None:
-        """Write a row whose lock is held, or a new one, once its unique keys allow it."""
+        """Write a row that is locked or new, once its unique keys are free."""
         table = place[0]
         before = [] if old is None else list(keys_of(table, old))
         after = [] if new is None else list(keys_of(table, new))
@@ -220,7 +220,7 @@ class Engine:
     def _visible_rows(
         self, transaction: _Transaction, table: str, where: Where
     ) -> Iterator[tuple[int, Row]]:
-        """The rows that a statement sees: its snapshot and the transaction's own writes."""
+        """The rows that a statement sees: the snapshot plus the transaction's own writes."""
         if transaction.serializable:
             if len(transaction.reads) >= READS_MAX:
                 raise RefusedStatementError(f"more than {READS_MAX} reads in a transaction")
@@ -243,7 +243,7 @@ class Engine:
                 yield number, row
 
     def _is_newer(self, transaction: _Transaction, place: Place) -> bool:
-        """Whether another transaction has changed a row since the snapshot."""
+        """Whether another transaction has changed the row since the snapshot."""
         moment = transaction.moment
         return moment is not None and any(
             change.place == place for change in self._store.since(moment)
@@ -252,7 +252,7 @@ class Engine:
     async def _locked(
         self, transaction: _Transaction, table: str, where: Where
     ) -> list[tuple[int, Row]]:
-        """The rows that match, each locked, in their newest version."""
+        """The newest versions of the matching rows, each locked."""
         visible = []
         for number, _ in list(self._visible_rows(transaction, table, where)):
             place = (table, number)
@@ -283,7 +283,10 @@ class Engine:
         self._end(transaction)
 
     def _validate(self, transaction: _Transaction) -> None:
-        """One that only read needs none: its moment is its place in the order."""
+        """Check the reads of a transaction.
+
+        A transaction that only read needs no check: its snapshot is its place in the serial order.
+        """
         if transaction.moment is None:
             return
         for change in self._store.since(transaction.moment):

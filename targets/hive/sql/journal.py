@@ -4,10 +4,10 @@
                 goes on from it
     wal-N       records: body length, CRC-32 of that, CRC-32 of the body, body (msgpack)
 
-A commit is acknowledged once its record is synced. A record that the end of the file cuts short was
-not, and is cut off; one that is whole and wrong is damage, on which nothing may start. With
-`fsync=off`, as with PostgreSQL's setting of this name, commits are not synced: kills lose nothing,
-power cuts may.
+A commit is acknowledged once its record is synced. A record cut short by the end of the file was
+never acknowledged, so recovery truncates it. A complete record with a wrong checksum is damage, and
+the database refuses to start. With `fsync=off`, like PostgreSQL's setting of this name, commits are
+not synced: a kill loses nothing, but a power cut may lose commits.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _MAGIC: Final = b"HIVEDB01"
 _LENGTH: Final = struct.Struct(">Q")
 _CHECKED: Final = struct.Struct(">II")
 LOG_BYTES_MAX: Final = 512 * 1024
-"""A longer log is replaced by a checkpoint."""
+"""The size of the log above which a checkpoint replaces it."""
 
 
 class DamagedLogError(TargetError):
-    """Durable bytes of the log are wrong; the database must not start on it."""
+    """Durable bytes of the log are wrong; the database must not start."""
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
@@ -49,10 +49,10 @@ _record_of: Final = msgspec.msgpack.Decoder(_Record)
 
 
 class Journal:
-    """Opened once; then commits are written one by one."""
+    """The files of the database. They are opened once; then commits are written one by one."""
 
     def __init__(self, disk: Disk, *, sync: bool) -> None:
-        """`sync` is PostgreSQL's `fsync`."""
+        """`sync` corresponds to PostgreSQL's `fsync`."""
         self._disk = disk
         self._sync = sync
         self._number = 1
@@ -60,7 +60,7 @@ class Journal:
         self.store = Store()
 
     async def open(self, first: Mapping[str, Sequence[Row]]) -> None:
-        """Recover, or begin with these rows. Raises `DamagedLogError`, `DamagedFileError`."""
+        """Recover, or start with the rows `first`. Raises `DamagedLogError`, `DamagedFileError`."""
         try:
             body = await checked_file.read(self._disk, _CHECKPOINT, _MAGIC)
         except FileNotFoundError:
@@ -79,7 +79,7 @@ class Journal:
     async def _recover(self) -> None:
         path = self._path(self._number)
         for other in await self._disk.list("wal-"):
-            if other != path:  # left by a checkpoint that was not followed by its removal
+            if other != path:  # left by a process killed during a checkpoint
                 await self._disk.remove(other)
         self._file = file = await self._disk.open(path)
         data = await file.read(0, file.size())
@@ -89,7 +89,8 @@ class Journal:
             self.store.replay(_record_of.decode(body))
         if offset < len(data):
             await file.truncate(offset)
-        # What a killed process wrote but did not sync was read, and counts from here on.
+        # Recovery has read what a killed process wrote without a sync; from now on it must be
+        # durable.
         await file.sync()
 
     async def write(self, changes: tuple[Change, ...]) -> None:
@@ -104,7 +105,7 @@ class Journal:
             await self._file.sync()
 
     async def _roll(self) -> None:
-        """Replace the log by a checkpoint; no transaction commits in the meantime."""
+        """Replace the log by a checkpoint. No transaction commits in the meantime."""
         assert self._file is not None, "open it first"
         old = self._path(self._number)
         self._number += 1
@@ -123,7 +124,7 @@ class Journal:
 
 
 def _next_record(data: bytes, offset: int, path: str) -> tuple[bytes, int] | None:
-    """The body of the record there and its end; `None` where the file ends within it."""
+    """The body and the end of the record at `offset`; `None` if the file ends within the record."""
     start = offset + _LENGTH.size + _CHECKED.size
     if start > len(data):
         return None

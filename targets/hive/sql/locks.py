@@ -1,7 +1,8 @@
 """Locks on rows and unique keys: one owner each, first come first served, deadlocks found at once.
 
 A transaction waits for one lock at a time, so waiting transactions form chains. A transaction that
-would close a chain to a cycle is refused, as PostgreSQL's deadlock detector does after a second.
+would close such a chain to a cycle is refused. PostgreSQL's deadlock detector does the same after a
+second.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class _Lock:
 
 
 class Locks:
-    """Owners are numbers of transactions."""
+    """All locks of the database. An owner is the number of a transaction."""
 
     def __init__(self) -> None:
         self._locks: dict[Hashable, _Lock] = {}
@@ -30,7 +31,7 @@ class Locks:
         self._waits: dict[int, Hashable] = {}
 
     async def acquire(self, owner: int, name: Hashable) -> None:
-        """Own the lock until `release`. Raises `DeadlockError`."""
+        """Take the lock, which the owner keeps until `release`. Raises `DeadlockError`."""
         lock = self._locks.get(name)
         if lock is None:
             self._locks[name] = _Lock(owner)
@@ -57,7 +58,7 @@ class Locks:
         self._held.setdefault(owner, []).append(name)
 
     def release(self, owner: int) -> None:
-        """Give back all locks of an owner."""
+        """Release all locks of an owner."""
         for name in self._held.pop(owner, ()):
             self._pass_on(name)
 

@@ -1,9 +1,9 @@
-"""The node `db`: the store as a server. A connection is a session, and ends its transaction.
+"""The node `db`: the store as a server. Each connection is a session; closing it rolls back.
 
 `config`: `port`, `databases` (of the first start), `fsync`, and `idle_s`, which works like
 PostgreSQL's setting `idle_in_transaction_session_timeout`: a session with an open transaction that
 sends nothing for this long is closed. Without it, a paused metastore would keep its locks and block
-all others. It is shorter than a client's timeout, so a call that waits for such a lock still
+all others. `idle_s` is shorter than a client's timeout, so a call that waits for such a lock still
 succeeds in time.
 """
 
@@ -25,7 +25,7 @@ from targets.hive.sql.schema import first_rows
 
 _statement: Final = msgspec.msgpack.Decoder(Statement)
 SESSIONS_MAX: Final = 100
-"""As PostgreSQL's `max_connections`."""
+"""The limit of connections, like PostgreSQL's `max_connections`."""
 
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

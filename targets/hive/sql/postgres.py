@@ -1,9 +1,10 @@
 """Sessions with a PostgreSQL, over psycopg 3: the second implementation of the protocol.
 
 The driver runs in the metastores themselves and speaks PostgreSQL's own protocol to the node `db`.
-So a link fault between the two affects the driver and the server as in production; behind a gateway
-on the server's machine, the database would never see one. The driver needs the address on which the
-node listens (`Env.endpoint`), which simulations refuse. A simulation never imports this module.
+So a link fault between the two affects the driver and the server as in production. With a gateway
+on the server's machine, the database would never see a link fault. The driver needs the address on
+which the node listens (`Env.endpoint`), which simulations refuse. A simulation never imports this
+module.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 USER: Final = "hive"
 DATABASE: Final = "postgres"
 _NO_SENSE: Final = ("22", "23502", "25", "42")
-"""Beginnings of the SQLSTATEs of statements that make no sense, or not now."""
+"""SQLSTATE prefixes of statements that are invalid, or not allowed now."""
 _BEGIN: Final[dict[Isolation, LiteralString]] = {
     Isolation.READ_COMMITTED: "begin isolation level read committed",
     Isolation.SERIALIZABLE: "begin isolation level serializable",
@@ -43,7 +44,7 @@ _BEGIN: Final[dict[Isolation, LiteralString]] = {
 
 
 def require_driver() -> None:
-    """Raise `UsageError` where psycopg is not installed, or finds no libpq."""
+    """Raise `UsageError` if psycopg is not installed, or finds no libpq."""
     try:
         import psycopg  # noqa: F401 - whether it can be
     except ImportError as error:
@@ -63,12 +64,12 @@ class _Status(enum.IntEnum):
 
 
 class PostgresDatabase:
-    """The `Database` of a metastore, or of the harness itself."""
+    """The `Database` that metastores and the harness connect to."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A session waits `answer_s` for each answer, and is lost then."""
+        """A session that waits longer than `answer_s` for an answer is lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -87,7 +88,7 @@ class PostgresDatabase:
                     user=USER,
                     dbname=DATABASE,
                     autocommit=True,
-                    sslmode="disable",  # no question more on the way to a session
+                    sslmode="disable",  # one question less on the way to a session
                     gssencmode="disable",
                 )
         except TimeoutError as error:
@@ -100,7 +101,7 @@ class PostgresDatabase:
 
 
 class PostgresSession:
-    """See `Session`. Transactions are begun and ended by statements of ours, not by the driver."""
+    """A `Session` over psycopg. Our own statements begin and end transactions, not the driver."""
 
     def __init__(self, connection: AsyncConnection[Any], answer_s: float) -> None:
         self._connection = connection
@@ -125,7 +126,7 @@ class PostgresSession:
         limit: int | None = None,
         for_update: bool = False,
     ) -> Sequence[Row]:
-        """Rows."""
+        """The selected rows."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("select * from {}").format(Identifier(table)) + _matching(where)
@@ -158,7 +159,7 @@ class PostgresSession:
         return None if inserted is None else int(inserted[0])
 
     async def update(self, table: str, values: Row, where: Where) -> int:
-        """Change rows; how many."""
+        """Change rows; returns their number."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("update {} set {}").format(
@@ -170,7 +171,7 @@ class PostgresSession:
         return int(cursor.rowcount)
 
     async def delete(self, table: str, where: Where) -> int:
-        """Remove rows; how many."""
+        """Remove rows; returns their number."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("delete from {}").format(Identifier(table)) + _matching(where)
@@ -178,43 +179,43 @@ class PostgresSession:
         return int(cursor.rowcount)
 
     async def commit(self) -> None:
-        """Make it durable and visible."""
+        """Commit: make the changes durable and visible."""
         if self._status is _Status.FAILED:
             # PostgreSQL would answer with a rollback, and no error.
             raise RefusedStatementError("current transaction is aborted")
         await self._run("commit", ())
 
     async def rollback(self) -> None:
-        """Take it back."""
+        """Roll back."""
         await self._execute("rollback")
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._closed:
             return
         self._closed = True
         if self._asked is None or self._asked.done():
             self._connection.pgconn.finish()
             return
-        # The driver reads the end of the stream now, and its caller still holds the descriptor.
+        # The driver still has to read the end of the stream, and the caller holds the descriptor.
         self._asked.add_done_callback(self._end)
         descriptor = self._connection.pgconn.socket
         with (
-            contextlib.suppress(OSError),  # it is not connected any more
+            contextlib.suppress(OSError),  # it is disconnected already
             socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as twin,
         ):
             twin.shutdown(socket.SHUT_RDWR)
 
     def _end(self, asked: asyncio.Task[Any]) -> None:
         if not asked.cancelled():
-            asked.exception()  # retrieved, so that asyncio does not log it
+            asked.exception()  # retrieve the exception, so that asyncio does not log it
         self._connection.pgconn.finish()
 
     # --- the driver --------------------------------------------------------------------------
 
     @property
     def _status(self) -> _Status:
-        """Raises `ConnectionLostError`."""
+        """The driver's status of the connection. Raises `ConnectionLostError`."""
         if self._closed or self._connection.closed:
             raise ConnectionLostError("the connection is closed")
         return _Status(self._connection.info.transaction_status)
@@ -222,7 +223,7 @@ class PostgresSession:
     async def _run(
         self, query: LiteralString | Composed, parameters: Sequence[object]
     ) -> AsyncCursor[Any]:
-        """A statement within a transaction."""
+        """Execute a statement within a transaction."""
         if self._status is _Status.IDLE:
             raise RefusedStatementError("there is no transaction in progress")
         return await self._execute(query, parameters)
@@ -243,10 +244,10 @@ class PostgresSession:
             raise _translated(error) from error
 
     async def _answer(self, asking: Coroutine[Any, Any, AsyncCursor[Any]]) -> AsyncCursor[Any]:
-        """Wait for the driver until the deadline; a caller that gives up loses the session.
+        """Wait for the driver until the deadline. A caller that gives up loses the session.
 
-        The driver runs in a task of its own: when cancelled, it asks the server to stop and waits
-        for that, which takes seconds if the link is cut.
+        The driver runs in its own task. A cancelled driver asks the server to stop and waits for
+        that, which takes seconds if the link is cut.
         """
         self._asked = asyncio.ensure_future(asking)
         whole = False
@@ -261,7 +262,7 @@ class PostgresSession:
 
 
 def _matching(where: Where) -> Composed:
-    """The clause of these conditions."""
+    """The SQL clause for these conditions."""
     from psycopg.sql import SQL, Composed, Identifier
 
     operators = {"=": SQL("{} = %s"), ">": SQL("{} > %s"), "<": SQL("{} < %s")}
@@ -272,7 +273,7 @@ def _matching(where: Where) -> Composed:
 
 
 def _translated(error: Exception) -> SqlError:
-    """Translate an error of the driver, which has an SQLSTATE if the server sent it."""
+    """Translate an error of the driver. It has an SQLSTATE if the server sent it."""
     code = getattr(error, "sqlstate", None) or RefusedStatementError.code
     mapped = RefusedStatementError.code if code.startswith(_NO_SENSE) else code
     return error_of(mapped, f"{code}: {str(error).strip()}")

@@ -41,7 +41,7 @@ class Condition(msgspec.Struct, frozen=True, array_like=True):
     value: Value
 
     def holds(self, row: Mapping[str, Value]) -> bool:
-        """Whether the row meets it; as in SQL, nothing is larger or smaller than null."""
+        """Whether the row satisfies the condition; as in SQL, no order holds for null."""
         cell = row[self.column]
         if self.operator == "=":
             return cell == self.value
@@ -54,17 +54,17 @@ Where = tuple[Condition, ...]
 
 
 def equal(**columns: Value) -> Where:
-    """All these columns have these values."""
+    """The condition that all these columns have these values."""
     return tuple(Condition(column, "=", value) for column, value in columns.items())
 
 
 def above(column: str, value: int) -> Where:
-    """`column > value`."""
+    """The condition `column > value`."""
     return (Condition(column, ">", value),)
 
 
 def below(column: str, value: int) -> Where:
-    """`column < value`."""
+    """The condition `column < value`."""
     return (Condition(column, "<", value),)
 
 
@@ -75,7 +75,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 
 
 class Select(msgspec.Struct, frozen=True, tag="select"):
-    """Rows by `order` (a column; else in no promised order), at most `limit`; locks on request."""
+    """Answers at most `limit` rows, sorted by the column `order`; locks them on request."""
 
     table: str
     where: Where = ()
@@ -85,14 +85,14 @@ class Select(msgspec.Struct, frozen=True, tag="select"):
 
 
 class Insert(msgspec.Struct, frozen=True, tag="insert"):
-    """One row; answers the value of the table's serial column, or null."""
+    """Inserts one row; answers the value of the table's serial column, or null."""
 
     table: str
     row: Row
 
 
 class Update(msgspec.Struct, frozen=True, tag="update"):
-    """Answers how many rows it changed."""
+    """Answers the number of changed rows."""
 
     table: str
     values: Row
@@ -100,18 +100,18 @@ class Update(msgspec.Struct, frozen=True, tag="update"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Answers how many rows it removed."""
+    """Answers the number of removed rows."""
 
     table: str
     where: Where = ()
 
 
 class Commit(msgspec.Struct, frozen=True, tag="commit"):
-    """Answers once everything is durable."""
+    """Answers once all changes are durable."""
 
 
 class Rollback(msgspec.Struct, frozen=True, tag="rollback"):
-    """Takes everything back."""
+    """Undoes all changes of the transaction."""
 
 
 Statement = Begin | Select | Insert | Update | Delete | Commit | Rollback
@@ -124,31 +124,31 @@ class SqlError(Exception):
 
 
 class UniqueKeyError(SqlError):
-    """There is a row with this key."""
+    """Another row has this key."""
 
     code = "23505"
 
 
 class SerializationError(SqlError):
-    """No serial order with the others; the transaction may be run again."""
+    """The transaction fits no serial order; it may be retried."""
 
     code = "40001"
 
 
 class DeadlockError(SqlError):
-    """Transactions waited for each other, and this one gave way; it may be run again."""
+    """Transactions waited for each other, and this one was aborted; it may be retried."""
 
     code = "40P01"
 
 
 class RefusedStatementError(SqlError):
-    """There is no transaction, it failed before, or the statement makes no sense."""
+    """No transaction is open, it failed before, or the statement is invalid."""
 
     code = "25000"
 
 
 class ConnectionLostError(SqlError):
-    """The connection is lost: an open transaction rolls back, a commit under way may succeed."""
+    """The connection is lost. An open transaction rolls back; a commit in progress may succeed."""
 
     code = "08006"
 
@@ -160,12 +160,12 @@ _BY_CODE = {
 
 
 def error_of(code: str, message: str) -> SqlError:
-    """The error with this SQLSTATE."""
+    """The error for this SQLSTATE."""
     return _BY_CODE.get(code, SqlError)(message)
 
 
 class Session(Protocol):
-    """One connection to the database; one transaction at a time. All raise `SqlError`s."""
+    """One connection to the database; one transaction at a time. All methods raise `SqlError`s."""
 
     async def begin(self, isolation: Isolation) -> None:
         """Start a transaction."""
@@ -180,37 +180,37 @@ class Session(Protocol):
         limit: int | None = None,
         for_update: bool = False,
     ) -> Sequence[Row]:
-        """Rows; see `Select`."""
+        """The selected rows; see `Select`."""
         ...
 
     async def insert(self, table: str, row: Row) -> int | None:
-        """Add a row; the value of the table's serial column."""
+        """Add a row; returns the value of the table's serial column."""
         ...
 
     async def update(self, table: str, values: Row, where: Where) -> int:
-        """Change rows; how many."""
+        """Change rows; returns their number."""
         ...
 
     async def delete(self, table: str, where: Where) -> int:
-        """Remove rows; how many."""
+        """Remove rows; returns their number."""
         ...
 
     async def commit(self) -> None:
-        """Make it durable and visible."""
+        """Commit: make the changes durable and visible."""
         ...
 
     async def rollback(self) -> None:
-        """Take it back; nothing happens where no transaction is open."""
+        """Roll back; does nothing if no transaction is open."""
         ...
 
     def close(self) -> None:
-        """End the connection, and with it an open transaction."""
+        """Close the connection, which rolls back an open transaction."""
         ...
 
 
 class Database(Protocol):
-    """Opens sessions."""
+    """A database that opens sessions."""
 
     async def connect(self) -> Session:
-        """A new session. Raises `ConnectionLostError` where the database does not answer."""
+        """A new session. Raises `ConnectionLostError` if the database does not answer."""
         ...

@@ -1,4 +1,4 @@
-"""Sessions with the database node, over the network."""
+"""Sessions with the bundled database node, over the network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from targets.hive.sql.protocol import (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer of a statement, or its error as SQLSTATE and text."""
+    """The answer to a statement, or its error as SQLSTATE and text."""
 
     answer: Any = None
     code: str = ""
@@ -38,12 +38,12 @@ _reply: Final = msgspec.msgpack.Decoder(Reply)
 
 
 class StoreDatabase:
-    """The `Database` of a metastore."""
+    """The `Database` that metastores connect to."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A session waits `answer_s` for each answer, and is lost then."""
+        """A session that waits longer than `answer_s` for an answer is lost."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -59,7 +59,7 @@ class StoreDatabase:
 
 
 class StoreSession:
-    """See `Session`."""
+    """A `Session` over one connection to the node."""
 
     def __init__(self, channel: Channel, answer_s: float) -> None:
         self._channel = channel
@@ -90,7 +90,7 @@ class StoreSession:
         limit: int | None = None,
         for_update: bool = False,
     ) -> Sequence[Row]:
-        """Rows."""
+        """The selected rows."""
         rows: list[Row] = await self._do(Select(table, where, order, limit, for_update))
         return rows
 
@@ -100,21 +100,21 @@ class StoreSession:
         return serial
 
     async def update(self, table: str, values: Row, where: Where) -> int:
-        """Change rows; how many."""
+        """Change rows; returns their number."""
         return int(await self._do(Update(table, values, where)))
 
     async def delete(self, table: str, where: Where) -> int:
-        """Remove rows; how many."""
+        """Remove rows; returns their number."""
         return int(await self._do(Delete(table, where)))
 
     async def commit(self) -> None:
-        """Make it durable and visible."""
+        """Commit: make the changes durable and visible."""
         await self._do(Commit())
 
     async def rollback(self) -> None:
-        """Take it back."""
+        """Roll back."""
         await self._do(Rollback())
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._channel.close()

@@ -1,8 +1,8 @@
-"""The tables of the metastore's database, by the names that Hive gives them.
+"""The tables of the metastore's database, under Hive's names.
 
-Hive's own schema has some seventy tables (`metastore/scripts/upgrade/postgres`); these are the rows
-that DDL, its notification log, its exactly-once bookkeeping and delegation tokens need. Two are
-ours: `REQUESTS` are the request ids of the profile `strict`, `DIRS` is the file system
+Hive's own schema has about seventy tables (`metastore/scripts/upgrade/postgres`). This schema has
+only the tables for DDL, the notification log and delegation tokens. Two tables are not Hive's:
+`REQUESTS` holds the request ids of the profile `strict`, and `DIRS` is the file system
 (`metastore.warehouse`).
 """
 
@@ -25,9 +25,9 @@ TOKENS: Final = "DELEGATION_TOKENS"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Columns in order; the database fills in `serial` if a statement omits it.
+    """A table with its columns in order; the database fills in `serial` if an insert omits it.
 
-    `numbers` are the other columns with numbers; the rest are texts. No value is null.
+    `numbers` are the other numeric columns; the rest are texts. No value is null.
     """
 
     columns: tuple[str, ...]
@@ -47,7 +47,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
     PARAMETERS: Table(
         ("TBL_ID", "PARAM_KEY", "PARAM_VALUE"), (("TBL_ID", "PARAM_KEY"),), numbers=("TBL_ID",)
     ),
-    # EVENT_ID is not unique in Hive's schema either, or HIVE-16886 could not have happened.
+    # EVENT_ID is not unique in Hive's schema either; otherwise HIVE-16886 could not have happened.
     LOG: Table(
         ("NL_ID", "EVENT_ID", "EVENT_TIME", "EVENT_TYPE", "DB_NAME", "TBL_NAME", "MESSAGE"),
         (("NL_ID",),),
@@ -66,7 +66,7 @@ SCHEMA: Final[Mapping[str, Table]] = {
 
 
 def first_rows(databases: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
-    """The rows that `schematool -initSchema` creates, and the databases of the deployment."""
+    """The initial rows: those of `schematool -initSchema`, and the databases of the deployment."""
     return {
         DATABASES: [{"DB_ID": n, "NAME": name} for n, name in enumerate(databases, start=1)],
         SEQUENCE: [{"NNI_ID": 1, "NEXT_EVENT_ID": 1, "LAST_TIME": 0}],

@@ -1,8 +1,8 @@
-"""The node `db` where it is a PostgreSQL: what of Debian's package is run, how, and on which data.
+"""The node `db` as a real PostgreSQL from Debian's package: its configuration, setup and command.
 
-The same in processes (the newest that the machine has) and in Docker (that of the Dockerfile in
-`postgresql/`). All its data are in `{data}`, which lies on a disk of the harness's own where power
-is cut.
+Processes run the newest version on the machine; Docker runs that of the Dockerfile in
+`postgresql/`. All data are in `{data}`, which is on a disk of the harness if power cuts are
+planned.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from targets.hive.sql.schema import SCHEMA, Table, first_rows
 
 IMAGE: Final = "{package:targets.hive}/hive/sql/postgresql"
 BESIDE: Final[Mapping[str, Any]] = {
-    "dockerfile": IMAGE,  # it has the client library that their driver needs
+    "dockerfile": IMAGE,  # the image has the client library that the metastores' driver needs
     "environment": {"HIVE_DRIVER": "{package:psycopg} {package:typing_extensions}"},
 }
-"""What metastores are declared with to reach it; naming the driver brings it into containers."""
+"""The fields that metastores need to reach it; naming the driver brings it into containers."""
 _VERSIONS: Final = range(18, 13, -1)
 SEARCH_PATH: Final = ":".join(
     [
@@ -41,7 +41,7 @@ dynamic_shared_memory_type = mmap
 def postgres_node(
     name: str, port: int, databases: tuple[str, ...], *, fsync: bool = True, idle_s: float = 1.0
 ) -> NodeSpec:
-    """Declare it; the arguments are as of the store (`targets.hive.sql.node`)."""
+    """Declare the node, with the same arguments as the store's node (`targets.hive.sql.node`)."""
     return server_node(name, port, "".join(_schema(databases)), fsync=fsync, idle_s=idle_s)
 
 
@@ -57,8 +57,8 @@ def server_node(
     """Declare a server whose database `postgres` begins with `schema`: statements for single-user
     mode, where each ends with a semicolon and an empty line.
 
-    With `fsync` off, `synchronous_commit` stays on: a commit is in the kernel's hands before it is
-    acknowledged, so that, as with the store, kills lose nothing and power cuts may.
+    With `fsync` off, `synchronous_commit` stays on: the kernel has a commit before it is
+    acknowledged. So, as with the store, a kill loses nothing, but a power cut may lose commits.
     """
     configuration = _CONFIGURATION.replace("PORT", str(port)) + "".join(
         f"{setting} = {value}\n"
@@ -67,10 +67,10 @@ def server_node(
             "synchronous_commit": "on",
             "idle_in_transaction_session_timeout": f"{idle_s * 1000:.0f}ms",
             "max_connections": str(connections_max),
-            # A session ends with its metastore, even while it waits for a lock.
+            # A session ends when its metastore does, even while it waits for a lock.
             "client_connection_check_interval": "500ms",
             "deadlock_timeout": "200ms",
-            # Refusals are daily bread; a line each is enough.
+            # Refusals are common; one line each is enough.
             "log_error_verbosity": "terse",
             "log_min_error_statement": "panic",
             "max_wal_senders": "0",
@@ -82,7 +82,7 @@ def server_node(
         role="db",
         ports=(port,),
         dockerfile=IMAGE,
-        user="postgres",  # it refuses to run as root
+        user="postgres",  # PostgreSQL refuses to run as root
         environment={"PATH": SEARCH_PATH, "LC_ALL": "C"},
         files={
             "postgresql.conf": configuration,
@@ -100,14 +100,14 @@ def server_node(
         # now, and a new server would refuse to start.
         command=("sh", "-c", f"rm -f {{data}}/pg/postmaster.pid; exec {_SERVER}"),
         ready=ReadyCommand(("pg_isready", "--host={host}", f"--port={{port:{port}}}")),
-        clock_probe=(  # what time it is, as its own clock has it
+        clock_probe=(  # prints the time of its own clock
             *("psql", "--host={host}", f"--port={{port:{port}}}", f"--username={USER}"),
             *("--dbname=postgres", "-AXtqc", "select extract(epoch from clock_timestamp())"),
         ),
         faulty_disk=True,
         debian_package="postgresql",
         instead="--database store",
-        stop_signal="SIGINT",  # "fast": at SIGTERM it would wait until every session has ended
+        stop_signal="SIGINT",  # "fast": on SIGTERM it would wait until every session has ended
     )
 
 
@@ -119,7 +119,7 @@ def _schema(databases: tuple[str, ...]) -> Iterator[str]:
         yield f'create table "{name}" ({", ".join(columns)});\n\n'
     for name, rows in first_rows(databases).items():
         for row in rows:
-            # Serials are the database's own to count; they come out as they are given.
+            # The database assigns the serials itself; they equal the serials in the rows.
             options = {
                 column: value for column, value in row.items() if column != SCHEMA[name].serial
             }

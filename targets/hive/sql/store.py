@@ -1,7 +1,7 @@
 """Committed rows, their unique keys, and recent changes for transactions with older snapshots.
 
-A row keeps its number for life. `changed` keeps the commits after the oldest open snapshot;
-`rows_at` undoes them to reconstruct a snapshot.
+A row keeps its number for its whole life. `_recent` keeps the commits after the oldest open
+snapshot; `since` returns them, so that a reader can undo them to reconstruct its snapshot.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from targets.hive.sql.schema import SCHEMA
 Place = tuple[str, int]
 """A table and the number of a row in it."""
 Key = tuple[str, int, tuple[Any, ...]]
-"""A table, which of its unique keys, and the values of its columns."""
+"""A table, the index of one of its unique keys, and the values of the key's columns."""
 
 
 class Change(NamedTuple):
-    """One row before and after; `None` where there was or is none."""
+    """One row before and after a change; `None` if it was absent or is deleted."""
 
     place: Place
     old: Row | None
@@ -30,20 +30,20 @@ class Change(NamedTuple):
 
 
 class Image(msgspec.Struct, frozen=True):
-    """Everything that is committed, as a checkpoint holds it."""
+    """All committed state, in the form of a checkpoint."""
 
     rows: dict[str, dict[int, Row]]
-    numbers: dict[str, int]  # the next row's, by table
+    numbers: dict[str, int]  # the number of the next row, by table
     serials: dict[str, int]
 
 
 def matches(row: Mapping[str, Any], where: Where) -> bool:
-    """Whether all conditions hold."""
+    """Whether the row satisfies all conditions."""
     return all(condition.holds(row) for condition in where)
 
 
 def keys_of(table: str, row: Mapping[str, Any]) -> Iterator[Key]:
-    """The unique keys that a row takes."""
+    """The unique keys that a row occupies."""
     for number, columns in enumerate(SCHEMA[table].unique):
         yield table, number, tuple(row[column] for column in columns)
 
@@ -54,7 +54,7 @@ class _Commit(NamedTuple):
 
 
 class Store:
-    """Committed rows. No method waits."""
+    """Committed rows in memory. No method waits."""
 
     def __init__(self, image: Image | None = None) -> None:
         """Start from a checkpoint, or empty."""
@@ -74,28 +74,28 @@ class Store:
             )
 
     def image(self) -> Image:
-        """All of it, for a checkpoint."""
+        """All state, for a checkpoint."""
         rows = {table: dict(kept) for table, kept in self.rows.items()}
         return Image(rows, dict(self._numbers), dict(self._serials))
 
     def next_number(self, table: str) -> int:
-        """A number for a new row; it is used up even if the row is rolled back."""
+        """A number for a new row. A rolled-back row does not return its number."""
         number = self._numbers[table]
         self._numbers[table] = number + 1
         return number
 
     def next_serial(self, table: str) -> int:
-        """The next serial; as with PostgreSQL's sequences, a roll-back does not return it."""
+        """The next serial. As with PostgreSQL's sequences, a roll-back does not return it."""
         serial = self._serials[table]
         self._serials[table] = serial + 1
         return serial
 
     def holder(self, key: Key) -> int | None:
-        """The row that has this key."""
+        """The number of the row that has this key."""
         return self._keys.get(key)
 
     def replay(self, changes: Iterable[Change]) -> None:
-        """Apply changes that were committed once before."""
+        """Apply changes that were committed before."""
         for change in changes:
             table, number = change.place
             self._apply(change)
@@ -106,7 +106,7 @@ class Store:
                 self._serials[table] = max(self._serials[table], used + 1)
 
     def commit(self, changes: tuple[Change, ...], *, keep: bool) -> None:
-        """Apply changes; `keep` them for open snapshots of earlier moments."""
+        """Apply changes; with `keep`, store them for the open snapshots of earlier moments."""
         self.commits += 1
         for change in changes:
             self._apply(change)
@@ -114,12 +114,12 @@ class Store:
             self._recent.append(_Commit(self.commits, changes))
 
     def forget(self, moment: int) -> None:
-        """Drop changes up to `moment`: no open snapshot is older."""
+        """Drop the stored changes up to `moment`: no open snapshot is older."""
         while self._recent and self._recent[0].number <= moment:
             self._recent.popleft()
 
     def since(self, moment: int) -> Iterator[Change]:
-        """The changes after a moment, in order."""
+        """The changes after a moment, in commit order."""
         for commit in self._recent:
             if commit.number > moment:
                 yield from commit.changes
@@ -139,7 +139,7 @@ class Store:
             self._keys[key] = number
 
     def find(self, table: str, where: Where) -> Iterable[int]:
-        """Numbers of all rows that may match, by a unique key where it is given."""
+        """Numbers of all rows that may match; uses a unique key if the conditions fix one."""
         values = {c.column: c.value for c in where if c.operator == "="}
         for number, columns in enumerate(SCHEMA[table].unique):
             if all(column in values for column in columns):

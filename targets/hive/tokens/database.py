@@ -1,4 +1,4 @@
-"""Hive's `DBTokenStore`: two tables of the metastores' own database, which all of them share."""
+"""Hive's `DBTokenStore`: two tables of the metastores' own database, which all metastores share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class DatabaseTokens:
-    """See `targets.hive.tokens.store.TokenStore`: a transaction of one statement each."""
+    """A `targets.hive.tokens.store.TokenStore`: each call is a transaction of one statement."""
 
     def __init__(self, env: Env, transactions: Transactions) -> None:
         self._env = env
@@ -28,20 +28,20 @@ class DatabaseTokens:
     async def _write(self, body: Callable[[Session], Awaitable[R]]) -> R:
         async def run(session: Session) -> R:
             result = await body(session)
-            self._env.event("change-written", of="tokens")  # and not committed yet
+            self._env.event("change-written", of="tokens")  # the change is not committed yet
             return result
 
         return await self._run(run)
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; its number."""
+        """Keep a new key; returns its number."""
         row: Row = {"MASTER_KEY": encode(key).decode()}
         number = await self._write(lambda session: session.insert(MASTER_KEYS, row))
         assert number is not None, "keys have a serial column"
         return number
 
     async def remove_key(self, number: int) -> None:
-        """Forget it."""
+        """Remove a key."""
         await self._write(lambda session: session.delete(MASTER_KEYS, equal(KEY_ID=number)))
 
     async def keys(self) -> Mapping[int, MasterKey]:
@@ -50,7 +50,7 @@ class DatabaseTokens:
         return {_number(row): decode_key(str(row["MASTER_KEY"])) for row in rows}
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token."""
+        """Store a token."""
         row: Row = {"TOKEN_IDENT": ident, "TOKEN": encode(token).decode()}
         try:
             await self._write(lambda session: session.insert(TOKENS, row))
@@ -59,19 +59,19 @@ class DatabaseTokens:
                 raise
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored token."""
+        """The stored form of a token."""
         where = equal(TOKEN_IDENT=ident)
         rows = await self._run(lambda session: session.select(TOKENS, where))
         return decode_token(str(rows[0]["TOKEN"])) if rows else None
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Keep this instead."""
+        """Replace the stored form of a token."""
         row: Row = {"TOKEN": encode(token).decode()}
         where = equal(TOKEN_IDENT=ident)
         return await self._write(lambda session: session.update(TOKENS, row, where)) > 0
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Forget it."""
+        """Remove a token."""
         where = equal(TOKEN_IDENT=ident)
         if only is not None:
             where += equal(TOKEN=encode(only).decode())

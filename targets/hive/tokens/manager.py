@@ -1,10 +1,11 @@
 """Issues, renews, cancels and verifies tokens: Hive's `TokenStoreDelegationTokenSecretManager`.
 
-* An identifier has the owner of a token, its renewer, its issue date, its maximum age, and the
-  number of the master key that made its password. Each metastore has a key of its own, which it
-  rolls from time to time; a key is kept until its last token has reached its maximum age.
-* Verifying reads the store each time and compares passwords, without a key. Only renewing computes
-  the password again, and reads the keys of other metastores when it meets an unknown number.
+* An identifier holds the owner of a token, its renewer, its issue date, its maximum age, and the
+  number of the master key that made its password. Each metastore has its own key and rolls it from
+  time to time. A key is kept until its last token has reached its maximum age.
+* Verifying reads the store each time and compares passwords; it needs no key. Only renewing
+  computes the password again. It reads the keys of other metastores if the identifier has an
+  unknown key number.
 * A periodic task removes tokens that have expired by the metastore's own clock.
 * Renewing is one step in `strict`. Hive removes the token and adds it again. In between the token
   does not exist; it stays lost if the second step fails, and a cancellation in between is undone.
@@ -48,13 +49,13 @@ class TokenTimes(msgspec.Struct, frozen=True):
     """Lifetimes of tokens and keys, in ms."""
 
     max_age_ms: int
-    renew_ms: int  # from an issue or a renewal to the next that is due
-    key_ms: int  # between two keys of a metastore
-    scan_ms: int  # between two looks for what has expired
+    renew_ms: int  # from an issue or a renewal to the expiry
+    key_ms: int  # lifetime of a metastore's current key
+    scan_ms: int  # between two scans for expired tokens
 
 
 DEFAULT_TIMES: Final = TokenTimes(7 * 86_400_000, 86_400_000, 86_400_000, 3_600_000)
-"""Hive's."""
+"""Hive's defaults."""
 
 
 class _Identifier(msgspec.Struct, frozen=True):
@@ -75,19 +76,19 @@ class TokenManager:
     def __init__(
         self, env: Env, store: TokenStore, times: TokenTimes, bugs: frozenset[Bug]
     ) -> None:
-        """Nothing is asked of the store yet."""
+        """Create without access to the store."""
         self._env = env
         self._store = store
         self._times = times
         self._bugs = bugs
         self._sequence = 0
-        self._keys: dict[int, MasterKey] = {}  # as they were when they were read last
+        self._keys: dict[int, MasterKey] = {}  # as of the last read
         self._current: tuple[int, MasterKey] | None = None
         self._rolled_ms = 0
         self._rolling = asyncio.Lock()
 
     async def do(self, call: TokenCall) -> str | int | None:
-        """One call. Raises `MetastoreError`."""
+        """Execute one call. Raises `MetastoreError`."""
         match call:
             case GetDelegationToken():
                 return await self._issue(call.owner, call.renewer)
@@ -101,7 +102,7 @@ class TokenManager:
                 return await self._verify(call.token)
 
     async def keep(self) -> None:
-        """Roll keys and remove what has expired, for ever."""
+        """Roll keys and remove expired tokens, forever."""
         begin = asyncio.get_running_loop().time()
         rolls = 1
         while True:
@@ -114,7 +115,7 @@ class TokenManager:
                         await self._roll()
                 await self._remove_expired()
             except MetastoreError:
-                continue  # the store is away; the next round may find it
+                continue  # the store is unreachable; the next round retries
 
     # --- calls -------------------------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class TokenManager:
     # --- keys --------------------------------------------------------------------------------
 
     async def _current_key(self) -> tuple[int, MasterKey]:
-        """A key whose own end is later than that of any token that is made with it now."""
+        """The current key, which expires later than any token that it makes now."""
         async with self._rolling:
             age_ms = now_ms(self._env) - self._rolled_ms
             if self._current is None or age_ms > self._times.key_ms:
@@ -182,7 +183,7 @@ class TokenManager:
             return self._current
 
     async def _roll(self) -> tuple[int, MasterKey]:
-        """Read all keys, begin with a new one, and remove expired ones."""
+        """Read all keys, create a new one, and remove expired ones."""
         now = now_ms(self._env)
         keys = dict(await self._store.keys())
         lasts_ms = self._times.key_ms + self._times.max_age_ms
@@ -200,7 +201,7 @@ class TokenManager:
     async def _remove_expired(self) -> None:
         removed = 0
         for text, stored in (await self._store.all()).items():
-            # One that is renewed meanwhile is not the one that was found expired.
+            # A token that is renewed meanwhile differs from the expired one, and stays.
             if stored.renew_ms < now_ms(self._env):
                 removed += await self._store.remove(text, only=stored)
         if removed:

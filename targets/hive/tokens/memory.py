@@ -1,6 +1,7 @@
-"""Hive's `MemoryTokenStore`: the memory of one metastore, which is Hive's default.
+"""Hive's `MemoryTokenStore`, its default: the memory of one metastore.
 
-Other metastores do not know its tokens, which are lost when it ends. Keys are numbered from 0.
+Other metastores do not know its tokens, which are lost when the metastore ends. Keys are numbered
+from 0.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from targets.hive.tokens.store import MasterKey, StoredToken
 
 
 class MemoryTokens:
-    """See `targets.hive.tokens.store.TokenStore`."""
+    """A `targets.hive.tokens.store.TokenStore` in memory."""
 
     def __init__(self) -> None:
         self._keys: dict[int, MasterKey] = {}
@@ -19,14 +20,14 @@ class MemoryTokens:
         self._tokens: dict[str, StoredToken] = {}
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; its number."""
+        """Keep a new key; returns its number."""
         number = self._next_key
         self._next_key += 1
         self._keys[number] = key
         return number
 
     async def remove_key(self, number: int) -> None:
-        """Forget it."""
+        """Remove a key."""
         self._keys.pop(number, None)
 
     async def keys(self) -> Mapping[int, MasterKey]:
@@ -34,22 +35,22 @@ class MemoryTokens:
         return dict(self._keys)
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token."""
+        """Store a token."""
         self._tokens.setdefault(ident, token)
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored token."""
+        """The stored form of a token."""
         return self._tokens.get(ident)
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Keep this instead."""
+        """Replace the stored form of a token."""
         if ident not in self._tokens:
             return False
         self._tokens[ident] = token
         return True
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Forget it."""
+        """Remove a token."""
         stored = self._tokens.get(ident)
         if stored is None or (only is not None and stored != only):
             return False

@@ -1,7 +1,7 @@
 """The interface of token stores: Hive's `DelegationTokenStore`, and two atomic steps for `strict`.
 
-A token is kept under its identifier, which is the token without its password. Master keys, with
-which passwords are made, are numbered by the store.
+The store keeps a token under its identifier, which is the token without its password. Passwords are
+made with master keys, which the store numbers.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 class StoredToken(msgspec.Struct, frozen=True):
     """The stored part of a token, without its identifier."""
 
-    renew_ms: int  # it expires then, unless it is renewed
+    renew_ms: int  # the expiry, unless the token is renewed
     password: str
 
 
 class MasterKey(msgspec.Struct, frozen=True):
-    """A key of one metastore, and until when tokens made with it may be about."""
+    """A key of one metastore, and the latest expiry of tokens made with it."""
 
     expires_ms: int
     secret: str
@@ -32,7 +32,7 @@ _key: Final = msgspec.json.Decoder(MasterKey)
 
 
 def encode(value: StoredToken | MasterKey) -> bytes:
-    """The stored form: equal values have equal bytes."""
+    """Encode for the store: equal values have equal bytes."""
     return _encoder.encode(value)
 
 
@@ -47,14 +47,17 @@ def decode_key(data: str | bytes) -> MasterKey:
 
 
 class TokenStore(Protocol):
-    """Each call is atomic by itself. All raise `MetastoreError` where the store does not answer."""
+    """A store of tokens and keys. Each call is atomic.
+
+    All methods raise `MetastoreError` if the store does not answer.
+    """
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; its number."""
+        """Keep a new key; returns its number."""
         ...
 
     async def remove_key(self, number: int) -> None:
-        """Forget it."""
+        """Remove a key."""
         ...
 
     async def keys(self) -> Mapping[int, MasterKey]:
@@ -62,19 +65,19 @@ class TokenStore(Protocol):
         ...
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Store a token, unless its identifier has one already."""
+        """Store a token, unless its identifier is in the store already."""
         ...
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored token, as of every write acknowledged before, through any metastore."""
+        """The stored form of a token; sees every acknowledged write, through any metastore."""
         ...
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Keep this instead; false, and nothing is done, where there is none."""
+        """Replace the stored form of a token; returns `False` if the token is absent."""
         ...
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Forget it, `only` if it is this; whether that was done."""
+        """Remove a token, if it equals `only`; returns whether it was removed."""
         ...
 
     async def all(self) -> Mapping[str, StoredToken]:

@@ -15,7 +15,7 @@ from targets.hive.zookeeper.protocol import ZooKeeper
 
 
 class StoreKind(enum.StrEnum):
-    """`hive.cluster.delegation.token.store.class`."""
+    """The kind of token store: Hive's `hive.cluster.delegation.token.store.class`."""
 
     MEMORY = "memory"
     DB = "db"
@@ -25,7 +25,7 @@ class StoreKind(enum.StrEnum):
 def open_store(
     env: Env, kind: StoreKind, transactions: Transactions, zookeeper: Callable[[], ZooKeeper]
 ) -> TokenStore:
-    """A store, over the transactions of the metastore or a session with ZooKeeper."""
+    """A token store over the metastore's transactions or a session with ZooKeeper."""
     match kind:
         case StoreKind.MEMORY:
             return MemoryTokens()

@@ -1,8 +1,8 @@
 """Hive's `ZooKeeperTokenStore`: one znode per token and per key, below a common parent.
 
-Keys are numbered by the sequence of their parent. A token is replaced in one write, and an expired
-one is removed by its version. A server of an ensemble may answer from the past, so each read of
-tokens or keys follows a fence; Hive reads without one.
+The sequence of their parent numbers the keys. One write replaces a token. An expired token is
+removed only if its version is unchanged. A server of an ensemble may answer with old data, so each
+read of tokens or keys comes after a fence; Hive reads without a fence.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _KEYS: Final = f"{_ROOT}/keys"
 
 
 class ZooKeeperTokens:
-    """See `targets.hive.tokens.store.TokenStore`."""
+    """A `targets.hive.tokens.store.TokenStore` over znodes."""
 
     def __init__(self, session: ZooKeeper) -> None:
-        """The znodes above are made when they are needed."""
+        """Create without access to ZooKeeper; the first use makes the parent znodes."""
         self._session = session
         self._has_parents = False
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
-        """A store that does not answer is a MetaException by which clients try again."""
+        """Translate ZooKeeper's errors to a MetaException after which clients retry."""
         try:
             yield
         except ZooKeeperError as error:
@@ -44,7 +44,7 @@ class ZooKeeperTokens:
             raise MetastoreError(META, f"TokenStoreException: IOException: {error}") from error
 
     async def _open(self) -> ZooKeeper:
-        """The session, once there is something to keep tokens below."""
+        """The session, after the parent znodes were made."""
         if not self._has_parents:
             for path in (_ROOT, _TOKENS, _KEYS):
                 with contextlib.suppress(NodeExistsError):
@@ -53,20 +53,20 @@ class ZooKeeperTokens:
         return self._session
 
     async def _open_now(self) -> ZooKeeper:
-        """The session, after a fence: it reads the present."""
+        """The session, after a fence, so that reads see the present."""
         session = await self._open()
         await session.fence()
         return session
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; its number."""
+        """Keep a new key; returns its number."""
         with self._translated():
             session = await self._open()
             path = await session.create(f"{_KEYS}/", encode(key), sequential=True)
         return int(path.rpartition("/")[2])
 
     async def remove_key(self, number: int) -> None:
-        """Forget it."""
+        """Remove a key."""
         with self._translated(), contextlib.suppress(NoNodeError):
             await (await self._open()).delete(f"{_KEYS}/{number:010d}")
 
@@ -77,26 +77,26 @@ class ZooKeeperTokens:
         return {int(name): decode_key(data) for name, data in children.items()}
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Keep a token."""
+        """Store a token."""
         with self._translated(), contextlib.suppress(NodeExistsError):
             await (await self._open()).create(f"{_TOKENS}/{ident}", encode(token))
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored token."""
+        """The stored form of a token."""
         with self._translated(), contextlib.suppress(NoNodeError):
             znode = await (await self._open_now()).get(f"{_TOKENS}/{ident}")
             return decode_token(znode.data)
         return None
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Keep this instead."""
+        """Replace the stored form of a token."""
         with self._translated(), contextlib.suppress(NoNodeError):
             await (await self._open()).set(f"{_TOKENS}/{ident}", encode(token))
             return True
         return False
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Forget it."""
+        """Remove a token."""
         path, version = f"{_TOKENS}/{ident}", None
         with self._translated(), contextlib.suppress(NoNodeError, BadVersionError):
             session = await self._open()

@@ -1,5 +1,5 @@
 """ZooKeeper for a store of tokens: one protocol, a small bundled server, the real ensemble.
 
-`protocol` is all that the store sees. A small node of ours (`tree`, `node`) is reached through
-`remote`; it is one server, where ZooKeeper is an ensemble.
+The store only sees `protocol`. The small bundled server is `tree` and `node`, and `remote` connects
+to it. It is a single server, whereas the real ZooKeeper (`ensemble`, `kazoo`) has several.
 """

@@ -2,9 +2,9 @@
 
 A server keeps all data in `{data}`, which is on a disk of the harness if power cuts are planned. A
 server binds the addresses in its configuration and announces its election address to the others. In
-processes that address bypasses the link proxy, so cuts between servers do not affect elections.
-They do affect the traffic between a leader and its followers: a leader that is cut off loses its
-followers.
+the process environment that address bypasses the link proxy, so cuts between servers do not affect
+elections. Cuts do affect the traffic between a leader and its followers: a leader that is cut off
+loses its followers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ CLIENT_PORT: Final = 2181
 _QUORUM_PORT: Final = 2888
 _ELECTION_PORT: Final = 3888
 CLIENT_ENVIRONMENT: Final = {"HIVE_ZOOKEEPER_CLIENT": "{package:kazoo}"}
-"""Of metastores: naming the client brings it into their containers."""
+"""The environment of metastores: naming the client brings it into their containers."""
 IMAGE: Final = "{package:targets.hive}/hive/zookeeper/server"
 JAR: Final = "/usr/share/java/zookeeper.jar"
 _CLASSPATH: Final = f"{JAR}:/usr/share/java/slf4j-simple.jar"
 _TICK_MS: Final = 500
 SILENCE_S: Final = 20 * _TICK_MS / 1000
-"""The longest session. A client without answers leaves its server earlier, and a server that does
-not hear from its leader closes its clients' connections. So no answer is older than this."""
+"""The longest session timeout, which bounds the age of answers. A client without answers leaves its
+server earlier. A server that does not hear from its leader closes its clients' connections.
+"""
 _CONFIGURATION: Final = f"""
 tickTime={_TICK_MS}
 initLimit=20
@@ -39,14 +40,15 @@ admin.enableServer=false
 """
 _HEAP_MIB: Final = 64
 _LOG_KIB: Final = 1024
-"""What a log of transactions takes at first; by default 64 MiB."""
+"""The initial size of a transaction log; ZooKeeper's default is 64 MiB."""
 _WITHOUT_SNAPSHOT: Final = "-Dzookeeper.snapshot.trust.empty=true"
-"""A server syncs its log, but not its first snapshot, and would not start with the log alone after
-a power cut. Here no log is ever removed, so that there is nothing that it lacks."""
+"""Let a server start from its log alone. A server syncs its log but not its first snapshot, which a
+power cut may destroy. No log is ever removed here, so the log alone has everything.
+"""
 
 
 def ensemble_nodes(names: Sequence[str]) -> list[NodeSpec]:
-    """Declare servers of these names, all of which vote."""
+    """Declare servers of these names, all with a vote."""
     return [_node(number, names) for number in range(1, len(names) + 1)]
 
 

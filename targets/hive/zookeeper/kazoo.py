@@ -1,8 +1,8 @@
 """A session with a real ensemble, over kazoo: the second implementation of the protocol.
 
-kazoo has threads of its own, which find a server that answers, and a new session where one has
-expired. A call waits for that, and then for its answer, as long as it may, and is lost then: a
-write may have been done, or may yet be. Nothing here is imported in simulation.
+kazoo's own threads find a server that answers, and open a new session if the old one expired. A
+call waits for that and for its answer, up to its timeout. After that the call is lost: its write
+may have been done, or may still be. Simulations never import this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _quiet.setLevel(logging.CRITICAL)
 
 
 def require_kazoo() -> None:
-    """Raise `UsageError` where kazoo is not installed."""
+    """Raise `UsageError` if kazoo is not installed."""
     try:
         import kazoo.client  # noqa: F401 - whether it can be
     except ImportError as error:
@@ -45,7 +45,7 @@ def require_kazoo() -> None:
 
 
 class KazooZooKeeper:
-    """See `targets.hive.zookeeper.protocol.ZooKeeper`."""
+    """A `targets.hive.zookeeper.protocol.ZooKeeper` over kazoo."""
 
     def __init__(
         self,
@@ -55,9 +55,9 @@ class KazooZooKeeper:
         answer_s: float = 5.0,
         session_s: float = 3.0,
     ) -> None:
-        """A call waits `answer_s` for its answer, with all it takes to find a server.
+        """A call waits `answer_s` for its answer, including the search for a server.
 
-        A server that is silent for two thirds of `session_s` is left for another one.
+        The client leaves a server that is silent for two thirds of `session_s`.
         """
         self._env = env
         self._servers = servers
@@ -67,31 +67,31 @@ class KazooZooKeeper:
         self._connected = asyncio.Event()
 
     async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
-        """A new znode."""
+        """Create a znode."""
         return str(await self._do("create", path, data, sequence=sequential))
 
     async def get(self, path: str) -> Znode:
-        """The znode."""
+        """The data and version of a znode."""
         data, stat = await self._do("get", path)
         return Znode(data, stat.version)
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Other data."""
+        """Replace the data of a znode."""
         stat = await self._do("set", path, data, _ANY_VERSION if version is None else version)
         return int(stat.version)
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove it."""
+        """Remove a znode."""
         await self._do("delete", path, _ANY_VERSION if version is None else version)
 
     async def children(self, path: str) -> Sequence[str]:
-        """The names of those below it."""
+        """The names of a znode's children."""
         return sorted(await self._do("get_children", path))
 
     async def fence(self) -> None:
-        """A write, which the server that this session reads from has when it is answered.
+        """Write, and wait until this session's server has the write.
 
-        ZooKeeper's own `sync` asks the leader alone, who may have been replaced without knowing it
+        ZooKeeper's own `sync` asks only the leader, which may have been replaced without knowing it
         (ZOOKEEPER-2136).
         """
         try:
@@ -103,7 +103,7 @@ class KazooZooKeeper:
                 await self.set(_FENCE, b"")
 
     def close(self) -> None:
-        """End the session, without a wait for its end."""
+        """Close the session without waiting for its end."""
         client, self._client = self._client, None
         if client is not None:
             loop = asyncio.get_running_loop()
@@ -112,7 +112,7 @@ class KazooZooKeeper:
     # --- calls -------------------------------------------------------------------------------
 
     async def _do(self, name: str, path: str, *args: Any, **options: Any) -> Any:
-        """The answer of a call. Raises the protocol's errors."""
+        """The answer to a call. Raises the protocol's errors."""
         check_path(path, is_prefix=bool(options.get("sequence")))
         try:
             async with asyncio.timeout(self._answer_s):
@@ -135,7 +135,7 @@ class KazooZooKeeper:
             raise error_of(getattr(error, "code", None), message) from error
 
     def _started(self) -> KazooClient:
-        """The client, which connects by itself from the first call on."""
+        """The kazoo client, which connects by itself on the first call."""
         if self._client is None:
             from kazoo.client import KazooClient
 

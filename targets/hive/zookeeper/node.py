@@ -1,7 +1,7 @@
 """The node `zk1`: a small bundled ZooKeeper, a single server that handles one call at a time.
 
-A write is answered once the disk has all znodes (`targets.checked_file`), of which there are
-few. So every value that a client reads is durable and current. `config`: `port`.
+Each write saves all znodes to disk (`targets.checked_file`) before it is answered; there are few
+znodes. So every value that a client reads is durable and current. `config`: `port`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAGIC: Final = b"HIVEZK01"
 _call: Final = msgspec.msgpack.Decoder(Call)
 _BAD_ARGUMENTS: Final = -8
 SESSIONS_MAX: Final = 60
-"""As `maxClientCnxns`."""
+"""The limit of connections, like ZooKeeper's `maxClientCnxns`."""
 
 
 class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class ZooKeeperConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Server:
-    """The znodes, and the file that they are in."""
+    """The znodes, and their file."""
 
     def __init__(self, env: Env) -> None:
         self._env = env
@@ -42,7 +42,7 @@ class _Server:
         self.tree = Tree()
 
     async def open(self) -> None:
-        """Recover. Raises `DamagedFileError`."""
+        """Recover the znodes. Raises `DamagedFileError`."""
         try:
             body = await checked_file.read(self._env.disk, _PATH, _MAGIC)
         except FileNotFoundError:
@@ -50,7 +50,7 @@ class _Server:
         self.tree = Tree.decode(body)
 
     async def answer(self, body: msgspec.Raw) -> Reply:
-        """One call."""
+        """Execute one call."""
         try:
             call = _call.decode(body)
         except msgspec.MsgspecError as error:

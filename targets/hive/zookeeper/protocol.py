@@ -1,12 +1,14 @@
 """Sessions with ZooKeeper: persistent znodes with data, versions and sequences.
 
-What every implementation promises is a suite of tests (`tests/hive/tokens/zookeeper_cases.py`):
+A suite of tests checks the promises of every implementation
+(`tests/hive/tokens/zookeeper_cases.py`):
 
 * a write is atomic, durable once it is answered, and seen by all in one order;
-* a read sees all that this session has seen or written before. It sees what others were answered
-  before `fence` began: by itself a server may answer from the past;
-* a version grows with each change of data, and a sequence with each child that was named by it;
-  neither goes back while the parent is there.
+* a read sees everything that this session has seen or written before. After a `fence`, a read also
+  sees all writes of other sessions that were answered before the fence began. Without a fence, a
+  server may answer with old data;
+* a version grows with each change of the data, and a sequence with each child named by it. Neither
+  goes back while the parent exists.
 
 Sessions do not expire here, since nothing is ephemeral. `ConnectionLossError` says nothing about
 whether a write was done, or will yet be.
@@ -22,7 +24,7 @@ import msgspec
 
 _PATH: Final = re.compile(r"/|(/[^/\0]+)+")
 _PREFIX: Final = re.compile(r"(/[^/\0]+)*/[^/\0]*")
-"""A sequential znode may have no name but its number."""
+"""A path whose last name may be empty: the name of a sequential znode may be just its number."""
 
 
 class Znode(NamedTuple):
@@ -45,31 +47,31 @@ class ConnectionLossError(ZooKeeperError):
 
 
 class BadPathError(ZooKeeperError):
-    """A path is `/` and names between slashes (BadArguments)."""
+    """The path is not `/` followed by names between slashes (BadArguments)."""
 
     code = -8
 
 
 class NoNodeError(ZooKeeperError):
-    """There is no such znode, or no parent for it."""
+    """The znode, or its parent, does not exist."""
 
     code = -101
 
 
 class BadVersionError(ZooKeeperError):
-    """The znode has another version than was asked for."""
+    """The znode has another version than the call requires."""
 
     code = -103
 
 
 class NodeExistsError(ZooKeeperError):
-    """There is one already."""
+    """The znode exists already."""
 
     code = -110
 
 
 class NotEmptyError(ZooKeeperError):
-    """It has children."""
+    """The znode has children."""
 
     code = -111
 
@@ -92,7 +94,7 @@ def check_path(path: str, *, is_prefix: bool = False) -> None:
 
 
 class Create(msgspec.Struct, frozen=True, tag="create"):
-    """Answers the path, to which ten digits were added where it is `sequential`."""
+    """Creates a znode; answers its path, with ten digits appended if it is `sequential`."""
 
     path: str
     data: bytes
@@ -100,13 +102,13 @@ class Create(msgspec.Struct, frozen=True, tag="create"):
 
 
 class Get(msgspec.Struct, frozen=True, tag="getData"):
-    """Answers data and version."""
+    """Answers the data and version of a znode."""
 
     path: str
 
 
 class SetData(msgspec.Struct, frozen=True, tag="setData"):
-    """Answers the new version; with `version`, only where it has this one."""
+    """Replaces the data; answers the new version. With `version`, only if the znode has it."""
 
     path: str
     data: bytes
@@ -114,14 +116,14 @@ class SetData(msgspec.Struct, frozen=True, tag="setData"):
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Of a znode without children; with `version`, only where it has this one."""
+    """Removes a znode without children. With `version`, only if the znode has it."""
 
     path: str
     version: int | None = None
 
 
 class Children(msgspec.Struct, frozen=True, tag="getChildren"):
-    """Answers their names, sorted."""
+    """Answers the names of a znode's children, sorted."""
 
     path: str
 
@@ -130,32 +132,32 @@ Call = Create | Get | SetData | Delete | Children
 
 
 class ZooKeeper(Protocol):
-    """One session. All methods raise `ZooKeeperError`s."""
+    """A session with ZooKeeper. All methods raise `ZooKeeperError`s."""
 
     async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
-        """A new znode, whose parent is there; its path."""
+        """Create a znode, whose parent must exist; returns its path."""
         ...
 
     async def get(self, path: str) -> Znode:
-        """The znode."""
+        """The data and version of a znode."""
         ...
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Other data; the new version."""
+        """Replace the data of a znode; returns the new version."""
         ...
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove it."""
+        """Remove a znode."""
         ...
 
     async def children(self, path: str) -> Sequence[str]:
-        """The names of those below it, sorted."""
+        """The names of a znode's children, sorted."""
         ...
 
     async def fence(self) -> None:
-        """Wait until this session sees every answer that any session had before the call."""
+        """Wait until this session sees all writes that any session was answered before the call."""
         ...
 
     def close(self) -> None:
-        """End the session; safe to call twice."""
+        """Close the session; safe to call twice."""
         ...

@@ -24,7 +24,7 @@ from targets.hive.zookeeper.protocol import (
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer of a call, or its error as code and text."""
+    """The answer to a call, or its error as code and text."""
 
     answer: Any = None
     code: int = 0
@@ -35,12 +35,12 @@ _reply: Final = msgspec.msgpack.Decoder(Reply)
 
 
 class RemoteZooKeeper:
-    """See `targets.hive.zookeeper.protocol.ZooKeeper`: a connection, which is made when needed."""
+    """A `targets.hive.zookeeper.protocol.ZooKeeper` over one connection, opened when needed."""
 
     def __init__(
         self, env: Env, address: Address, *, connect_s: float = 2.0, answer_s: float = 5.0
     ) -> None:
-        """A connection that gives no answer for `answer_s` is given up."""
+        """The session gives up a connection without an answer for `answer_s`."""
         self._env = env
         self._address = address
         self._connect_s = connect_s
@@ -64,30 +64,30 @@ class RemoteZooKeeper:
         return reply.answer
 
     async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
-        """A new znode."""
+        """Create a znode."""
         return str(await self._do(Create(path, data, sequential)))
 
     async def get(self, path: str) -> Znode:
-        """The znode."""
+        """The data and version of a znode."""
         return Znode(*await self._do(Get(path)))
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Other data."""
+        """Replace the data of a znode."""
         return int(await self._do(SetData(path, data, version)))
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove it."""
+        """Remove a znode."""
         await self._do(Delete(path, version))
 
     async def children(self, path: str) -> Sequence[str]:
-        """The names of those below it."""
+        """The names of a znode's children."""
         names: list[str] = await self._do(Children(path))
         return names
 
     async def fence(self) -> None:
-        """Nothing: one server answers from the present."""
+        """Do nothing: a single server always answers with the current data."""
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._channel is not None:
             self._channel.close()

@@ -18,12 +18,12 @@ class ZooKeeperKind(enum.StrEnum):
 
     @property
     def servers(self) -> int:
-        """The number of servers."""
+        """The number of servers of this kind."""
         return 1 if self is ZooKeeperKind.NODE else 3
 
 
 def session_with(env: Env, servers: Sequence[Address], kind: ZooKeeperKind) -> ZooKeeper:
-    """A session, which connects when it is used."""
+    """A session, which connects on first use."""
     if kind is ZooKeeperKind.NODE:
         return RemoteZooKeeper(env, servers[0])
     from targets.hive.zookeeper.kazoo import KazooZooKeeper  # never in simulation

@@ -1,4 +1,4 @@
-"""The znodes of our small ZooKeeper: a pure value, to which calls are applied one by one."""
+"""The znodes of our small ZooKeeper: a value in memory, to which calls are applied one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer = str | int | Znode | list[str] | None
 class _Node(msgspec.Struct):
     data: bytes
     version: int = 0
-    created: int = 0  # children so far, by which sequential ones are numbered
+    created: int = 0  # number of children so far, which names sequential ones
     children: list[str] = []  # sorted
 
 
@@ -38,7 +38,7 @@ class Tree:
         self._nodes = {"/": _Node(b"")} if nodes is None else nodes
 
     def encode(self) -> bytes:
-        """All of it."""
+        """Encode all znodes."""
         return msgspec.msgpack.encode(self._nodes)
 
     @classmethod
@@ -50,7 +50,7 @@ class Tree:
         return len(self._nodes)
 
     def apply(self, call: Call) -> Answer:
-        """Do it whole, or raise a `ZooKeeperError`."""
+        """Apply a call completely, or raise a `ZooKeeperError`."""
         match call:
             case Create():
                 return self._create(call)
