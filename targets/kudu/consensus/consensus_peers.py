@@ -126,8 +126,8 @@ class Senders:
     async def _send_chunks(
         self, effect: ev.SendSnapshot, snapshot: Snapshot
     ) -> msg.InstallSnapshotResponse | None:
-        """Send until the snapshot is installed or refused; `None` if the peer keeps repeating a
-        request.
+        """Send until the snapshot is installed or refused; `None` if the peer keeps asking for the
+        same chunk.
         """
         flags = self._flags
         chunk_bytes = max(1, min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size))
