@@ -61,9 +61,9 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """One heartbeat; only a report that changes a record needs to wait for anything.
+        """Handle one heartbeat; only a report that changes a record has to wait.
 
-        Reports are judged without locks first, and most of them teach nothing.
+        Reports are first judged without locks, and most of them bring no news.
         """
         replica = self._leadership.replica
         if replica is None:

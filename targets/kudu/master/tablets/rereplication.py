@@ -20,9 +20,9 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
 def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
-    """The next need of a tablet, by the newest report of the leader that is known to lead it.
+    """The next need of a tablet, according to the newest report of its known leader.
 
-    A report of another leader or configuration says nothing: a newer one is on its way.
+    A report of another leader or configuration is ignored, because a newer one is on its way.
     """
     tablet, view = catalog.tablets.get(tablet_id), catalog.views.get(tablet_id)
     if tablet is None or tablet.state is not TabletState.RUNNING or view is None:

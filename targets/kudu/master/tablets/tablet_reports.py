@@ -116,7 +116,7 @@ def _judge(
     leader = replica.leader_uuid if _has_peer(config, replica.leader_uuid) else None
     state = tablet.state
     if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
-        # rule 5; accepting it without a leader is switch CREATE-MINORITY
+        # rule 5; a tablet without a leader stays CREATING (defect CREATE-MINORITY)
         state = TabletState.RUNNING
     consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
     if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
