@@ -3,7 +3,8 @@
 The state of an operation is the list of its attempts. A mutation is sent once, and again only after
 an answer that proves that the previous attempt did nothing (`RetryPolicy` lists the exceptions). A
 read is sent again as often as its deadline allows. `ConnectToMaster` calls are not attempts, since
-they carry no part of the operation. `_classify` decides how the operation ends:
+they carry no part of the operation. Module `classify` says what each attempt proves, and the
+operation ends accordingly:
 
 | the attempts                                               | mutation | read |
 |------------------------------------------------------------|----------|------|

@@ -1,8 +1,8 @@
 """Operations of the vocabulary `rows` on tablet servers, for one client process.
 
-Writes are in `_row_writes`, reads and scans in `_row_reads`. Every request carries the highest
-timestamp of all answers, so later operations of this client get later timestamps on any server
-(Kudu's `propagated_timestamp`).
+Module `row_writes` implements writes, and `row_reads` reads and scans. Every request carries the
+highest timestamp of all answers, so later operations of this client get later timestamps on any
+server (Kudu's `propagated_timestamp`).
 """
 
 from __future__ import annotations

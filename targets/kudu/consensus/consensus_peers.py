@@ -37,10 +37,9 @@ def entry_limit(flags: Flags) -> int:
 class Senders:
     """Carries out the effects that send requests, and passes each outcome to `step` as an event.
 
-    The core has one update or snapshot under way per peer. Time limits are short of
-    `consensus_rpc_timeout_ms` where the request is small: an update may be repeated at will, and a
-    request that fell into a black hole must not keep the peer waiting for long after the cut has
-    healed.
+    The core sends one update or snapshot per peer at a time. Small requests have a time limit below
+    `consensus_rpc_timeout_ms`: an update may be repeated at will, and a request that a partition
+    swallowed must not delay the peer for long after the partition has healed.
     """
 
     def __init__(

@@ -145,9 +145,7 @@ class _Incoming:
 
 
 class ConsensusCalls:
-    """Handles the consensus calls of one replica: it reads `core`, and changes it only through
-    `step`.
-    """
+    """Handles the consensus calls of one replica, whose `core` it changes only through `step`."""
 
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core

@@ -10,7 +10,7 @@ class RaftError(Exception):
 
 
 class NotAppendedError(RaftError):
-    """Nothing was appended: the write did not and will not happen."""
+    """Nothing was appended: the write did not happen and never will."""
 
 
 class NotLeaderError(NotAppendedError):

@@ -20,7 +20,7 @@ Guarantees, and their mechanisms:
 * **A follower commits only entries that it matched** with this leader (KUDU-639).
 * **Reads**: a leader answers after a majority has answered a request that left after the read
   arrived, and after an entry of its own term has committed (dissertation 6.4).
-* **An administrator may overrule votes** where a majority is lost for good (`ForceConfig`). Removed
+* **An administrator may overrule votes** if a majority is lost for good (`ForceConfig`). Removed
   members may continue with a history of their own; messages that contradict this one are refused.
 * **A leader without a majority steps down** after one longest election timeout (profile `strict`;
   Kudu's stays leader for ever).
@@ -189,7 +189,7 @@ class RaftCore:
 
     @property
     def all_sent_ns(self) -> int:
-        """The time at which, as leader, it last sent to all peers at once."""
+        """The time at which this replica, as leader, last sent to all peers at once."""
         return self._leader.all_sent_ns
 
     # --- stepping ---------------------------------------------------------------------------

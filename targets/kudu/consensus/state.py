@@ -105,7 +105,7 @@ class RaftState:
         self.effects.append(self.log.append(entries))
 
     def commit_to(self, index: int) -> None:
-        """Commit up to `index`, unless that is committed already."""
+        """Commit up to `index`; does nothing if that index is committed already."""
         if index <= self.log.commit_index:
             return
         if self.log.commit_to(index):

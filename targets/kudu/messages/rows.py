@@ -78,7 +78,7 @@ class RowRequestId(Message, frozen=True):
 
 
 class WriteResponse(TabletResponse, frozen=True):
-    """Without `error` all rows but those in `row_errors` are committed, at `timestamp`.
+    """Without `error` all rows are committed at `timestamp`, except the rows in `row_errors`.
 
     With `error.indeterminate` the write may have happened or may still happen; sending the same
     request to the next leader resolves this. After any other error it did not happen and never

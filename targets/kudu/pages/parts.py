@@ -36,7 +36,7 @@ def code(text: Child, title: str | None = None) -> Html:
 
 
 def moment(time_ns: int) -> Html:
-    """A time of a wall clock, in UTC; a dash for none."""
+    """A wall-clock time in UTC; a dash if there is none."""
     if time_ns <= 0:
         return tag("span", DASH, class_="muted")
     at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)

@@ -23,9 +23,9 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class ToolError(Exception):
-    """The action failed; the message is Kudu's `Status: text` where Kudu has one.
+    """The action failed. The message is Kudu's `Status: text` if Kudu has such a message.
 
-    The tool then ends with 1, as Kudu's does.
+    The tool then exits with code 1, like Kudu's.
     """
 
 

@@ -97,7 +97,7 @@ def plan_delete(catalog: Catalog, request: DeleteTableRequest, *, now_ns: int) -
 def delete_replicas(
     catalog: Catalog, tablet: TabletRecord, reason: str
 ) -> tuple[DeleteReplica, ...]:
-    """Calls that delete every replica of a dead tablet."""
+    """Build the calls that delete every replica of a dead tablet."""
     return tuple(
         DeleteReplica(tablet.id, tablet.table_id, peer.uuid, DELETED, reason)
         for peer in catalog.peers(tablet)

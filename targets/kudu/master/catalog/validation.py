@@ -1,7 +1,7 @@
 """Rules for names, schemas and partitions; every error is INVALID_SCHEMA, as in Kudu.
 
-Masters assign column ids and ignore the ids a client sends. (Kudu refuses them; here the message
-cannot leave them out.) Key columns become not nullable.
+Masters assign column ids and ignore the ids that a client sends. (Kudu refuses requests with ids;
+here the message always contains the field.) Key columns become not nullable.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
 
 
 def create_replicas(tablet: TabletRecord) -> tuple[CreateReplica, ...]:
-    """Calls that create every replica of a CREATING tablet."""
+    """Build the calls that create every replica of a CREATING tablet."""
     assert tablet.consensus is not None, f"tablet {tablet.id} was not placed"
     return tuple(CreateReplica(tablet.id, peer.uuid) for peer in tablet.consensus.config.peers)
 
