@@ -15,7 +15,7 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """How to find the defect.
+    """The way to find the defect.
 
     `words` are options for `harness soak --env sim --bug ID`, `checker` is the checker that reports
     the defect, and `seed` is a seed that shows it. Seeds change when draws or schedules change; the

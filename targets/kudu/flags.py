@@ -137,8 +137,7 @@ DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
     "log_segment_size_kb": (512, 8),
     # With Kudu's own timeout, no server counts as failed before most runs are over. With a shorter
-    # one, replicas are created on another server while theirs is down, if one without a replica
-    # exists.
+    # one, the masters replace the replicas of an absent server on another server, if one is free.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
 }
 """Flags that soaks draw at random: sizes of logs and appends, snapshot intervals, failure timeouts.

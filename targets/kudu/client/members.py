@@ -51,7 +51,7 @@ class _AskAnotherError(Exception):
 
 
 class MembersClient:
-    """Membership changes of one client process; `addresses` are those of masters, by node."""
+    """Membership changes of one client process; `addresses` maps nodes to addresses of masters."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 from targets.kudu.rpc import Call, RpcError
 
 _ASK_MASTER_S: Final = 0.5
-"""How long an operation waits for a master after all known replicas refused it."""
+"""The time that an operation waits for a master after all known replicas refused it."""
 _ELSEWHERE: Final = frozenset(
     {
         m.TabletErrorCode.TABLET_NOT_FOUND,

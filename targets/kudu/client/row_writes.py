@@ -30,7 +30,7 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""How many of its latest requests a client that sends late copies reports as unanswered."""
+"""The number of its latest requests that a client with late copies reports as unanswered."""
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,
     "upsert": m.RowKind.UPSERT,

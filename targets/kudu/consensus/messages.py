@@ -55,8 +55,8 @@ class OpId(Message, frozen=True):
 class ConsensusErrorCode(enum.IntEnum):
     """Error codes of consensus calls.
 
-    They are those of `ConsensusErrorPB.Code` and, from 20 on and renumbered, the codes of
-    `TabletServerErrorPB.Code` and of the status codes below it that consensus calls use.
+    The codes below 20 are `ConsensusErrorPB.Code`. The codes from 20 on are the renumbered
+    `TabletServerErrorPB.Code` and status codes that consensus calls use.
     """
 
     UNKNOWN = 1

@@ -46,7 +46,7 @@ from targets.kudu.messages import (
 )
 
 ATTEMPTS_MAX: Final = 5
-"""How often a request is planned at most while the two catalogs disagree."""
+"""Maximum number of times that a request is planned while the two catalogs disagree."""
 _ELSEWHERE: Final = frozenset(
     {api.ALREADY_EXISTS, api.NO_SUCH_OBJECT, api.INVALID_OPERATION, api.META}
 )

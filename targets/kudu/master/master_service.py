@@ -38,7 +38,7 @@ from targets.kudu.rpc import Call, RpcServer
 from targets.kudu.rpc.server import request_type_of
 
 _TORN_S: Final = 0.001
-"""How long a master roughly takes per table of a list while other threads run."""
+"""The approximate time that a master needs per table of a list while other threads run."""
 
 Request = TypeVar("Request", bound=Call[m.MasterResponse])
 Response = TypeVar("Response", bound=m.MasterResponse)

@@ -73,8 +73,8 @@ async def ask_registration(
 def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence[str]) -> None:
     """Compare the known masters with `start_list`, the list in this master's settings.
 
-    The known masters are the stored ones or, at the first start, those that were discovered. Kudu
-    lets the lists differ by one address, unless that is a surplus stored address: this master is
+    The known masters are the stored masters or, at the first start, the discovered ones. Kudu lets
+    the lists differ by one address, unless that is a surplus stored address: this master is
     joining, or one was removed. Otherwise Kudu's master exits (`master/sys_catalog.cc`); here
     switch STORED-LIST raises `UsageError` in that case. Without the switch the stored list counts,
     and an event is emitted.

@@ -94,7 +94,7 @@ class RpcServer:
         self._connections: dict[int, Conn] = {}
         self._connection_count = 0
         self.calls: dict[str, int] = {}
-        """How often each method was called since this server was made."""
+        """The number of calls of each method since this server was created."""
         self._listener: Listener | None = None
 
     @property

@@ -44,7 +44,7 @@ from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
 
 _RETRY_S: Final = 0.1
 _ASK_LEADER_S: Final = 1.0
-"""How long to wait for a leader: it may be gone, and another one may have replaced it."""
+"""The time limit of a wait for a leader, which may be gone and already replaced."""
 _NS: Final = 1_000_000_000
 
 

@@ -22,7 +22,7 @@ from targets.kudu.master.leader_term import Epoch
 from targets.kudu.messages import Schema
 
 GAP_S: Final = 0.0002
-"""How long a thread may take between two steps in memory while other threads run."""
+"""The time that a thread may take between two steps in memory while other threads run."""
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:

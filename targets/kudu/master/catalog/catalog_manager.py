@@ -46,7 +46,9 @@ IN_FLIGHT_MAX: Final = 512
 """Concurrent DDL requests of one leadership."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""How often a name may move to another table while a request waits for the lock."""
+"""Maximum number of times that a name may move to another table while a request waits for the
+lock.
+"""
 Seen = TypeVar("Seen")
 
 

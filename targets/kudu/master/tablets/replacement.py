@@ -141,8 +141,8 @@ class _Peers:
         return self._health.get(peer.uuid, PeerHealth.UNKNOWN)
 
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
-        """Whether there are too few voters to stay, including pending ones, and a majority could
-        add one.
+        """Whether too few voters will stay, pending ones included, and a majority can add
+        another.
         """
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
@@ -197,7 +197,7 @@ class _Peers:
         return order.index(True), peer.uuid
 
     def leader_may_go(self, num_replicas: int) -> bool:
-        """Whether the leader must be replaced and all its possible successors are present."""
+        """Whether the leader must be replaced and enough other viable replicas exist."""
         leads = any(p.uuid == self._leader_uuid and p.replace for p in self._voters)
         return leads and len(self._viable) >= num_replicas
 
