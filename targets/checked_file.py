@@ -1,8 +1,8 @@
-"""Small files that are replaced as a whole, each under a checksum of its own.
+"""Small files that are replaced as a whole, each with its own checksum.
 
-Everything a node keeps next to its logs is one of these, as in Kudu, whose instance, consensus
-metadata and superblock files are protobuf containers (`util/pb_util.h`): a magic number, the length
-of the content, and a checksum. A file that is damaged ends the node, which must not serve from it.
+A node stores all data outside its logs in such files. They resemble Kudu's protobuf containers for
+instance, consensus metadata and superblock (`util/pb_util.h`): a magic number, the length of the
+content, and a checksum. A damaged file ends the node, which must not serve from it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _HEADER: Final = struct.Struct(">8sQI")
 
 
 class DamagedFileError(TargetError):
-    """A file of the node is damaged or missing; nothing may start on it."""
+    """A file of the node is damaged or missing; no component may start from it."""
 
 
 async def write(disk: Disk, path: str, magic: bytes, body: bytes) -> None:
-    """Replace the file, durably. `magic`, of 8 bytes, says what `body` is."""
+    """Replace the file durably. `magic` has 8 bytes and names the format of `body`."""
     await disk.replace(path, _HEADER.pack(magic, len(body), zlib.crc32(body)) + body)
 
 

@@ -1,19 +1,19 @@
-"""`harness fetch`: gets the programs of real targets into the cache of this user."""
+"""`harness fetch`: download the programs of real targets into the user's cache."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path  # determinism: no part of a node
+from pathlib import Path  # determinism: this module is no part of a node
 from typing import Any, Final
 
 KNOWN: Final[Mapping[str, str]] = {"hive": "targets.apache_hive.fetching"}
-"""What can be fetched, and the module whose `fetch` does it."""
+"""The programs that can be fetched, and the module whose `fetch` downloads each of them."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetch what is named, unless it is there, and print where it is."""
+    """Fetch the named programs that are not in the cache yet, and print their locations."""
     from harness.cli.parser import Parser
 
     parser = Parser(

@@ -1,6 +1,6 @@
-"""The parts of ledgers of bundled targets: one row per switch.
+"""Building blocks of the ledgers of bundled targets: one row per switch.
 
-`targets.kudu.bugs` says what a ledger is.
+`targets.kudu.bugs` explains what a ledger is.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """The way to find it: options of `harness soak --env sim --bug ID`, who says so, a seed that
-    finds it. Seeds move when what draws or schedules changes; the exam then looks at more of them.
+    """The way to find the defect.
+
+    `words` are options for `harness soak --env sim --bug ID`, `checker` is the checker that reports
+    the defect, and `seed` is a seed that shows it. Seeds change when draws or schedules change; the
+    exam then tries more of them.
     """
 
     words: str
@@ -29,30 +32,30 @@ class Row:
     """One defect."""
 
     title: str
-    upstream: str  # what the original did
+    upstream: str  # the original's behaviour
     fixed: str  # when, or "open"
-    where: tuple[str, ...]  # our modules that ask for it
-    find: Find | None  # None where nothing we have finds it; `upstream` then says what would
+    where: tuple[str, ...]  # the modules that contain the switch
+    find: Find | None  # None if no available test finds it; `upstream` then says what would
     profiles: tuple[str, ...] = ()
-    topic: str = ""  # row of the table of profiles
+    topic: str = ""  # the row of the table of profiles
 
     @property
     def until(self) -> str:
-        """The version until which the original has it."""
+        """The version of the original up to which it has the defect."""
         return self.fixed if self.fixed.startswith("open") else f"fixed {self.fixed}"
 
 
 class Switch(enum.Enum):
-    """The base of a target's enumeration of defects; the value of each is its row."""
+    """The base of a target's enumeration of defects; the value of each member is its row."""
 
     _value_: Row
 
-    # Every call asks for some; an enum's own hash is that of its name, made in Python.
+    # Every call looks up some members; the hash of an enum is that of its name, computed in Python.
     __hash__ = object.__hash__
 
     @property
     def id(self) -> str:
-        """Its name on the command line and in cases: `DROP_DROP` is `DROP-DROP`."""
+        """The defect's name on the command line and in cases: `DROP_DROP` is `DROP-DROP`."""
         return self.name.replace("_", "-")
 
 
@@ -60,7 +63,7 @@ AnySwitch = TypeVar("AnySwitch", bound=Switch)
 
 
 def titles_of(ledger: type[Switch]) -> dict[str, str]:
-    """Every switch in one line, sorted."""
+    """All switches, one line each, sorted."""
     return {
         bug.id: f"{bug.value.title} ({bug.value.until})"
         for bug in sorted(ledger, key=lambda bug: bug.name)
@@ -78,7 +81,7 @@ def switched_on(
     profile: str,
     ids: tuple[str, ...],
 ) -> frozenset[AnySwitch]:
-    """The rows of `profile` and those of `ids`; raises `UsageError` for unknown ones."""
+    """The rows of `profile` and the rows of `ids`; raises `UsageError` for unknown ids."""
     if profile not in profiles:
         raise UsageError(f"the profile {profile!r} is not one of: {', '.join(profiles)}")
     by_id = {bug.id: bug for bug in ledger}

@@ -1,7 +1,7 @@
 """The bundled target: Apache Kudu's masters and tablet servers, re-created on `Env`.
 
-`KuduTarget` is loaded when it is asked for: the node processes import this package too and have no
-need of the plug-in.
+`KuduTarget` is loaded on first access, because the node processes import this package too and do
+not need the plug-in.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Limits that the target promises to keep, for the checker `bounds`.
-Also which requests its flags have it refuse, for the checker `catalog-invariants`.
 
-Counters are of nodes, as their dumps say; calls are those that nodes served since their last start,
-so a restart can only hide some. Limits come from flags: how often a node speaks, how long an
-election may take. They are far above what clean runs show (an outage of 2.3 s, 1.06 CreateTablet
-and 3.3 DeleteTablet a replica, 1.48 AlterSchema a version of a tablet, no lock at rest, three
-files a tablet, 16 MiB and a kilobyte per operation, 0.3 MiB on a disk, 2 to 4 KiB an operation
-written to it), and below what a storm, a leak or a cluster
-that sits out a fault shows.
+The module also lists the requests that the target's flags make it refuse, for the checker
+`catalog-invariants`.
+
+Counters come from the dumps of the nodes. Calls are those that nodes served since their last start,
+so a restart can only hide some. Limits follow from flags: how often a node sends, how long an
+election may take. They are far above what clean runs show (an outage of 2.3 s; per replica 1.06
+CreateTablet and 3.3 DeleteTablet calls; 1.48 AlterSchema calls per version of a tablet; no lock
+held at rest; three files per tablet; 16 MiB of memory and one kilobyte per operation; 0.3 MiB on
+disk, and 2 to 4 KiB written to disk per operation). They are below what a storm, a leak or a
+cluster that never recovers from a fault shows.
 """
 
 from __future__ import annotations
@@ -26,25 +28,26 @@ CHANGE: Final = "ConsensusService.ChangeConfig"
 CHANGES: Final = (CHANGE, "ConsensusService.BulkChangeConfig")
 CARRIED_OUT: Final = "carried out"
 OUTAGE_KINDS: Final = ("none", "cut", "kill", "power-cut", "pause", "restart", "reset")
-"""Kinds of faults that masters promise to get over; "none" is an outage without a fault."""
+"""Kinds of faults that masters promise to recover from; "none" is an outage without a fault."""
 USUAL: Final = Flags()
-"""Kudu's own flags, for which the limits of calls were measured."""
+"""Kudu's own flags; the limits of calls were measured under them."""
 REPLICAS_OF_MASTERS: Final = 7
 CATALOG_KIB_REPLICA: Final = 0.2
-"""What masters keep in their snapshots for each replica that was ever made: 0.07 were measured."""
+"""KiB of the masters' snapshots per replica ever created; the measured value is 0.07."""
 ENTRIES_OF_OPERATION: Final = 3
-"""Entries of the masters' log that one operation may take: a create takes three."""
+"""Maximum number of entries per operation in the masters' log; a create takes three."""
 USUAL_PAIRS: Final = 20
-"""The measured pairs of a tablet server and a master that it heartbeats to: 4 times 5."""
+"""Pairs of a tablet server and a master that it heartbeats to, in the measured cluster: 4 times 5.
+"""
 
 
 def describe_bounds(
     masters: Json, tservers: Json, flags: Flags, changed: Flags | None = None
 ) -> dict[str, Any]:
-    """For the snapshot: `limits`, `counters` by node, `calls` by method, `amounts` by name.
+    """Build the snapshot's `limits`, `counters` by node, `calls` by method and `amounts` by name.
 
-    `masters` and `tservers` are dumps by node, `None` where a node did not answer. Where nodes may
-    run under `changed` flags, a limit is the larger one.
+    `masters` and `tservers` map each node to its dump, or to `None` if the node did not answer. If
+    nodes may run under `changed` flags, each limit is the larger of the two.
     """
     pairs = len(masters) * len(tservers)
     dumps = {name: dump for name, dump in {**masters, **tservers}.items() if dump is not None}
@@ -64,9 +67,9 @@ def describe_bounds(
 
 
 def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
-    """For the snapshot: `accepts`, with the limits of requests that are not Kudu's own.
+    """Build the snapshot's `accepts`: the limits of requests that differ from Kudu's own.
 
-    Those are the checker's without a word, so snapshots under Kudu's flags stay as they were.
+    The checker assumes Kudu's own limits by default, so snapshots under Kudu's flags do not change.
     """
 
     def declared(found: Flags) -> dict[str, Any]:
@@ -83,7 +86,9 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """By method; calls that tablet servers did not put off also by method and `CARRIED_OUT`."""
+    """Count calls by method; calls that tablet servers carried out are also counted under
+    `CARRIED_OUT`.
+    """
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")
@@ -96,8 +101,9 @@ def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
 
 
 def _counters(dump: Json) -> dict[str, int]:
-    """A node's own, and the worst of its Raft groups and of its tablets' rows; files are those
-    next to the logs of groups and the rows of tablets.
+    """A node's own counters, and the maximum over its Raft groups and over the rows of its tablets.
+
+    Files are those that are neither log segments nor row files.
     """
     counters = dict(dump.get("counters", {}))
     rafts = [dump.get("raft"), *(tablet.get("raft") for tablet in dump.get("tablets", ()))]
@@ -122,10 +128,11 @@ def _counters(dump: Json) -> dict[str, int]:
 
 
 def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
-    """The largest amounts ever, by the rows of the master that has applied most, and by calls: each
-    new replica of a tablet that is there already is copied, and one that it replaces goes.
+    """The largest amounts that may ever occur, derived from catalog rows and from calls.
 
-    Nothing where no master answered: the amount is then unknown, not 0.
+    The rows are those of the master that has applied most. Each new replica of an existing tablet
+    is copied, and the replica that it replaces is deleted. The result is empty if no master
+    answered, because the amount is then unknown, not 0.
     """
     answered = [dump for dump in masters.values() if dump is not None]
     if not answered:
@@ -146,12 +153,12 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
 
 
 def _limits(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """`made`: the replicas that were ever made."""
+    """`made` is the number of replicas that were ever created."""
     return [*_times(flags), *_calls(flags, pairs, made), *_kept(flags), *_used(flags, made)]
 
 
 def _larger(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The same limit, as large as the larger of both in each of its parts."""
+    """Combine two limits into one that has the larger value of each part."""
     per = {unit: max(share, other["per"][unit]) for unit, share in one["per"].items()}
     return {**one, "limit": max(one["limit"], other["limit"]), "per": per}
 
@@ -171,7 +178,7 @@ def _election_ms(flags: Flags) -> float:
 
 
 def _times(flags: Flags) -> list[dict[str, Any]]:
-    """Six of the shortest election timeouts and a second: clean runs need 1.5 of them."""
+    """Six of the shortest election timeouts plus one second; clean runs need 1.5 timeouts."""
     timeout_s = _election_ms(flags) / 1000
     outage = "a new leader is elected after one election timeout, or a few if votes are split"
     return [
@@ -195,19 +202,21 @@ def _times(flags: Flags) -> list[dict[str, Any]]:
 
 
 def _scaled(number: int, factor: Fraction) -> float:
-    """A whole number stays one: stored limits look as they always did."""
+    """Keep a whole number an integer, so that stored limits keep their format."""
     scaled = number * factor
     return int(scaled) if scaled.denominator == 1 else float(scaled)
 
 
 def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
-    """Each call is made once for its purpose, and again where an answer was lost.
+    """Limits of calls: each call is made once for its purpose, and again if an answer was lost.
 
-    Heartbeats and votes also come with time: as often as the flags say, and heartbeats from each
-    tablet server to each master. A lost leader is worth at least the usual number of votes.
+    Heartbeats and votes also grow with time. Their rate follows from the flags, and each tablet
+    server sends heartbeats to each master. Each loss of a leader allows at least the usual number
+    of votes.
 
-    A call that meets another one for the same tablet is put off and comes again, at first after
-    16 ms: with slow disks 3.3 deletions a replica were seen, of which 1.02 were carried out.
+    A call that conflicts with another call for the same tablet is postponed and sent again, at
+    first after 16 ms. With slow disks, 3.3 deletions per replica were seen, and 1.02 of them were
+    carried out.
     """
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
     votes = Fraction(_election_ms(USUAL)) / Fraction(_election_ms(flags))
@@ -263,11 +272,11 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
 
 
 def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
-    """Limits of a node while it runs. A MiB of a tablet is one that it has or copies.
+    """Limits of a running node. `MiB of a tablet` counts each tablet that the node has or copies.
 
-    An operation is worth a hundred rows of a hundred bytes, in the log, in history and in a row
-    file, each of which is written more than once. Real disks write whole pages of 4 KiB, one for
-    each sync. Masters write all their state again after a number of entries of their log.
+    An operation counts as a hundred rows of a hundred bytes in the log, in history and in a row
+    file, and each of these is written more than once. Real disks write whole pages of 4 KiB, one
+    per sync. Masters rewrite their whole state after a fixed number of log entries.
     """
     kib = 1 / 1024
     records_kib = made * CATALOG_KIB_REPLICA * ENTRIES_OF_OPERATION / flags.master_snapshot_every
@@ -291,7 +300,7 @@ def _used(flags: Flags, made: int) -> list[dict[str, Any]]:
 
 
 def _kept(flags: Flags) -> list[dict[str, Any]]:
-    """Limits at rest. Reports take locks now and then, also when nothing happens."""
+    """Limits at rest. Reports take locks now and then, even when nothing changes."""
     retained, idle = flags.log_max_segments_to_retain, "nothing is under way at rest"
     return [
         _limit(

@@ -1,13 +1,14 @@
-"""The ledger, with one row per switch: every defect that the target can show, and every profile.
+"""The ledger of the target: every switchable defect, one row each, and every profile.
 
-The correct path and the broken one are next to each other in the target, behind one condition:
-`if Bug.KUDU_765 in node.bugs`. Profiles are sets of rows and the defaults of some flags. A row says
-where it is in our code (a test holds it to that) and how the harness finds it; `harness list`, the
-page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are made from it.
+The correct and the broken code path are next to each other in the target, behind one condition: `if
+Bug.KUDU_765 in node.bugs`. A profile is a set of rows and the defaults of some flags. A row names
+the modules that contain the switch (a test compares) and says how the harness finds the defect.
+`harness list`, the page `docs/bugs.md` and the exam (`python -m bench.targets.mutants --bugs`) are
+generated from the rows.
 
-Identifiers are those of Kudu's issue tracker where there is one. A topic, `P1` to `P23`, is a row
+Identifiers are those of Kudu's issue tracker if it has an issue. A topic, `P1` to `P23`, is a row
 of the table of profiles: how Kudu of 2016 (`legacy`) and of today (`modern`) differ from `strict`.
-Where all three agree, or where only flags differ, no switch is needed.
+If all three agree, or if only flags differ, no switch is needed.
 """
 
 from __future__ import annotations
@@ -416,14 +417,14 @@ BUGS: Final[Mapping[str, str]] = titles_of(Bug)
 PROFILES: Final[Mapping[str, frozenset[Bug]]] = profiles_of(Bug, ("strict", "modern", "legacy"))
 
 _USUAL: Final[Mapping[str, bool]] = {
-    "log_force_fsync_all": False,  # P18: as in Kudu, but for votes, which are always synced here
-    # Tablet servers and clients know those masters alone that they were started with
+    "log_force_fsync_all": False,  # P18: as in Kudu, except votes, which are always synced here
+    # Tablet servers and clients know only the masters that they were started with
     "heartbeat_names_masters": False,
 }
 FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "strict": {},
     "modern": _USUAL,
-    "legacy": {  # P16: pre-elections came in 1.1, tombstones vote since 1.5
+    "legacy": {  # P16: pre-elections came in 1.1, voting tombstones in 1.5
         **_USUAL,
         "raft_enable_pre_election": False,
         "raft_enable_tombstoned_voting": False,
@@ -434,5 +435,5 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
 
 
 def bugs_of(profile: str, ids: tuple[str, ...]) -> frozenset[Bug]:
-    """The rows of `profile` and those switched on; raises `UsageError` for unknown ones."""
+    """The rows of `profile` and the rows named by `ids`; raises `UsageError` for unknown ones."""
     return switched_on(Bug, PROFILES, profile, ids)

@@ -1,4 +1,4 @@
-"""A node's identity, its door to the world, its flags and switches, for all its parts."""
+"""The context of a node for all its parts: identity, environment, flags and switches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient
 
 SOFTWARE_VERSION: Final = "0.1.0"
-"""What servers say they run: the release of the harness that they come with."""
+"""The version that servers report: the release of the harness."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
     """One master or tablet server, from its start to its end.
 
-    Made once its uuid is known. `bugs` are the rows of its profile and the further switches.
+    It is created once the uuid is known. `bugs` are the rows of the profile plus additional
+    switches.
     """
 
     env: Env
@@ -29,7 +30,9 @@ class NodeContext:
     rpc: RpcClient
 
     def check_failed(self, why: str) -> None:
-        """End this node, as a failed CHECK ends Kudu's. Only broken paths come here."""
+        """End this node, as a failed CHECK ends Kudu's. Only code paths behind switches call
+        this.
+        """
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:

@@ -1,17 +1,17 @@
 """Whether a cluster has come to rest: a pure comparison of every node's own dump.
 
-These are the conditions of invariant I7 (what must hold some time after all faults are healed):
+These are the conditions of invariant I7, which must hold some time after all faults are healed:
 
 * every node answers; one master leads and is ready, all masters are in its term and have applied
   the same operations to the same effect;
-* no table is ALTERING, no tablet waits to be created, the leader has no call under way;
-* every tablet has as many voters as its table asks for, and no replica on the way to be one, unless
-  there are too few tablet servers for that (those in maintenance get no replicas);
+* no table is ALTERING, no tablet waits to be created, the leader has no pending call;
+* every tablet has as many voters as its table asks for, and no replica waiting for promotion,
+  unless there are too few tablet servers (those in maintenance get no replicas);
 * every replica that the catalog names exists, runs, has a leader and the table's schema version,
-  and its committed configuration is the catalog's;
-* no tablet server holds anything else: nothing is left of deleted tablets.
+  and has the committed configuration that the catalog has;
+* no tablet server holds other replicas, for example of deleted tablets.
 
-Missing conditions are named in words, in at most `PENDING_MAX` lines.
+The result describes unmet conditions in at most `PENDING_MAX` lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Dump: TypeAlias = Mapping[str, Any]
 
 
 class MasterView(msgspec.Struct, frozen=True):
-    """One master's answers: `None` where it did not answer."""
+    """One master's answers; `None` if it did not answer."""
 
     dump: Dump | None
     role: NodeRole | None
@@ -70,7 +70,7 @@ def _leads(role: NodeRole) -> bool:
 
 
 def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
-    """Masters that are not where the leader is."""
+    """Masters whose term or applied state differs from the leader's."""
     expected = dumps[leader]
     for name, dump in dumps.items():
         if dump["term"] != expected["term"]:
@@ -102,7 +102,7 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
 
 
 def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
-    """The replicas that a tablet lacks, or has too many."""
+    """The missing or surplus replicas of a tablet."""
     peers = tablet["consensus"]["peers"]
     voters = sum(peer["member_type"] == "VOTER" for peer in peers)
     if len(peers) > voters:
@@ -114,7 +114,7 @@ def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
 
 
 def _unequal_replicas(leader: Dump, tservers: Mapping[str, Dump]) -> Iterator[str]:
-    """Replicas that are missing, different, or too many."""
+    """Replicas that are missing, differ from the catalog, or should not exist."""
     versions = {table["id"]: table["version"] for table in leader["tables"]}
     names = {dump["uuid"]: name for name, dump in tservers.items()}
     held = {

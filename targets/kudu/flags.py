@@ -4,9 +4,9 @@ Times keep Kudu's unit in their name. A case may override any of them through th
 `--kudu-flag NAME=VALUE`, as Kudu's own stress test does to shorten its elections
 (`integration-tests/master-stress-test.cc`).
 
-Each number has the range in which a cluster works with any values of the others: a cluster
-whose elections never end, or whose logs may not grow, would be blamed for its orders.
-Limits of requests may be as narrow as one likes, since a refusal that a flag demands is legal.
+Each number has a range in which a cluster works for any values of the other flags. Outside it, for
+example if elections never end or logs may not grow, the target would be blamed for its settings.
+Limits of requests may be arbitrarily narrow, since a refusal that a flag demands is legal.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from harness.errors import UsageError, choices_near
 
 
 class Within(NamedTuple):
-    """The least and the most that a flag may be, both included."""
+    """The minimum and the maximum of a flag, both included."""
 
     least: float
     most: float
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every flag of masters and tablet servers."""
+    """All flags of masters and tablet servers."""
 
     # Raft and log
     raft_heartbeat_interval_ms: Annotated[int, Within(50, 1000)] = 500
@@ -47,14 +47,14 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     log_min_segments_to_retain: Annotated[int, Within(1, 20)] = 1
     log_max_segments_to_retain: Annotated[int, Within(80, 10_000)] = 80
     log_cache_size_limit_kb: Annotated[int, Within(64, 64 * 1024)] = 4096
-    # Entries. Ours, as the next: Kudu flushes by size and time
+    # Numbers of entries. These two flags are not Kudu's, which flushes by size and time
     master_snapshot_every: Annotated[int, Within(1, 100)] = 60
     tablet_snapshot_every: Annotated[int, Within(1, 1000)] = 50
     raft_prepare_replacement_before_eviction: bool = True  # 3-4-3; before 1.7: 3-2-3
     # masters and heartbeats
     heartbeat_interval_ms: Annotated[int, Within(10, 3000)] = 1000
     heartbeat_rpc_timeout_ms: Annotated[int, Within(500, 30_000)] = 15_000
-    # Ours: tablet servers and clients learn from answers who the masters are, not only by a restart
+    # Not in Kudu: tablet servers and clients learn the masters from answers, not only by a restart
     heartbeat_names_masters: bool = True
     heartbeat_max_failures_before_backoff: Annotated[int, Within(1, 100)] = 3
     tserver_unresponsive_timeout_ms: Annotated[int, Within(10_000, 3_600_000)] = 60_000
@@ -80,9 +80,9 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     safe_time_max_lag_ms: Annotated[int, Within(500, 600_000)] = 30_000
     max_clock_sync_error_usec: Annotated[int, Within(0, 3_600_000_000)] = 10_000_000
     tablet_history_max_age_sec: Annotated[int, Within(1, 30 * 86_400)] = 7 * 86_400
-    # Ours: beyond it the oldest history of a tablet goes before its age
+    # Not in Kudu: above this size the oldest history of a tablet is dropped before its maximum age
     tablet_history_max_kb: Annotated[int, Within(16, 1024 * 1024)] = 4096
-    # ours. Strict: how long a read waits for its majority
+    # The next two are not in Kudu. In profile `strict`: how long a read waits for its majority
     master_follower_read_timeout_ms: Annotated[int, Within(50, 60_000)] = 1000
     master_read_confirm_timeout_ms: Annotated[int, Within(500, 60_000)] = 5000
 
@@ -90,7 +90,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> Flags:
     """Flags from `NAME=VALUE,NAME=VALUE`; raises `UsageError` for unknown names or bad values.
 
-    `usual`: the defaults of a profile, where they differ from `strict`.
+    `usual` holds the defaults of a profile that differ from `strict`.
     """
     texts: dict[str, str | bool] = dict(usual)
     for part in filter(None, (item.strip() for item in text.split(","))):
@@ -115,7 +115,7 @@ def parse_flags(text: str, usual: Mapping[str, bool] = MappingProxyType({})) -> 
         ) from error
     for name, (least, most) in RANGES.items():
         value = getattr(flags, name)
-        if not least <= value <= most:  # NaN is not either
+        if not least <= value <= most:  # rejects NaN as well
             usual = getattr(Flags(), name)
             raise UsageError(
                 f"the flag {name} is {value}; it must be in {least} .. {most}, or leave it out: "
@@ -129,22 +129,26 @@ RANGES: Final[Mapping[str, Within]] = {
     for name, hint in get_type_hints(Flags, include_extras=True).items()
     for within in get_args(hint)[1:]
 }
-"""The range that each number declares."""
+"""The declared range of each numeric flag."""
 
 DRAWN: Final[Mapping[str, Sequence[int]]] = {
     "master_snapshot_every": (10, 30, 60),
     "tablet_snapshot_every": (2, 4, 50),
     "consensus_max_batch_size_bytes": (1024 * 1024, 2000),  # 2000: a few entries of masters
     "log_segment_size_kb": (512, 8),
-    # Kudu's own would only be over when most runs are. Others of the workload's replicas are then
-    # made again while a server is away, if there is one that has none yet.
+    # With Kudu's own timeout, no server counts as failed before most runs are over. With a shorter
+    # one, the masters replace the replicas of an absent server on another server, if one is free.
     "follower_unavailable_considered_failed_sec": (300, 300, 3, 10),
 }
-"""Drawn in soaks: how much is in a log or an append, how often snapshots take its place, and when a
-replica is given up. A new one comes last: the others are drawn as before."""
+"""Flags that soaks draw at random: sizes of logs and appends, snapshot intervals, failure timeouts.
+
+Append new flags at the end, so that the draws of the others do not change.
+"""
 
 
 def draw_flags(rng: random.Random, given: str) -> str:
-    """Flags as `parse_flags` reads them: drawn ones, then `given` ones; the last of a name wins."""
+    """Flags in the format of `parse_flags`: drawn flags, then `given` ones; the last of a name
+    wins.
+    """
     drawn = [f"{name}={choices[rng.randrange(len(choices))]}" for name, choices in DRAWN.items()]
     return ",".join([*drawn, *([given] if given else [])])

@@ -1,13 +1,14 @@
-"""Hybrid time: the wall clock as far as it goes forward, and a counter where it does not.
+"""Hybrid time: the wall clock while it moves forward, and a counter while it does not.
 
 Kudu's `clock/hybrid_clock.h` (after Kulkarni et al., "Logical Physical Clocks", 2014): a timestamp
-is microseconds since the epoch << 12 | a logical counter. It never falls and no two are equal,
-in spite of jumps of the wall clock: one that was set back is waited for with the counter, which
-spills into the microseconds.
+is microseconds since the epoch << 12 | a logical counter. It never falls and no two are equal, in
+spite of jumps of the wall clock. After the wall clock was set back, only the counter advances, and
+spills into the microseconds, until the wall clock has caught up.
 
-Timestamps from outside lift the clock, so that later work here has a higher timestamp. A
-client's timestamp may be ahead of the wall clock by `max_clock_sync_error_usec` only: else a single
-wrong clock would drag all others along. A timestamp in a log is committed and lifts it always.
+Timestamps from outside advance the clock, so that later work on this node has a higher timestamp. A
+client's timestamp may be ahead of the wall clock by at most `max_clock_sync_error_usec`; otherwise
+a single wrong clock would drag all others along. A timestamp in a log is committed and always
+advances the clock.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _NS_PER_US: Final = 1000
 
 
 class ClockError(Exception):
-    """A timestamp is too far ahead of this clock, or could be of the future."""
+    """A timestamp is too far ahead of this clock, or may still lie in the future."""
 
 
 def from_micros(micros: int, logical: int = 0) -> int:
-    """The timestamp of a time in microseconds since the epoch."""
+    """The timestamp for a time in microseconds since the epoch."""
     assert 0 <= logical < 1 << _LOGICAL_BITS, logical
     return micros << _LOGICAL_BITS | logical
 
@@ -39,23 +40,23 @@ class HybridClock:
     """The clock of one node, shared by all its tablets."""
 
     def __init__(self, clock: Clock, *, max_error_us: int) -> None:
-        """Timestamps of clients may be `max_error_us` ahead of `clock`."""
+        """Accept timestamps of clients that are at most `max_error_us` ahead of `clock`."""
         self._clock = clock
         self._max_error_us = max_error_us
         self._last = 0
 
     def now(self) -> int:
-        """A timestamp above all that were given, observed or accepted before."""
+        """A timestamp above all timestamps that were issued, observed or accepted before."""
         wall = from_micros(max(0, self._clock.wall_ns() // _NS_PER_US))
         self._last = max(wall, self._last + 1)
         return self._last
 
     def observe(self, timestamp: int) -> None:
-        """Go on above a timestamp from a log."""
+        """Advance the clock to a timestamp from a log."""
         self._last = max(self._last, timestamp)
 
     def update(self, timestamp: int) -> None:
-        """Go on above a timestamp that a call brought along; 0 is none. Raises `ClockError`."""
+        """Advance the clock to a timestamp in a request; 0 means none. Raises `ClockError`."""
         if timestamp <= self._last:
             return
         wall_us = self._clock.wall_ns() // _NS_PER_US

@@ -1,13 +1,13 @@
-"""Keys as bytes, and which tablet a key belongs to: one encoding for clients, masters and servers.
+"""The encoding of keys, and the mapping of keys to tablets, for clients, masters and servers.
 
-**Keys.** Encoded keys sort as their values do (Kudu `common/key_encoder.h`): numbers big-endian
-with the sign flipped; text and bytes raw in the last column, elsewhere with zeros escaped as 00 01
-and an end of 00 00.
+**Keys.** Encoded keys sort in the same order as their values (Kudu `common/key_encoder.h`): numbers
+big-endian with the sign flipped; text and bytes unchanged in the last column, and in other columns
+with zeros escaped as 00 01 and a terminating 00 00.
 
-**Partitions.** A partition key is the hash bucket as a 4-byte big-endian number, where there is
-more than one, and then the encoded range columns (`common/partition.h`). A tablet has `[start,
+**Partitions.** A partition key is the hash bucket as a 4-byte big-endian number, if there is more
+than one bucket, followed by the encoded range columns (`common/partition.h`). A tablet has `[start,
 end)`; the first start and the last end are unbounded, so the tablets of a table cover every key
-exactly once. Buckets are by CRC-32 of the encoded hash columns (Kudu: Murmur2).
+exactly once. The bucket is computed from the CRC-32 of the encoded hash columns (Kudu: Murmur2).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def key_columns(schema: Schema) -> tuple[Column, ...]:
 
 
 def encode_key(columns: Sequence[Column], values: Sequence[Value]) -> bytes:
-    """The bytes of a key. Raises `ValueError` that quotes the value that does not fit."""
+    """The encoded key. Raises `ValueError` that quotes a value of the wrong type."""
     if len(columns) == 1 == len(values) and columns[0].type == "STRING":
         value = values[0]
         if type(value) is str:
-            return value.encode()  # the usual case, and each row goes this way a dozen times
+            return value.encode()  # the usual case; each row passes here a dozen times
     if len(values) != len(columns):
         raise ValueError(f"the key {values!r} has {len(values)} values; it needs {len(columns)}")
     parts = []
@@ -106,7 +106,7 @@ def decode_key(columns: Sequence[Column], key: bytes) -> tuple[Value, ...]:
 def partition_key(
     partition_schema: PartitionSchema, columns: Sequence[Column], values: Sequence[Value]
 ) -> bytes:
-    """The place of a key among the partitions; `columns` are the table's key columns."""
+    """The partition key of a row's key; `columns` are the table's key columns."""
     buckets = partition_schema.num_hash_buckets
     if buckets == 1 and not partition_schema.range_columns:
         return b""
@@ -122,7 +122,7 @@ def partition_key(
 def _encode_some(
     names: Iterable[str] | None, columns: Sequence[Column], values: Sequence[Value]
 ) -> bytes:
-    """The encoded columns with these names, or all of them."""
+    """The encoding of the columns with these names, or of all columns."""
     if names is None:
         return encode_key(columns, values)
     positions = {column.name: position for position, column in enumerate(columns)}
@@ -131,12 +131,12 @@ def _encode_some(
 
 
 def partition_count(partition_schema: PartitionSchema) -> int:
-    """The number of tablets of such a table."""
+    """The number of tablets of a table with this partitioning."""
     return partition_schema.num_hash_buckets * (len(partition_schema.range_splits) + 1)
 
 
 def partitions_of(partition_schema: PartitionSchema) -> tuple[Partition, ...]:
-    """The partitions of a table in key order: they cover all keys, each exactly once."""
+    """The partitions of a table in key order; they cover every key exactly once."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     prefixes = (
         [bucket.to_bytes(_BUCKET_BYTES, "big") for bucket in range(buckets)]
@@ -156,5 +156,5 @@ def owns(partition: Partition, key: bytes) -> bool:
 
 
 def tablet_position(starts: Sequence[bytes], key: bytes) -> int:
-    """The position, among rising starts, of the partition that holds the partition key."""
+    """The index of the partition that contains the partition key, given ascending starts."""
     return bisect.bisect_right(starts, key) - 1

@@ -1,6 +1,6 @@
-"""Promises that a profile does not make, in the words of checkers (`harness.permits`).
+"""Guarantees that a profile does not give, in terms of the checkers (`harness.permits`).
 
-Only what a profile has: a further switch that is on is never excused.
+Permits cover only the defects of a profile: an additional switch is never excused.
 """
 
 from __future__ import annotations
@@ -97,16 +97,20 @@ _UNDONE: Final[dict[Bug, str]] = {
     Bug.KUDU_495_SPLIT: "a table and its tablets are written one after another (P6)",
     Bug.ORDER_DELETE: "replicas are deleted before the deletion is replicated (P7)",
 }
-"""Work that one leader leaves to the next may stay undone: it does not tell by which."""
+"""Reasons why work that one leader leaves to the next may stay undone.
+
+The undone work does not show which of them caused it.
+"""
 
 _UNSYNCED: Final = Permit(
     name=LOST_AFTER_POWER_CUT,
-    # A leader without committed entries ends replicas that have them, or all differ: Kudu's
+    # A leader that lacks committed entries makes replicas that have them end or differ: Kudu's
     # PendingRounds::AbortOpsAfter checks that nothing committed is aborted. Replicas of tablets
-    # that the catalog lost stay: what a master does not know it ignores (P8).
+    # that the catalog has lost remain, because a master ignores tablets that it does not know (P8).
     why="logs are not synced (P18)",
-    # A configuration may be lost as well. Then two majorities of one group may each have a leader,
-    # and whom one group copies to, the masters, that remember another configuration, tombstone.
+    # A configuration may be lost as well. Then one group may have two majorities, each with a
+    # leader. Masters that remember the configuration of one tombstone the replicas to which the
+    # other copies.
     signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
     rules={**UNDONE, CATALOG: ("one-leader",), "bounds": ("calls of StartTabletCopy",)},
@@ -114,7 +118,7 @@ _UNSYNCED: Final = Permit(
 
 _EVICTED_FIRST: Final = Permit(
     name="evicted-first",
-    # If the source of the copy dies, the rest may be no majority for ever: a replica
+    # If the source of the copy dies, the remaining replicas may never form a majority: a replica
     # without data does not vote before 1.5.
     why="a lost replica is evicted before the next one has its data (P17)",
     rules=UNDONE,

@@ -1,7 +1,7 @@
-"""A running deployment of the bundled Kudu, as the harness inspects and changes it.
+"""A running deployment of the bundled Kudu, for inspection and changes by the harness.
 
-All questions go over RPC from the client's environment, each with a time limit, so they work in
-every environment. A node that does not answer is left out.
+All queries are RPCs from the client's environment, each with a time limit, so they work in every
+environment. A node that does not answer is omitted from the result.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from targets.kudu.tools.tool import use_tool
 MASTER_PORT: Final = 7051
 TSERVER_PORT: Final = 7050
 CATALOG: Final = "catalog"
-"""The masters, as one group of replicas."""
+"""The name of the masters' group of replicas."""
 STEP_DOWN: Final = "step-down"
 AS: Final = "as"
-"""`as-m1`: the variant of spare masters that take the name of the first one, which is lost."""
+"""`as-m1`: the variant of spare masters that take over the name of `m1`, which is lost."""
 CHANGED: Final = "changed"
 """The variant of nodes with other flags, or with another list of masters."""
 RELEARN_S: Final = 2.0
 _ASK_LIMIT_S: Final = 1.0
 _DUMP_LIMIT_S: Final = 5.0
 _CHANGE_LIMIT_S: Final = 15.0
-_ADMIN: Final = -1  # the number of the administrator's own client
+_ADMIN: Final = -1  # the process number of the administrator's own client
 RESENDING: Final = RetryPolicy(
     resend=True, repeat=True, late_percent=30, mutation_attempt_timeout_s=0.5
 )
 SPREAD: Final = 37
-"""Spreads resending clients over the numbers of processes: coprime with 100."""
+"""Distributes resending clients over the process numbers; coprime with 100."""
 
 
 class Layout:
@@ -75,11 +75,13 @@ class Layout:
                 "more failures than the odd one below it"
             )
         self.bugs = bugs_of(settings.profile, settings.bugs)
-        # Resending a mutation is sound only where it is promised to happen exactly once.
+        # Resending a mutation is sound only if the profile executes it exactly once.
         once = Bug.KUDU_1537 not in PROFILES[settings.profile]
         self.hms = HmsLayout(settings) if options.get("hms") else None
-        """The metastores. A drop or rename that goes through them has no request id in Kudu: the
-        metastore's event carries it out.
+        """The metastores, or `None`.
+
+        With metastores clients do not resend: in Kudu a drop or rename that goes through the
+        metastore has no request id, because the metastore's event carries it out.
         """
         self.resend_percent: int = options["resend"] if once and self.hms is None else 0
         usual = FLAGS[settings.profile]
@@ -97,10 +99,10 @@ class Layout:
         self.all_masters = every
         """The initial members and the spares."""
         self.changed_list = self._among("changed-masters", options.get("changed_masters", ""))
-        """The addresses that nodes of the variant `changed` start with; empty: the usual ones."""
+        """The addresses with which nodes of variant `changed` start; empty means the usual ones."""
         names_spares = options.get("told_spares", True)
         self.start_list = tuple((every if names_spares else self.masters).values())
-        """The addresses that tablet servers and clients start with."""
+        """The addresses with which tablet servers and clients start."""
         self.learns_masters = self.flags.heartbeat_names_masters
         knows_all = len(self.start_list) == len(every)
         if not (knows_all or self.learns_masters or self.changed_list):
@@ -136,15 +138,15 @@ class KuduSystem(System):
         self._rpc = RpcClient(env)
         self._metastores = None if layout.hms is None else Metastores(env, layout.hms)
         self._members = tuple(layout.masters)
-        """The masters that vote, by the newest configuration seen."""
+        """The voting masters, by the newest known configuration."""
         self._changing: tuple[str, ...] = ()
-        """Masters that may also vote, while their configurations differ."""
+        """Masters that may also vote while the masters' configurations differ."""
         self._admin: KuduClient | None = None
 
     def client(self, process: int) -> Client:
-        """A client with its own connections, as a separate process would have.
+        """A client with its own connections, like that of a separate process.
 
-        Some clients resend mutations with the same request id: exactly-once must hold for them.
+        Some clients resend mutations with the same request id, so that exactly-once is tested.
         """
         resends = process * SPREAD % 100 < self._layout.resend_percent
         policy = RESENDING if resends else RetryPolicy()
@@ -169,12 +171,12 @@ class KuduSystem(System):
     def core(self, rng: random.Random) -> Sequence[str]:
         """A random majority of the masters, and all tablet servers.
 
-        Existing tablets need a majority of their replicas only, but a new table needs as many live
-        tablet servers as it has replicas, and no operation may be left out of the liveness probe.
+        Existing tablets need only a majority of their replicas. A new table needs as many live
+        tablet servers as it has replicas, and the liveness probe must include every operation.
         """
         masters = list(self._members)
         core = rng.sample(masters, len(masters) // 2 + 1)
-        if self._changing:  # the majority is not known
+        if self._changing:  # the current majority is unknown
             masters = [n for n in self._layout.all_masters if n in {*masters, *self._changing}]
             core = masters
         hms = [] if self._metastores is None else self._metastores.core(rng)
@@ -191,7 +193,7 @@ class KuduSystem(System):
     # --- inspection --------------------------------------------------------------------------
 
     async def ready(self) -> Convergence:
-        """Tell whether a master leads, is ready, and has heard of every tablet server."""
+        """Report whether a master leads, is ready, and knows every tablet server."""
         roles = await self.roles()
         leader = roles.leader
         if leader is None or not roles.by_node[leader].ready:
@@ -211,7 +213,7 @@ class KuduSystem(System):
         return {CATALOG: await self.roles()}
 
     async def roles(self) -> Roles:
-        """The raw Raft role of every master that answers, and whether a leader serves yet."""
+        """The raw Raft role of every master that answers, and whether a leader already serves."""
         answers = await asyncio.gather(
             *(self._role(address) for address in self._layout.all_masters.values())
         )
@@ -225,7 +227,7 @@ class KuduSystem(System):
         return Roles(members, self._members)
 
     def _note_members(self, heard: Sequence[m.GetMasterRegistrationResponse]) -> None:
-        """Note the current voters, by the configurations of all masters that answered."""
+        """Update the current voters from the configurations of all masters that answered."""
         configs = [answer.committed_config for answer in heard if answer.committed_config]
         if not configs:
             return
@@ -234,7 +236,7 @@ class KuduSystem(System):
         all_addresses = {peer.address for config in configs for peer in config.peers}
         nodes = self._layout.all_masters
         self._members = tuple(name for name in nodes if nodes[name] in addresses)
-        # By address: a master that has taken the name of another answers under both.
+        # By address: a master that has taken over another's name answers under both names.
         members = {answer.address: answer for answer in heard if answer.address in addresses}
         same = len(members) == len(addresses) == len(newest.peers) and all(
             answer.committed_config == newest and answer.active_index == newest.opid_index
@@ -243,7 +245,7 @@ class KuduSystem(System):
         self._changing = () if same else tuple(n for n in nodes if nodes[n] in all_addresses)
 
     async def _role(self, address: str) -> tuple[NodeRole, m.GetMasterRegistrationResponse] | None:
-        """The role of a master, and its registration."""
+        """Ask a master for its role and its registration."""
         raft = await self._ask(address, m.GetMasterRegistrationRequest())
         if raft is None or raft.error is not None:
             return None
@@ -293,7 +295,7 @@ class KuduSystem(System):
     # --- operations --------------------------------------------------------------------------
 
     async def step_down(self, nodes: Sequence[str]) -> str | None:
-        """Have the masters among `nodes` give up their role (`kudu tablet leader_step_down`)."""
+        """Have those masters among `nodes` that lead step down (`kudu tablet leader_step_down`)."""
         done = []
         for name in nodes:
             address = self._layout.all_masters.get(name)
@@ -333,8 +335,8 @@ class KuduSystem(System):
 
     @override
     async def tool(self, arguments: Sequence[str]) -> Said:
-        """`harness kudu`; raises `UsageError` for unknown arguments."""
-        await self.roles()  # masters come and go
+        """Run `harness kudu`; raises `UsageError` for unknown arguments."""
+        await self.roles()  # masters join and leave
         members = tuple(self._layout.all_masters[name] for name in self._members)
         metastores = self._metastores
         metastore = None if metastores is None else partial(metastores.metastore, members)
@@ -345,7 +347,7 @@ class KuduSystem(System):
     async def _ask(
         self, address: str, request: Call[R_co], *, limit_s: float = _ASK_LIMIT_S
     ) -> R_co | None:
-        """One call; `None` where no answer came, which is an observation here, not an error."""
+        """Make one call; `None` if no answer came, which here is an observation, not an error."""
         try:
             return await self._rpc.call(address, request, timeout_s=limit_s)
         except RpcError:

@@ -32,7 +32,9 @@ from targets.kudu.system import (
 
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
-"""Drawn in soaks. A fourth tablet server can take new replicas while another one is down."""
+"""Numbers of tablet servers drawn in soaks. A fourth one can take new replicas while another is
+down.
+"""
 
 
 class KuduTarget(
@@ -130,7 +132,7 @@ class KuduTarget(
                     changed_list.append(address)
                 other = {"flags": msgspec.to_builtins(changed), "masters": changed_list}
                 if layout.changed_list and "masters_kept" in config:
-                    other["masters_kept"] = False  # this list is the operator's own
+                    other["masters_kept"] = False  # the operator specified this list explicitly
                 variants[CHANGED] = Variant(config=other)
             return NodeSpec(
                 name=name,
@@ -160,7 +162,7 @@ class KuduTarget(
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: `given`, over drawn sizes and flags."""
+        """The options of one seed of a soak: `given` options override drawn sizes and flags."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in SIZES.items()}
         flags = draw_flags(rng, str(given.get("kudu_flag", "")))
         return {**drawn, **given, "kudu_flag": flags}
@@ -170,8 +172,10 @@ class KuduTarget(
 
 
 def _replacements(layout: Layout) -> dict[str, Variant]:
-    """One variant of a spare per initial master: under that master's name it joins by itself, once
-    the master that had the name before was removed.
+    """One variant of a spare per initial master.
+
+    A spare with that variant runs under the master's name and joins by itself, once the master that
+    had the name before was removed.
     """
     usual = {
         "masters": [*layout.masters.values()],

@@ -1,7 +1,7 @@
-"""A loop that works once an interval, or earlier when told to, waits on a `Wakeup`.
+"""`Wakeup`: a wait for a loop that runs once per interval, or earlier on request.
 
-It is `asyncio.Event` and `asyncio.timeout` in one, for one waiting task, at a third of their price:
-heartbeats alone wait a dozen times in a simulated second.
+It combines `asyncio.Event` and `asyncio.timeout` for a single waiting task, at a third of their
+cost: heartbeats alone wait a dozen times in a simulated second.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import asyncio
 
 
 class Wakeup:
-    """A flag that one task waits for, up to a limit of time."""
+    """A flag for which one task waits, with a time limit."""
 
     __slots__ = ("_is_set", "_loop", "_waiter")
 
     def __init__(self) -> None:
         self._is_set = False
         self._waiter: asyncio.Future[bool] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # of all who wait
+        self._loop: asyncio.AbstractEventLoop | None = None  # of all waiting tasks
 
     def set(self) -> None:
-        """Let the waiting task, or the next one to wait, go on."""
+        """Resume the waiting task, or the next task that waits."""
         self._is_set = True
         if self._waiter is not None:
             _settle(self._waiter, is_set=True)
@@ -29,7 +29,7 @@ class Wakeup:
         self._is_set = False
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until it is set; false when `timeout_s` passed first."""
+        """Wait until the flag is set; false if `timeout_s` passed first."""
         if self._is_set:
             return True
         assert self._waiter is None, "another task waits already"

@@ -1,21 +1,22 @@
 """The vocabulary `append`: a table's columns as a list that transactions append to and read.
 
-A transaction is a list of micro-operations on one table, and it is one RPC, since nothing else is
+A transaction is a list of micro-operations on one table. It is a single RPC, since no other unit is
 atomic in a catalog:
 
-* `[["append", table, column], ...]` is one AlterTable that adds the columns in this order, all or
-  none of them;
+* `[["append", table, column], ...]` is one AlterTable that adds the columns in this order,
+  atomically;
 * `[["r", table, null]]` is one GetTableSchema and answers with the columns.
 
-Others are refused: two tables take two RPCs, and the answer of an AlterTable has no columns to
-read. Tables are made by `create`, as in the vocabulary `ddl`.
+Other transactions are refused: two tables need two RPCs, and the answer of an AlterTable contains
+no columns to read. Tables are created by `create`, as in the vocabulary `ddl`.
 
 Two answers need an explanation. A table that does not exist reads as the empty list: tables are
 created once and never deleted, so nothing can have been appended before the creation, and a later
-"not found" is a lost table. And Kudu shows the schema that all tablets have *applied*, which lags
-behind the committed one while the table is altering. Such an answer says nothing about the columns
-committed since, so the read asks again until the two agree, as Kudu's own client waits for an
-alter; each time is an attempt in the history, and at the deadline the read has failed.
+"not found" means a lost table. Kudu answers with the schema that all tablets have *applied*, which
+lags behind the committed schema while the table is altering. Such an answer says nothing about the
+columns committed since, so the read is repeated until the two schemas agree, just as Kudu's own
+client waits for an alter. Each repetition is an attempt in the history, and at the deadline the
+read fails.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MicroOps = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Transaction(Call):
-    """One of the two RPCs; values are micro-operations and hold nothing else."""
+    """One of the two RPCs; its values are micro-operations only."""
 
     micro_ops: MicroOps = dataclasses.field(default_factory=list)
 
@@ -46,7 +47,7 @@ class _Transaction(Call):
         del response
 
     def absence_value(self, response: m.MasterResponse) -> MicroOps | None:
-        """A table that does not exist reads as the empty list."""
+        """Read a table that does not exist as the empty list."""
         return None if Call.absence_value(self, response) is None else self._read([])
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
@@ -63,7 +64,7 @@ class _Transaction(Call):
 
 
 def plan_transaction(request: Request, request_id: m.RequestId) -> Call:
-    """The call for a transaction; raises `UsageError` for what one RPC cannot do."""
+    """The call for a transaction; raises `UsageError` if one RPC cannot carry it out."""
     micro_ops = request.value
     if not _are_micro_ops(micro_ops):
         raise UsageError(

@@ -1,9 +1,10 @@
-"""The vocabulary `ddl` in Kudu's terms: the request of each operation, and the value of its answer.
+"""Kudu's requests for the operations of the vocabulary `ddl`, and the values of their answers.
 
-Pure: a `Call` holds a request and the functions that turn an answer into a completion's value.
-Every table has one key column named `key`, which is added on create and stripped in answers, so
-that the vocabulary knows plain columns only. Results are observations and carry what a checker
-needs: the table's id and schema version, the revision of the system tablet, the master's term.
+The functions are pure. A `Call` holds a request and the functions that turn an answer into a
+completion's value. Every table has one key column named `key`, which is added on create and removed
+from answers, so the vocabulary has plain columns only. Results are observations and carry the data
+that a checker needs: the table's id and schema version, the revision of the system tablet, the
+master's term.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ def _changed(response: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One operation, ready to be sent any number of times."""
+    """One operation, which can be sent any number of times."""
 
     request: rpc.Call[m.MasterResponse]
     is_mutation: bool
     ok_value: Callable[[Any], dict[str, Any]] = _changed
 
     def answered_value(self, response: m.MasterResponse) -> Value:
-        """The value of an answer without error."""
+        """The value of an answer that has no error."""
         return {"result": "ok", **self.ok_value(response), **_provenance(response)}
 
     def refused_value(self, response: m.MasterResponse) -> Value | None:
-        """The observation in a refusal; `None` where it holds nothing that a model could check."""
+        """The observation in a refusal; `None` if it contains nothing that a model could check."""
         error = response.error
         assert error is not None
         result = self._observation(error)
@@ -54,7 +55,7 @@ class Call:
         return {**value, **_provenance(response)}
 
     def absence_value(self, response: m.MasterResponse) -> Value | None:
-        """The value of a read whose complete answer is "not found"; `None` for other errors."""
+        """The value of a read whose final answer is "not found"; `None` for other errors."""
         error = response.error
         assert error is not None
         if self._observation(error) != "not-found":
@@ -62,7 +63,9 @@ class Call:
         return Call.refused_value(self, response)
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
-        """The reason why an answer without error does not settle a read, which then asks again."""
+        """The reason why an answer without an error does not settle a read, which is then
+        repeated.
+        """
         del response
         return None
 
@@ -82,7 +85,7 @@ def _provenance(response: m.MasterResponse) -> dict[str, Any]:
 
 
 def plan_call(request: Request, request_id: m.RequestId) -> Call:
-    """The call for `request`; raises `UsageError` for what the vocabulary does not have."""
+    """The call for `request`; raises `UsageError` for operations outside the vocabulary."""
     call = ddl.call_of(request.f, request.value)
     match call:
         case ddl.Create():
@@ -122,7 +125,7 @@ def _named(name: str) -> m.TableIdentifier:
 
 def _create(call: ddl.Create, request_id: m.RequestId) -> Call:
     key = m.Column(id=0, name=KEY_COLUMN, is_key=True, is_nullable=False)
-    # Ids are the server's to give: a client that sends them is refused (INVALID_SCHEMA).
+    # The server assigns ids and refuses a client that sends them (INVALID_SCHEMA).
     columns = tuple(m.Column(id=0, name=name) for name in call.columns)
     request = m.CreateTableRequest(
         name=call.name,
@@ -189,7 +192,7 @@ def _tablet(location: m.TabletLocations) -> dict[str, Any]:
 def _locations(response: m.GetTableLocationsResponse) -> dict[str, Any]:
     value = {**_changed(response), "tablets": [_tablet(t) for t in response.tablets]}
     if len(response.tablets) >= LOCATIONS_MAX:
-        value["truncated"] = True  # more tablets may follow: this is not the whole list
+        value["truncated"] = True  # the list is incomplete: more tablets may follow
     return value
 
 

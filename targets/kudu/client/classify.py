@@ -1,11 +1,16 @@
-"""Pure functions that say what one answer of a master proves about the operation.
+"""Pure functions that derive from one master's answer what the operation did.
 
-The table is section 19 of Kudu's semantics as this project recorded them: codes 2, 5, 6 and 8 to
-12 did nothing; 3 and 4 are observations; NOT_THE_LEADER did nothing unless the master lost its
-leadership *while writing* (KUDU-591), which it says with `indeterminate`, as 13 does where the
-metastore may have done it; a lost answer proves nothing. When in doubt the answer is `UNKNOWN`: an
-operation wrongly called `fail` would blame a correct target, one wrongly called `info` only costs
-the checker time.
+The table is section 19 of Kudu's semantics as this project recorded them:
+
+* Codes 2, 5, 6 and 8 to 12 mean that nothing happened.
+* Codes 3 and 4 are observations.
+* NOT_THE_LEADER means that nothing happened, unless the master lost its leadership *while writing*
+  (KUDU-591); the master then sets `indeterminate`.
+* Code 13 sets `indeterminate` too if the metastore may have made the change.
+* A lost answer proves nothing.
+
+When in doubt the effect is `UNKNOWN`: an operation wrongly called `fail` would blame a correct
+target, and one wrongly called `info` only costs the checker time.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ _REFUSALS = frozenset(
         MasterErrorCode.TABLET_NOT_RUNNING,
         MasterErrorCode.EVEN_REPLICATION_FACTOR,
         MasterErrorCode.ILLEGAL_REPLICATION_FACTOR,
-        MasterErrorCode.HIVE_METASTORE_ERROR,  # unless it says that it is indeterminate
+        MasterErrorCode.HIVE_METASTORE_ERROR,  # unless the answer is marked indeterminate
     }
 )
 _ASK_ANOTHER = frozenset(
@@ -34,16 +39,18 @@ _ASK_ANOTHER = frozenset(
 
 
 class Effect(enum.Enum):
-    """The change that an attempt made to the catalog."""
+    """The effect of one attempt on the catalog."""
 
     DONE = "done"
-    REFUSED = "refused"  # considered by a leader and rejected: nothing happened, and it is final
-    NONE = "none"  # never considered: nothing happened, and another attempt may succeed
-    UNKNOWN = "unknown"  # it may have taken effect, or may still do so
+    # a leader considered and rejected the request: nothing happened, and this is final
+    REFUSED = "refused"
+    # no leader considered the request: nothing happened, and another attempt may succeed
+    NONE = "none"
+    UNKNOWN = "unknown"  # the attempt may have taken effect, or may still do so
 
 
 def mutation_effect(error: MasterError | None) -> Effect:
-    """The effect of a mutation that was answered with `error`."""
+    """The effect of a mutation that failed with `error`."""
     if error is None:
         return Effect.DONE
     if error.indeterminate:
@@ -52,7 +59,7 @@ def mutation_effect(error: MasterError | None) -> Effect:
         return Effect.NONE
     if error.code in _REFUSALS:
         return Effect.REFUSED
-    if error.status is AppStatus.INVALID_ARGUMENT:  # code 1, rejected while it was validated
+    if error.status is AppStatus.INVALID_ARGUMENT:  # code 1, rejected during validation
         return Effect.REFUSED
     return Effect.UNKNOWN
 
@@ -63,15 +70,15 @@ def rpc_error_effect(error: RpcError) -> Effect:
 
 
 def is_of_another(error: MasterError) -> bool:
-    """Whether it says that another master is to be asked, or this one a moment later."""
+    """Whether `error` asks the client to try another master, or this one a moment later."""
     return error.code in _ASK_ANOTHER
 
 
 def error_text(error: MasterError) -> str:
-    """`CODE/STATUS: text`, in the target's words."""
+    """The error as `CODE/STATUS: text`, with the target's words."""
     return f"{error.code.name}/{error.status.name}: {error.message}"
 
 
 def rpc_error_text(error: RpcError) -> str:
-    """`RPC/SENT: text` or `RPC/NOT_SENT: text`."""
+    """The error as `RPC/SENT: text` or `RPC/NOT_SENT: text`."""
     return f"RPC/{'SENT' if error.sent else 'NOT_SENT'}: {error}"

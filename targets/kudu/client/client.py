@@ -1,9 +1,10 @@
-"""One client process of the bundled target, strict about what it knows.
+"""One client process of the bundled target, which reports only outcomes that it can prove.
 
-The state of an operation is the list of its attempts. A mutation is sent once, and again only
-after an answer that proves the attempt before did nothing (`RetryPolicy` says when else); a read
-is sent again as often as its deadline allows. `ConnectToMaster` calls are not attempts: they
-carry nothing of the operation. How it ends follows `_classify`:
+The state of an operation is the list of its attempts. A mutation is sent once, and again only after
+an answer that proves that the previous attempt did nothing (`RetryPolicy` lists the exceptions). A
+read is sent again as often as its deadline allows. `ConnectToMaster` calls are not attempts, since
+they carry no part of the operation. Module `classify` says what each attempt proves, and the
+operation ends accordingly:
 
 | the attempts                                               | mutation | read |
 |------------------------------------------------------------|----------|------|
@@ -12,11 +13,11 @@ carry nothing of the operation. How it ends follows `_classify`:
 | none had an effect (never sent, NOT_THE_LEADER, no leader) | fail     | fail |
 | any of unknown outcome and none answered later             | info     | fail |
 
-A mutation that is refused *after* an attempt of unknown outcome stays `info`: the refusal may be
-of its own success, and an old request may still be on its way.
+A mutation that is refused *after* an attempt of unknown outcome stays `info`: its own success may
+be the reason for the refusal, and an old request may still arrive.
 
-Rows go to tablet servers: `rows`, `replicas` and `tables`; reads that allow for staleness go to
-any master: `stale`.
+Operations on rows go to tablet servers (modules `rows`, `replicas` and `tables`). Reads that
+tolerate staleness go to any master (module `stale`).
 """
 
 from __future__ import annotations
@@ -54,31 +55,31 @@ from targets.kudu.client.tables import TableCache
 from targets.kudu.rpc import RpcError
 
 LATE_LIMIT_S: Final = 2.0
-"""The time limit of a late copy for finding a leader, and again for its answer."""
+"""The time limit of a late copy for finding a leader, and the same limit for the answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
 
 
 def _plan(request: Request, request_id: m.RequestId) -> Call:
-    """The call for an operation of either vocabulary."""
+    """The call for an operation of the vocabulary `ddl` or `append`."""
     return (plan_transaction if request.f == "txn" else plan_call)(request, request_id)
 
 
 @dataclasses.dataclass(slots=True)
 class _Operation:
-    """The state of an operation under way."""
+    """The state of a running operation."""
 
     call: Call
     deadline: Deadline
     attempts: list[Attempt]
-    maybe_done: bool = False  # an attempt's outcome is unknown
-    done: Completion | None = None  # the answer to the first copy, while another is under way
+    maybe_done: bool = False  # the outcome of at least one attempt is unknown
+    done: Completion | None = None  # the answer to the first copy, while another copy is under way
     error: str = _NO_LEADER
     node: str | None = None
 
 
 class KuduClient:
-    """One process's client; sends one operation at a time and remembers the leader."""
+    """The client of one process, which sends one operation at a time and remembers the leader."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class KuduClient:
         process: int,
         policy: RetryPolicy | None = None,
     ) -> None:
-        """Speak to `masters` ("node:port") over `rpc`, which the client owns and closes."""
+        """Send calls to `masters` ("node:port") over `rpc`, which the client owns and closes."""
         self._env = env
         self._rpc = rpc
         self._policy = policy or RetryPolicy()
@@ -97,7 +98,7 @@ class KuduClient:
         self._client_id = f"{env.random.getrandbits(64):016x}-p{process}"
         self._seq_no = 0
         self._late: dict[asyncio.Task[None], None] = {}
-        self._revision = 0  # the newest that was answered
+        self._revision = 0  # the newest revision in any answer
         self._tables = TableCache(env, rpc, self._leader, self._policy)
         replicas = Replicas(env, rpc, self._tables, self._policy)
         addresses = {address.partition(":")[0]: address for address in masters}
@@ -106,7 +107,7 @@ class KuduClient:
         self._rows = RowsClient(env, self._tables, replicas, self._policy, self._client_id)
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation; see the module's table for how it ends.
+        """Run one operation; the table in the module's docstring says how it ends.
 
         Raises `UsageError` for operations or values outside the vocabulary.
         """
@@ -145,7 +146,7 @@ class KuduClient:
     # --- one attempt -------------------------------------------------------------------------
 
     async def _attempt(self, operation: _Operation) -> Completion | None:
-        """Find the leader and send once; `None` asks for another attempt."""
+        """Find the leader and send once; `None` means that another attempt is needed."""
         address = await self._leader.find(operation.deadline)
         if address is None or operation.deadline.left_s <= 0:
             return self._unanswered(operation)
@@ -192,7 +193,8 @@ class KuduClient:
             if effect is not Effect.REFUSED:
                 return self._after(operation, effect)
             if operation.done is not None and call.refused_value(response) is None:
-                return self._unanswered(operation)  # busy, for example: the first answer counts
+                # the copy was refused, for example by a busy server: the first answer counts
+                return self._unanswered(operation)
             if operation.maybe_done and operation.done is None:
                 return self._unanswered(operation)
             return self._complete(
@@ -206,7 +208,7 @@ class KuduClient:
         return self._complete(operation, OpType.FAIL, None, operation.error)
 
     def _is_to_repeat(self, operation: _Operation) -> bool:
-        """Whether an acknowledged operation is to be sent once more."""
+        """Whether to send an acknowledged operation once more."""
         first = operation.call.is_mutation and operation.done is None
         return first and self._policy.repeat and self._seq_no % 2 == 1
 
@@ -233,7 +235,7 @@ class KuduClient:
             await self._rpc.call(address, call.request, timeout_s=LATE_LIMIT_S)
 
     def _after(self, operation: _Operation, effect: Effect) -> Completion | None:
-        """Decide whether another attempt is allowed after one with `effect`."""
+        """Decide whether another attempt is allowed after an attempt with `effect`."""
         if not operation.call.is_mutation:
             return None
         if effect is Effect.UNKNOWN:
@@ -245,9 +247,9 @@ class KuduClient:
     # --- endings -----------------------------------------------------------------------------
 
     def _too_late(self, operation: _Operation, response: m.MasterResponse) -> Completion:
-        """An answer after the deadline counts as none, unless it proves there was no effect.
+        """Treat an answer after the deadline as lost, unless it proves that there was no effect.
 
-        The caller has stopped waiting, so that even `ok` would be stamped at a wrong time.
+        The caller has stopped waiting, so even `ok` would get a wrong time in the history.
         """
         if operation.call.is_mutation and mutation_effect(response.error) is not Effect.NONE:
             operation.maybe_done = True

@@ -1,4 +1,4 @@
-"""One client process that has both: Kudu's client for DDL, and Hive's for what goes by Hive."""
+"""One client process for tables with a metastore: Kudu's client for DDL, Hive's for the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from targets.kudu.client.client import KuduClient
 
 
 class TwoSidedClient:
-    """Sends one operation at a time, to the side that it is for (`harness.plugins.Client`)."""
+    """Sends one operation at a time, to Kudu or to Hive (`harness.plugins.Client`)."""
 
     def __init__(self, kudu: KuduClient, hive: MetastoreClient) -> None:
         self._kudu = kudu
@@ -73,7 +73,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _in_hive(call: v.HiveCall) -> hms.HmsCall:
-    """The operation as the vocabulary `hms` has it, for what its exceptions prove."""
+    """The operation in terms of the vocabulary `hms`, whose rules interpret its exceptions."""
     match call:
         case v.HiveDrop(name, nonce):
             return hms.Drop(*_split(name), nonce)

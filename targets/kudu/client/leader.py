@@ -1,10 +1,10 @@
 """Finding the leader master: `ConnectToMaster` to all of them at once.
 
 Kudu's client takes the first answer that claims LEADER and compares no terms
-(`client/master_rpc.cc`), so a cut-off ex-leader can win even for a client that knows every
-address. Here (P23 of profile `strict`) a leader is accepted only when a majority of the masters
-has answered and none of those answers shows a higher term. A master that is not initialised yet
-counts as a follower.
+(`client/master_rpc.cc`), so a partitioned former leader can win even if the client knows every
+address. In this client (P23 of profile `strict`) a leader is accepted only when a majority of the
+masters has answered and no answer shows a higher term. A master that is not initialised yet counts
+as a follower.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from targets.kudu.messages import ConnectToMasterRequest
 from targets.kudu.rpc import RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
-_GRACE_STEP_S: Final = 0.2  # wait for the rest, after a majority answered without a leader
+# how long to wait for the other masters after a majority answered without a leader
+_GRACE_STEP_S: Final = 0.2
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """One master's report of itself and of all; `ready_leader` is from the catalog manager."""
+    """One master's report about itself and all masters; `ready_leader` comes from its catalog
+    manager.
+    """
 
     address: str
     term: int
@@ -34,8 +37,10 @@ class MasterAnswer(msgspec.Struct, frozen=True):
 
 
 def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> MasterAnswer | None:
-    """The leader these answers prove to be the newest known, if they are a majority's of those
-    that it names as members; where it names none, of the ones that were `asked`.
+    """The leader that `answers` prove to be the newest known one, or `None`.
+
+    The answers must come from a majority of the members that the leader names. If it names none,
+    they must come from a majority of the masters that were `asked`.
     """
     newest = max((answer.term for answer in answers), default=0)
     leaders = [a for a in answers if a.ready_leader and a.term == newest]
@@ -47,7 +52,7 @@ def choose_leader(answers: Sequence[MasterAnswer], asked: Sequence[str]) -> Mast
 
 
 def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
-    """The first that claims to lead, in any term: switch LEADER-PICK."""
+    """The first master that claims to lead, in any term (switch LEADER-PICK)."""
     return next((answer for answer in answers if answer.ready_leader), None)
 
 
@@ -60,11 +65,11 @@ class LeaderFinder:
         self._first = self._masters = tuple(masters)
         self._policy = policy
         self._cached: str | None = None
-        self._asked_ns = 0  # when a round began last
+        self._asked_ns = 0  # the start of the last round
         self._relearning: asyncio.Task[MasterAnswer | None] | None = None
 
     def forget(self) -> None:
-        """Drop the remembered leader: it answered that it is none, or did not answer."""
+        """Forget the leader, which answered that it does not lead, or did not answer."""
         self._cached = None
 
     def close(self) -> None:
@@ -72,7 +77,7 @@ class LeaderFinder:
             self._relearning.cancel()
 
     async def find(self, deadline: Deadline) -> str | None:
-        """The leader's address; `None` when the deadline passed without one."""
+        """The leader's address; `None` if the deadline passed before one was found."""
         failures = 0
         while self._cached is None:
             if deadline.left_s <= 0:
@@ -91,7 +96,9 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask who the masters are, if that was long ago, while the leader goes on as known."""
+        """Ask who the masters are if the last answer is old; the known leader stays in use
+        meanwhile.
+        """
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -100,7 +107,9 @@ class LeaderFinder:
             self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
-        """One round: ends with a leader, when all answered or failed, or at its limit."""
+        """Run one round, which ends with a leader, when all masters answered or failed, or at its
+        limit.
+        """
         self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
@@ -134,7 +143,9 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """Ask those as well, next time, that the newest answer names: masters come and go."""
+        """Add the masters that the newest answer names to the next round: masters join and
+        leave.
+        """
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

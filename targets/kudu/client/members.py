@@ -1,15 +1,15 @@
-"""Membership, as an administrator changes it: masters come and go, replicas move.
+"""Membership changes by an administrator: masters join and leave, replicas move.
 
-A change is sent once, to the leader. It is `fail` where it was refused before anything was
-appended. Only an answer that says `indeterminate` (or ABORTED, by a tablet's leader), or no answer,
-leaves the outcome open. A request that certainly did nothing, since it could not be sent or "not
-the leader" is the answer, does not count as an attempt: the client asks the next leader. It does
-the same for requests that only read.
+A change is sent to the leader once. It is `fail` if it was refused before anything was appended.
+Only an answer marked `indeterminate` (or ABORTED, from a tablet's leader) or a lost answer leaves
+the outcome open. A request that certainly did nothing, because it could not be sent or the answer
+was "not the leader", does not count as an attempt: the client asks the next leader. Read-only
+requests are repeated in the same way.
 
-A replica moves as `kudu tablet change_config move_replica` has it: one change of the tablet's
-configuration adds the new server without a vote, to be promoted, and marks the old one to be
-replaced; the masters do the rest. As in Kudu, the tablet must be at rest before: no replica is on
-its way in or out. A second replica on its way out might never find a server to replace it.
+A replica moves as in `kudu tablet change_config move_replica`: one change of the tablet's
+configuration adds the new server as a non-voter to be promoted and marks the old server for
+replacement; the masters do the rest. As in Kudu, the tablet must be at rest before, with no replica
+being added or removed. A second replica marked for removal might never find a replacement server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class _Move(NamedTuple):
-    """A replica that is to go to another server."""
+    """A replica that shall move to another server."""
 
     tablet_id: str
     leader: m.ReplicaLocation
@@ -47,11 +47,11 @@ def _stays(peer: m.PeerConfig) -> bool:
 
 
 class _AskAnotherError(Exception):
-    """The master that was asked did nothing, and is not the one to ask."""
+    """The master did nothing, and another master must be asked."""
 
 
 class MembersClient:
-    """Membership as one client process changes it; `addresses` are of masters, by node."""
+    """Membership changes of one client process; `addresses` maps nodes to addresses of masters."""
 
     def __init__(
         self,
@@ -83,7 +83,9 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Ask the master at `address`; `None` where that did nothing and another is to be asked."""
+        """Ask the master at `address`; `None` if it did nothing and another master must be
+        asked.
+        """
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -126,7 +128,7 @@ class MembersClient:
                 return m.ListMastersRequest()
 
     def _address(self, node: str) -> str:
-        """The address of a node: all masters have one port."""
+        """The address of a node; all masters use the same port."""
         port = next(iter(self._addresses.values())).rpartition(":")[2]
         return self._addresses.get(node, f"{node}:{port}")
 
@@ -144,7 +146,9 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """A replica that does not lead, and a server without one; or why there is none."""
+        """A replica that does not lead and a server without a replica, or the reason why there is
+        none.
+        """
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )
@@ -214,8 +218,9 @@ class MembersClient:
     async def _ask_leader(
         self, address: str, request: Call[Answer], deadline: Deadline, mutates: bool = False
     ) -> Answer:
-        """The answer of a master that leads. Raises `_AskAnotherError`, and `RpcError` where the
-        requested change may have happened.
+        """The answer of a leading master.
+
+        Raises `_AskAnotherError`, and `RpcError` if the requested change may have happened.
         """
         try:
             answer = await self._ask(address, request, deadline)

@@ -1,10 +1,10 @@
 """One request to one tablet, answered by any of its replicas.
 
-The next replica is tried after a network error and after "not here" (TABLET_NOT_FOUND and
-TABLET_NOT_RUNNING); one that says it does not lead is a follower from then on (`client/batcher.cc`,
-`client/meta_cache.cc`). Once all were tried, the client asks a master for the locations, but only
-for a moment: without an answer, it tries the same replicas again after a pause. So it goes on until
-the deadline, and every RPC is an attempt in the history.
+The client tries the next replica after a network error and after "not here" (TABLET_NOT_FOUND and
+TABLET_NOT_RUNNING). It treats a replica that denies leading as a follower from then on
+(`client/batcher.cc`, `client/meta_cache.cc`). Once all were tried, the client asks a master for the
+locations, with a short time limit. Without an answer it tries the same replicas again after a
+pause. This continues until the deadline, and every RPC is an attempt in the history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 from targets.kudu.rpc import Call, RpcError
 
 _ASK_MASTER_S: Final = 0.5
-"""The time an operation waits for a master when all replicas it knows turned it down."""
+"""The time that an operation waits for a master after all known replicas refused it."""
 _ELSEWHERE: Final = frozenset(
     {
         m.TabletErrorCode.TABLET_NOT_FOUND,
@@ -37,14 +37,16 @@ FINAL: Final = frozenset(
         m.TabletErrorCode.INVALID_SNAPSHOT,
     }
 )
-"""Errors that another attempt does not cure."""
+"""Errors that another attempt does not fix."""
 TOO_LATE: Final = "TIMED_OUT: the deadline passed"
 R = TypeVar("R", bound=m.TabletResponse)
 
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The tablet of an operation; `tried` are replicas that turned it down in this round."""
+    """The target tablet of an operation; `tried` holds the replicas that refused it in this
+    round.
+    """
 
     name: str
     table: Table
@@ -55,15 +57,15 @@ class Target:
     tried: list[str] = dataclasses.field(default_factory=list)
     rounds: int = 0
     gone: bool = False
-    """The table is gone by a master's answer, or is another one by now."""
+    """Whether the table is gone or has been replaced, according to a master."""
 
     node: str | None = None
-    """The node asked last."""
+    """The last node asked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answered(Generic[R]):
-    """The outcome of one attempt: an answer, which may hold an error, or none."""
+    """The outcome of one attempt: an answer, which may hold an error, or no answer."""
 
     response: R | None
     failure: RpcError | None
@@ -75,19 +77,19 @@ class Answered(Generic[R]):
 
     @property
     def text(self) -> str:
-        """The outcome as histories have it."""
+        """The outcome in the format of histories."""
         if self.failure is not None:
             return rpc_error_text(self.failure)
         return "ok" if self.error is None else f"{self.error.code.name}: {self.error.message}"
 
 
 def _leads(response: Any) -> bool:
-    """Whether the leader answered: only the leader answers writes, a scan's answer says it."""
+    """Whether the leader answered. Only the leader answers writes; a scan's answer says who did."""
     return not isinstance(response, m.ScanResponse) or response.replica.role == "LEADER"
 
 
 class Replicas:
-    """Sends requests of one client to tablets."""
+    """Sends one client's requests to tablets."""
 
     def __init__(self, env: Env, rpc: Caller, tables: TableCache, policy: RetryPolicy) -> None:
         self._env = env
@@ -96,9 +98,10 @@ class Replicas:
         self._policy = policy
 
     async def attempt(self, target: Target, request: Call[R], limit_s: float) -> Answered[R] | None:
-        """One RPC to the next replica; `None` at the deadline, or where the table is gone.
+        """One RPC to the next replica; `None` at the deadline, or if the table is gone.
 
-        What the answer says of the replica is remembered, so that the next attempt goes elsewhere.
+        The client remembers what the answer says about the replica, so that the next attempt goes
+        to another one.
         """
         address = await self._next(target)
         if address is None or target.deadline.left_s <= 0:
@@ -132,7 +135,7 @@ class Replicas:
         await target.deadline.pause(self._policy.backoff_s(target.rounds))
 
     async def _next(self, target: Target) -> str | None:
-        """The next replica to try; after all of them, the ones a master knows by then."""
+        """The next replica to try; once all were tried, replicas that a master names."""
         address = self._untried(target)
         if address is not None:
             return address

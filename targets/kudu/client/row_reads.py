@@ -1,7 +1,7 @@
-"""Reads of rows: one by one from the leader, or scanned, one tablet after another, page by page.
+"""Reads of rows: single rows from the leader, or scans of one tablet after another, page by page.
 
-Both ask again as often as the deadline allows. The first tablet of a snapshot chooses its
-timestamp, and the others follow.
+Both are repeated until they succeed or the deadline passes. The first tablet of a snapshot scan
+chooses its timestamp, and the scan uses the same one on all other tablets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from targets.kudu.client.tables import Gone, Table, TableCache
 from targets.kudu.partitions import encode_key
 
 PAGES_MAX: Final = 10_000
-"""Pages of one tablet's scan."""
+"""The pages of one tablet's scan."""
 _GONE: Final = "TABLE_NOT_FOUND: the tablet is gone"
 _MODES: Final[Mapping[str, m.ReadMode]] = {
     "latest": m.ReadMode.READ_LATEST,
@@ -29,7 +29,7 @@ _MODES: Final[Mapping[str, m.ReadMode]] = {
 
 
 class RowReader:
-    """Reads and scans of one client process."""
+    """The reads and scans of one client process."""
 
     def __init__(
         self, tables: TableCache, replicas: Replicas, policy: RetryPolicy, time: ClientTime
@@ -44,7 +44,7 @@ class RowReader:
         tablet = table.tablet_of((call.key,))
         encoded = encode_key(table.key, (call.key,))
         target = Target(call.table, table, tablet, deadline, attempts)
-        # The next key is this one followed by a zero.
+        # The smallest key above this one is this key followed by a zero.
         asked = m.ScanRequest(tablet.tablet_id, key_start=encoded, key_end=encoded + b"\x00")
         part = await self._pages(target, asked)
         if isinstance(part, str):
@@ -91,7 +91,7 @@ class RowReader:
         return Completion(OpType.OK, value, None, parts[-1]["node"], tuple(attempts))
 
     async def _pages(self, target: Target, asked: m.ScanRequest) -> dict[str, Any] | str:
-        """All rows of one tablet with their timestamp, or the reason why there is no answer."""
+        """All rows of one tablet with their timestamp, or the reason why the scan failed."""
         rows: list[list[Any]] = []
         token, pages, count, why = b"", 0, 0, TOO_LATE
         while count < self._policy.attempts_max + PAGES_MAX:
@@ -132,7 +132,7 @@ class RowReader:
         return why
 
     async def _columns(self, target: Target, ids: Sequence[int]) -> Mapping[int, m.Column] | None:
-        """Columns by id. For an unknown id, ask a master: columns were added since."""
+        """Columns by id. If an id is unknown, ask a master, since columns may have been added."""
         names = {column.id: column for column in target.table.schema.columns}
         if not set(ids) <= names.keys():
             try:
@@ -158,12 +158,12 @@ def _page(asked: m.ScanRequest, token: bytes, timestamp: int, wait_s: float) -> 
         key_end=asked.key_end,
         page_token=token,
         allow_followers=asked.allow_followers,
-        timeout_ms=max(1, int(wait_s * 900)),  # so that it can still answer
+        timeout_ms=max(1, int(wait_s * 900)),  # early enough for an answer in time
     )
 
 
 def _row(names: Mapping[int, m.Column], ids: Sequence[int], row: Sequence[Any]) -> list[Any]:
-    """[key, cells], without cells that are null or belong to a dropped column."""
+    """The row as [key, cells], without cells that are null or belong to a dropped column."""
     key, cells = None, {}
     for ident, cell in zip(ids, row, strict=True):
         column = names.get(ident)

@@ -1,8 +1,8 @@
 """Writes of rows: one RPC per tablet, all at once.
 
-Each part has its own request id, under which it is sent again, as the policy says; the server does
-it once and repeats its first answer. What an attempt proves follows the table of `client`, with
-tablet servers in place of masters:
+Each part has its own request id. The client resends the part under this id, as the policy says; the
+server executes it once and repeats its first answer. An attempt proves what the table of module
+`client` says, with tablet servers in place of masters:
 
 | the attempts of a part                                      | its rows    |
 |-------------------------------------------------------------|-------------|
@@ -30,7 +30,7 @@ from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
 
 LATE_SEQ_NOS: Final = 50
-"""The number of requests whose answers a client that sends late copies claims to miss."""
+"""The number of its latest requests that a client with late copies reports as unanswered."""
 _KINDS: Final[Mapping[str, m.RowKind]] = {
     "insert": m.RowKind.INSERT,
     "upsert": m.RowKind.UPSERT,
@@ -47,7 +47,7 @@ _RESULTS: Final[Mapping[m.RowErrorCode, str]] = {
 
 @dataclasses.dataclass(slots=True)
 class _Part:
-    """The rows of a write for one tablet, and their state so far."""
+    """The rows of a write that belong to one tablet, and their state so far."""
 
     target: Target
     request: m.WriteRequest
@@ -59,13 +59,13 @@ class _Part:
     again: list[list[Any]] = dataclasses.field(default_factory=list)
 
     def results(self) -> list[str | None]:
-        """The result of each row, in the vocabulary's words."""
+        """The result of each row, in terms of the vocabulary."""
         if self.answer is not None:
             return _row_results(self.answer, len(self.positions))
         return [None if self.maybe_done else "failed"] * len(self.positions)
 
     def to_history(self) -> dict[str, Any]:
-        """The part as histories have it."""
+        """The part in the format of histories."""
         part = {
             "tablet": self.target.tablet.tablet_id,
             "node": self.node,
@@ -109,12 +109,12 @@ class RowWriter:
             task.cancel()
 
     async def write(self, call: Write, table: Table, deadline: Deadline) -> Completion:
-        """Write all rows; see the module's table for how it ends."""
+        """Write all rows; the table in the module's docstring says how the operation ends."""
         attempts: list[Attempt] = []
         columns = table.column_ids
         unknown = sorted({c for _, _, cells in call.rows for c in cells if c not in columns})
         if unknown:
-            # The columns may have been added since; nothing was sent.
+            # The columns may have been added since the schema was read; nothing was sent.
             with contextlib.suppress(Gone):
                 await self._tables.ask(call.table, deadline)
             return Completion(OpType.FAIL, None, f"NO_COLUMN: {', '.join(unknown)}")
@@ -184,7 +184,7 @@ class RowWriter:
         self._keep_late_copy(part)
 
     def _judge(self, part: _Part, answered: Answered[m.WriteResponse]) -> bool:
-        """Whether that was the last attempt."""
+        """Whether this attempt was the last one."""
         error, answer = answered.error, answered.response
         if answered.failure is not None or answer is None:
             assert answered.failure is not None, "neither an answer nor a failure"
@@ -199,7 +199,7 @@ class RowWriter:
             self._time.learn(answer.timestamp, answer.propagated_timestamp)
             return True
         if error.code is m.TabletErrorCode.REQUEST_STALE:
-            part.maybe_done = True  # its answer is forgotten, if there was one
+            part.maybe_done = True  # the server has forgotten the answer, if there was one
             return True
         if error.indeterminate:
             part.maybe_done = True
@@ -207,7 +207,7 @@ class RowWriter:
         return error.code in FINAL
 
     async def _repeat(self, part: _Part) -> None:
-        """Send an acknowledged part again; checkers compare the answers."""
+        """Send an acknowledged part again, so that checkers can compare the answers."""
         limit_s = self._policy.mutation_attempt_timeout_s
         answered = await self._replicas.attempt(part.target, part.request, limit_s)
         if answered is None or answered.response is None or answered.error is not None:
@@ -240,7 +240,7 @@ class RowWriter:
 def _written(
     parts: Sequence[_Part], table: Table, count: int, attempts: Sequence[Attempt]
 ) -> Completion:
-    """The completion of a write; see the module's table."""
+    """The completion of a write, by the table in the module's docstring."""
     results: list[str | None] = [None] * count
     for part in parts:
         for position, result in zip(part.positions, part.results(), strict=True):

@@ -1,7 +1,7 @@
-"""The vocabulary `rows` at tablet servers, for one client process.
+"""Operations of the vocabulary `rows` on tablet servers, for one client process.
 
-Writes are in `_row_writes`, reads and scans in `_row_reads`. The highest timestamp of all answers
-goes with every request, so that what this client does later has a later timestamp, on whichever
+Module `row_writes` implements writes, and `row_reads` reads and scans. Every request carries the
+highest timestamp of all answers, so later operations of this client get later timestamps on any
 server (Kudu's `propagated_timestamp`).
 """
 
@@ -23,7 +23,7 @@ _NO_MASTER: Final = "NO_LEADER: no master was found to lead before the deadline"
 
 
 class RowsClient:
-    """Rows of one client process."""
+    """The row operations of one client process."""
 
     def __init__(
         self,

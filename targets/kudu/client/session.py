@@ -1,8 +1,8 @@
 """The parts that all operations of one client share: calls, deadlines, timestamps, retry policy.
 
 Kudu's own client resends every master request until its deadline, mutation or not
-(`client/master_proxy_rpc.cc`), which can act twice (KUDU-1537). Ours sends a mutation again only
-after an answer which proves that the attempt before did nothing.
+(`client/master_proxy_rpc.cc`), which can act twice (KUDU-1537). This client sends a mutation again
+only after an answer that proves that the previous attempt did nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ _LIMIT_S_MIN: Final = 0.001
 
 
 class Caller(Protocol):
-    """The part of the RPC client that operations need, so that tests can script it."""
+    """The RPC client's interface for operations, which tests can fake."""
 
     async def call(self, address: str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """The answer. Raises `RpcError`, whose `sent` is false when nothing was processed."""
+        """Send a request and return the answer. Raises `RpcError`, with `sent` false if nothing was
+        processed.
+        """
         ...
 
     def close(self) -> None: ...
@@ -39,7 +41,7 @@ class ClientTime:
 
 
 class Deadline:
-    """The moment at which an operation must have ended."""
+    """The time by which an operation must end."""
 
     __slots__ = ("_clock", "_end_ns")
 
@@ -50,15 +52,15 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The time left; below 0 once the deadline has passed."""
+        """The remaining time; negative once the deadline has passed."""
         return (self._end_ns - self._clock.monotonic_ns()) / _NS
 
     def limit_s(self, most_s: float) -> float:
-        """The time limit of an attempt that may take `most_s`, and end no later than this."""
+        """The time limit of an attempt: `most_s`, or the remaining time if that is shorter."""
         return max(_LIMIT_S_MIN, min(most_s, self.left_s))
 
     def within(self, after_s: float) -> Deadline:
-        """The sooner of this deadline and one `after_s` from now."""
+        """The earlier of this deadline and one `after_s` from now."""
         sooner = Deadline(self._clock, after_s)
         return sooner if sooner._end_ns < self._end_ns else self
 
@@ -72,24 +74,25 @@ class RetryPolicy:
     """Limits of one operation.
 
     `resend` also repeats a mutation after an attempt of unknown outcome, with the same request id.
-    That is sound only where DDL is exactly-once (profile `strict`): the first result is kept with
-    the batch, and a repetition gets it again. An operation with such an attempt is then `ok` if a
-    later one succeeds and `info` otherwise, never `fail`.
+    That is sound only if DDL is exactly-once (profile `strict`): the masters store the first result
+    with the batch and answer a repetition with it. An operation with such an attempt is `ok` if a
+    later attempt succeeds and `info` otherwise, never `fail`.
 
-    `repeat` sends every second acknowledged mutation once more, with the same id. The answer to
-    the last copy counts: exactly-once says it is the same.
+    `repeat` sends every second acknowledged mutation once more, with the same id. The answer to the
+    last copy counts; under exactly-once it equals the first.
 
-    For `late_percent` of the acknowledged mutations a copy with the same id is sent up to
-    `late_s_max` later, when the operation is long over: a network that kept it may deliver it to
-    another leader, or to one that has restarted. The client drops the answer; exactly-once says
-    that the copy changes nothing. No copy is sent after `late_revisions_max` further changes, since
-    a target may forget requests of that age.
+    For `late_percent` of the acknowledged mutations, a copy with the same id is sent up to
+    `late_s_max` later, long after the operation ended. This imitates a network that delivers a
+    delayed request to another leader, or to a restarted one. The client drops the answer; under
+    exactly-once the copy changes nothing. No copy is sent after `late_revisions_max` further
+    changes, since a target may forget requests of that age.
 
-    A client that knows only the initial masters, and found a leader among them, would be lost with
-    that leader if others joined since: every `relearn_s` it asks in passing who the masters are.
-    Without `learns_masters` it keeps to the masters of its configuration, as Kudu's client does.
+    A client that knows only the initial masters could not find a new leader among masters that
+    joined since. It therefore asks every `relearn_s`, in passing, who the masters are. Without
+    `learns_masters` it uses only the masters of its configuration, like Kudu's client.
 
-    `first_leader_wins` is switch LEADER-PICK: believe the first master that claims to lead.
+    `first_leader_wins` (switch LEADER-PICK) makes the client believe the first master that claims
+    to lead.
     """
 
     resend: bool = False
@@ -102,10 +105,11 @@ class RetryPolicy:
     learns_masters: bool = True
     first_leader_wins: bool = False
     mutation_attempt_timeout_s: float = 10.0  # Kudu's limit of a single RPC
-    read_attempt_timeout_s: float = 2.0  # below the operation's, so that a new leader is tried
+    # below the operation's limit, so that a new leader is tried
+    read_attempt_timeout_s: float = 2.0
     backoff_step_s: float = 0.05
     backoff_max_s: float = 0.5
 
     def backoff_s(self, attempt: int) -> float:
-        """The pause after the `attempt`-th attempt in a row (from 1): linear, as in Kudu."""
+        """The pause after the `attempt`-th consecutive attempt (from 1): linear, as in Kudu."""
         return min(self.backoff_step_s * attempt, self.backoff_max_s)

@@ -1,4 +1,4 @@
-"""Reads that allow for staleness: any master may answer; where one refuses, the next is asked."""
+"""Reads that tolerate staleness: any master may answer, and after a refusal the next is asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY_ID = m.RequestId("", 0, "")  # reads carry none
 
 
 class StaleReads:
-    """The reads of one client."""
+    """The stale reads of one client."""
 
     def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
         self._env = env
@@ -29,8 +29,9 @@ class StaleReads:
         self._policy = policy
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Ask the masters in turn, from a random one on, until one answers. At the deadline the
-        read has failed.
+        """Ask the masters in turn, starting with a random one, until one answers.
+
+        At the deadline the read fails.
         """
         call = _planned(follower_reads.call_of(request.f, request.value))
         attempts: list[Attempt] = []
@@ -63,7 +64,7 @@ class StaleReads:
 
 
 def _planned(asked: follower_reads.StaleCall) -> Call:
-    """The call of the same read without a bound, with the bound added."""
+    """The call of an ordinary read, with the staleness bound added."""
     value = {"name": asked.name} if isinstance(asked, follower_reads.GetStale) else {}
     call = plan_call(Request(follower_reads.FRESH[asked.f], value), _ANY_ID)
     bounded = msgspec.structs.replace(call.request, max_staleness_ms=asked.max_staleness_ms)
@@ -71,6 +72,6 @@ def _planned(asked: follower_reads.StaleCall) -> Call:
 
 
 def _value(call: Call, answer: m.MasterResponse) -> dict[str, object] | None:
-    """The value of a complete answer; a refusal because of the state's age has none."""
+    """The value of a complete answer; `None` if the master refused because its state is too old."""
     value = call.answered_value(answer) if answer.error is None else call.absence_value(answer)
     return value if isinstance(value, dict) else None

@@ -1,12 +1,13 @@
-"""The places of tables as masters named them, kept for as long as they are of use.
+"""A cache of table locations as masters reported them.
 
-Locations are asked for once and kept for the time that the master gave with them
-(`table_locations_ttl_ms`). Older places are asked for again, apart from the operation, which goes
-on with the known ones: rows are served by tablet servers, and a master that is down must not stop
-clients that know the tablet servers. Only where all known replicas turn an
-operation down, or none is known, does it wait for a master.
+A client asks for locations once and keeps them for the time that the master gave with them
+(`table_locations_ttl_ms`). Expired locations are requested again in the background, while the
+operation continues with the known ones: tablet servers serve rows, and a master that is down must
+not stop clients that know the tablet servers. An operation waits for a master only if all known
+replicas refuse it, or if none is known.
 
-Which replica leads is a hint: the master's word, until a tablet server says otherwise.
+The cached leader of a tablet is a hint: it is the one the master named, until a tablet server
+contradicts.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from targets.kudu.partitions import key_columns, partition_key, tablet_position
 from targets.kudu.rpc import RpcError
 
 TABLES_MAX: Final = 1000
-"""Tables remembered; the one asked for longest ago goes."""
+"""Maximum number of cached tables; the least recently requested one is evicted."""
 TABLETS_MAX: Final = 10_000
 _REFRESH_LIMIT_S: Final = 5.0
 
 
 class Gone(Exception):  # noqa: N818 - an answer, not an error
-    """There is no such table, by the answer of a leading master."""
+    """The table does not exist, according to a leading master."""
 
 
 @dataclasses.dataclass(slots=True)
 class Tablet:
-    """A tablet; `replicas` are addresses, `leader` is one of them if it is known to lead."""
+    """A tablet; `replicas` are addresses, and `leader` is one of them if the leader is known."""
 
     tablet_id: str
     partition: m.Partition
@@ -44,14 +45,14 @@ class Tablet:
     leader: str | None
 
     def not_leader(self, address: str) -> None:
-        """The replica there answered that it does not lead."""
+        """Note that the replica at this address denied leading."""
         if self.leader == address:
             self.leader = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """One table as of one answer; `tablets` are in key order and cover every key."""
+    """A table according to one answer; `tablets` are in key order and cover every key."""
 
     table_id: str
     schema: m.Schema
@@ -73,13 +74,15 @@ class Table:
         return key_columns(self.schema)
 
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
-        """The tablet that owns a key; raises `ValueError` for one that does not fit."""
+        """The tablet that owns a key; raises `ValueError` for a key that does not match the
+        columns.
+        """
         place = partition_key(self.partition_schema, self.key, key)
         return self.tablets[tablet_position(self._starts, place)]
 
 
 class TableCache:
-    """The tables as one client knows them."""
+    """The tables known to one client."""
 
     def __init__(self, env: Env, rpc: Caller, leader: LeaderFinder, policy: RetryPolicy) -> None:
         self._env = env
@@ -94,7 +97,7 @@ class TableCache:
             task.cancel()
 
     async def find(self, name: str, deadline: Deadline) -> Table | None:
-        """The table, as known or as a master says; `None` at the deadline. Raises `Gone`."""
+        """The table from the cache or from a master; `None` at the deadline. Raises `Gone`."""
         table = self._tables.get(name)
         if table is None:
             return await self.ask(name, deadline)
@@ -105,7 +108,7 @@ class TableCache:
         return table
 
     async def ask(self, name: str, deadline: Deadline) -> Table | None:
-        """The table as a leading master says now; `None` at the deadline. Raises `Gone`."""
+        """The table from a leading master; `None` at the deadline. Raises `Gone`."""
         attempt = 0
         while True:
             address = await self._leader.find(deadline)
@@ -133,7 +136,9 @@ class TableCache:
             self._tables.pop(name, None)
 
     async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
-        """Schema and locations of one leader, if they belong together; `None`: ask again."""
+        """Schema and locations from one leader if they are consistent; `None` means to ask
+        again.
+        """
         most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:
@@ -166,7 +171,7 @@ class TableCache:
         )
 
     def _refused(self, name: str, error: m.MasterError | None) -> bool:
-        """Whether to ask again; raises `Gone` where the answer is final."""
+        """Whether to ask again; raises `Gone` if the answer is final."""
         if error is None:
             return False
         code, status = error.code, error.status

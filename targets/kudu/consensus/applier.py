@@ -1,10 +1,10 @@
-"""The state machine a group replicates: applying to it, and the proposers who wait for that.
+"""The replicated state machine of a group: applying entries to it, and waiting for the results.
 
-A replica says along the run how far it is, for the harness to compare (`harness.run.divergence`).
-The event `checkpoint` names the group, the index applied last and the digest of everything applied
-up to there (`journal.py`); where the whole state is at hand anyway, before a snapshot is written
-and after one was restored, also a digest of that. Every node that was ever at an index of a group
-must have reported the same of it, even if the node is gone by now.
+During a run each replica reports its progress, so that the harness can compare replicas
+(`harness.run.divergence`). The event `checkpoint` names the group, the last applied index and the
+digest of everything applied up to it (`journal.py`). Before a snapshot is written and after one is
+restored, the event also has a digest of the whole state. All nodes that ever reached an index of a
+group must have reported the same digest for it, including nodes that no longer exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class StateMachine(Protocol):
     """The state that a group replicates. All three methods are deterministic."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Any:
-        """Apply one committed write; the result goes to the proposer that waits for it."""
+        """Apply one committed write and return its result for the waiting proposer."""
         ...
 
     def snapshot(self) -> bytes:
@@ -38,39 +38,42 @@ class StateMachine(Protocol):
         ...
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Replace the whole state by a `snapshot` taken at `index`, in one step at the end. Nothing
-        is applied meanwhile.
+        """Replace the whole state by a `snapshot` taken at `index`, in one step at the end.
+
+        Nothing is applied meanwhile.
         """
         ...
 
 
 class SnapshotFiles(Protocol):
-    """For a machine whose snapshots are too large to write whole each time: what its `snapshot`
-    gives is turned into files, and a Raft snapshot holds a manifest of them. Peers are sent the
-    whole, as `restore` needs it.
+    """Snapshot files of a machine whose state is too large to write whole each time.
+
+    The result of the machine's `snapshot` is written to files, and a Raft snapshot holds a manifest
+    of these files. Peers receive the whole state, as `restore` requires.
     """
 
     def digest(self) -> bytes:
-        """Of the whole state as of the last applied index, alike on all replicas."""
+        """A digest of the whole state as of the last applied index; equal on all replicas."""
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write what `snapshot` gave, or a whole state; returns the manifest. Files of the manifest
-        before it stay.
+        """Write the result of `snapshot`, or a whole state; return the manifest.
+
+        Files of the previous manifest stay.
         """
         ...
 
     async def load(self, manifest: bytes) -> bytes:
-        """The whole state behind a manifest."""
+        """The whole state that a manifest describes."""
         ...
 
     async def sweep(self) -> None:
-        """The last manifest is durable: remove what it does not name."""
+        """Remove files that the last manifest does not name; the manifest is durable now."""
         ...
 
 
 class Waiter:
-    """A task that waits. Errors travel as results, so that none is ever left unretrieved."""
+    """A waiting task. Errors are set as results, so that no exception is left unretrieved."""
 
     __slots__ = ("future", "term")
 
@@ -79,16 +82,18 @@ class Waiter:
         self.term = 0
 
     def finish(self, outcome: Any) -> None:
-        """Let the waiter go on with `outcome`, unless it has given up."""
+        """Resume the waiting task with `outcome`, unless it has given up."""
         if not self.future.done():
             self.future.set_result(outcome)
 
     async def wait(self, timeout_s: float | None) -> Any:
-        """The outcome. Raises `TimeoutError`, or the outcome itself if it is a `RaftError`."""
+        """Wait for the outcome. Raises `TimeoutError`, or the outcome itself if it is a
+        `RaftError`.
+        """
         if timeout_s is None:
             outcome = await self.future
         else:
-            # Cheaper than `asyncio.timeout`, and every read of a catalog waits here.
+            # This is cheaper than `asyncio.timeout`, and every read of a catalog waits here.
             timer = self.future.get_loop().call_later(timeout_s, self.finish, _TIMED_OUT)
             try:
                 outcome = await self.future
@@ -102,10 +107,11 @@ class Waiter:
 
 
 class Applier:
-    """Applies committed entries. `journal` says how far; `group` is the group's name in events.
+    """Applies committed entries. `journal` records the progress; `group` names the group in events.
 
-    The journal is announced at multiples of `checkpoint_every`, where all replicas pass. `digest`
-    is of the whole state; without it a snapshot is the whole state, and is hashed.
+    The digest of the journal is announced at multiples of `checkpoint_every`, which all replicas
+    pass. `digest` hashes the whole state; without it a snapshot is the whole state and is hashed
+    instead.
     """
 
     def __init__(
@@ -130,12 +136,12 @@ class Applier:
         return len(self._proposals)
 
     def accept(self, effect: ev.ProposalAccepted) -> None:
-        """Let the proposer of an entry wait until that is applied."""
+        """Register the proposer of an entry as waiting until the entry is applied."""
         effect.token.term = effect.opid.term
         self._proposals[effect.opid.index] = effect.token
 
     def apply(self, entries: Iterable[Entry]) -> None:
-        """Apply the next committed entries; the proposers that wait get their results."""
+        """Apply the next committed entries and give the waiting proposers their results."""
         journal = self.journal
         for entry in entries:
             result: Any = None
@@ -148,12 +154,14 @@ class Applier:
             if waiter is not None and waiter.term == entry.term:
                 waiter.finish((entry.index, entry.term, result))
             elif waiter is not None:
-                # One step of a deposed leader may take the new leader's entries and commit them,
-                # before its change of role is reported: another entry is at this index now.
+                # In a single step a deposed leader may take and commit entries of the new leader
+                # before its change of role is reported: another entry then has this index.
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the proposers that wait: their entries may still commit, but no client will know."""
+        """Fail the waiting proposers: their entries may still commit, but no client will learn of
+        it.
+        """
         proposals, self._proposals = self._proposals, {}
         for index, waiter in proposals.items():
             waiter.finish(
@@ -161,7 +169,9 @@ class Applier:
             )
 
     def snapshot(self, config: RaftConfig) -> Snapshot:
-        """The state machine as it is now; `config` is the committed configuration."""
+        """The current state of the machine as a snapshot; `config` is the committed
+        configuration.
+        """
         journal, data = self.journal, self._machine.snapshot()
         self._announce(self._hash(data))
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)
@@ -172,7 +182,7 @@ class Applier:
         self._announce(self._hash(None))
 
     def _hash(self, data: bytes | None) -> str:
-        """A digest of the state; `data` is a snapshot of it, if there is one already."""
+        """A digest of the state; `data` is a snapshot of the state if one exists already."""
         if self._digest is not None:
             state = self._digest()
         else:

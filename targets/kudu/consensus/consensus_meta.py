@@ -1,9 +1,9 @@
-"""Files next to a replica's log: vote state (Kudu's `consensus-metadata`) and snapshots; and
-the recovery, which puts all together and checks it.
+"""Files next to a replica's log, and the recovery that combines and checks them.
 
-Both are whole files, replaced atomically and durably (`targets.checked_file`). The pending
-configuration is not here: it lives in the log and is active from its append, so an abort
-has nothing to undo on disk (KUDU-1735).
+The files are the vote state (Kudu's `consensus-metadata`) and the snapshot. Both are replaced as a
+whole, atomically and durably (`targets.checked_file`). The pending configuration is not stored
+here: it is in the log and active once appended, so an abort has nothing to undo on disk
+(KUDU-1735).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class VoteState(msgspec.Struct, frozen=True, array_like=True):
-    """Term, vote and committed configuration: what a replica must never forget.
+    """The term, the vote and the committed configuration, which a replica must never forget.
 
-    `last_logged` is what the log that was given up ended with, see `tombstones.py`.
+    `last_logged` is the last entry of a log that was given up, see `tombstoned_voting.py`.
     """
 
     current_term: int
@@ -36,7 +36,7 @@ class VoteState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The state machine as of `last_included`; `digest` is of all entries applied so far."""
+    """The state machine as of `last_included`; `digest` covers all entries applied up to it."""
 
     last_included: OpId
     config: RaftConfig
@@ -55,7 +55,7 @@ async def save(disk: Disk, path: str, content: VoteState | Snapshot) -> None:
 
 
 async def load(disk: Disk, path: str, content_type: type[Content]) -> Content | None:
-    """The content of the file; None when there is none. Raises `DamagedFileError`."""
+    """The content of the file; `None` if there is no file. Raises `DamagedFileError`."""
     try:
         body = await checked_file.read(disk, path, _MAGIC[content_type])
     except FileNotFoundError:
@@ -75,7 +75,9 @@ def snapshot_path(folder: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered:
-    """Everything durable about a replica. `config` is the newest that is known to be committed."""
+    """All durable state of a replica. `config` is the newest configuration known to be
+    committed.
+    """
 
     vote_state: VoteState
     snapshot: Snapshot | None
@@ -87,10 +89,7 @@ class Recovered:
 async def recover(
     disk: Disk, folder: str, wal: Wal, initial_config: RaftConfig | None
 ) -> Recovered:
-    """Read all of it, or make a new replica with `initial_config` in an empty folder.
-
-    Raises `DamagedFileError`, `wal.WalCorruptionError`.
-    """
+    """Read all durable state, or create a replica with `initial_config` in an empty folder."""
     vote_state = await load(disk, vote_state_path(folder), VoteState)
     snapshot = await load(disk, snapshot_path(folder), Snapshot)
     base = OpId(0, 0) if snapshot is None else snapshot.last_included

@@ -1,4 +1,4 @@
-"""The outgoing side of a replica: updates, snapshots, and the votes it asks for."""
+"""The sending side of a replica: updates, snapshots and vote requests."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from targets.kudu.flags import Flags
 from targets.kudu.rpc import RpcClient, RpcError
 
 SNAPSHOT_BYTES_MAX: Final = 1 << 28
-"""The largest snapshot that is sent or accepted."""
+"""Maximum size of a snapshot that is sent or accepted."""
 _BYTES_PER_S_MIN: Final = 64 * 1024
-"""The slowest link a request is given time for, on top of its base timeout."""
+"""Bandwidth of the slowest supported link; it adds time to the base timeout of a large request."""
 _CHUNK_RETRIES_MAX: Final = 16
 _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
-"""What a message is longer than the one entry in it, at most."""
+"""Maximum number of bytes that a message adds to its only entry."""
 
 
 def entry_limit(flags: Flags) -> int:
-    """The limit of the payload of an entry, in bytes: one that no follower would accept
-    (KUDU-3036) is refused before it is in the log.
+    """Maximum payload of an entry in bytes.
+
+    A larger entry is refused before it is logged, because no follower would accept it (KUDU-3036).
     """
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
 class Senders:
-    """Carries out the effects that send; what comes of them goes to `step`, as an event.
+    """Carries out the effects that send requests, and passes each outcome to `step` as an event.
 
-    The core has one update or snapshot under way per peer. Time limits are short of
-    `consensus_rpc_timeout_ms` where the request is small: an update may be repeated at will, and a
-    request that fell into a black hole must not keep the peer waiting for long after the cut has
-    healed.
+    The core sends one update or snapshot per peer at a time. Small requests have a time limit below
+    `consensus_rpc_timeout_ms`: an update may be repeated at will, and a request that a partition
+    swallowed must not delay the peer for long after the partition has healed.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Senders:
         self._timeout_base_s = min(
             flags.raft_heartbeat_interval_ms * periods / 1000, self._timeout_max_s
         )
-        self._transfers: dict[str, asyncio.Task[Any]] = {}  # of snapshots, by peer
+        self._transfers: dict[str, asyncio.Task[Any]] = {}  # of snapshot transfers, by peer
 
     def drop(self) -> None:
-        """End the transfers of snapshots. Updates under way end by themselves, and the core
-        ignores answers to requests it no longer waits for.
+        """End the transfers of snapshots. Running updates end by themselves, and the core ignores
+        their answers.
         """
         for transfer in self._transfers.values():
             transfer.cancel()
@@ -125,7 +125,9 @@ class Senders:
     async def _send_chunks(
         self, effect: ev.SendSnapshot, snapshot: Snapshot
     ) -> msg.InstallSnapshotResponse | None:
-        """Send until installed or refused; None when the peer keeps asking for the same."""
+        """Send until the snapshot is installed or refused; `None` if the peer keeps asking for the
+        same chunk.
+        """
         flags = self._flags
         chunk_bytes = max(1, min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size))
         crc = zlib.crc32(snapshot.data)
@@ -169,7 +171,8 @@ class Senders:
                 timeout_s=self._vote_timeout_s,
             )
         except RpcError:
-            response = None  # silence is neither yes nor no; the election timer goes on
+            # a missing answer is neither yes nor no; the election timer keeps running
+            response = None
         self._step(ev.VoteAnswered(effect.election_id, effect.peer_uuid, response))
 
     def send_start_copy(self, effect: ev.SendStartCopy) -> None:
@@ -199,7 +202,9 @@ class Senders:
         self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
-        """Ask a peer to run for leader, once; if that fails, a timer elects."""
+        """Ask a peer once to run for leader; if the request fails, an election timer starts the
+        election.
+        """
         self._spawn(self._ask_to_run(effect), "hand over")
 
     async def _ask_to_run(self, effect: ev.SendRunElection) -> None:

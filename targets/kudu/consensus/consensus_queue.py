@@ -1,8 +1,8 @@
 """The leader: replication, commitment, confirmed reads, membership.
 
-After Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, where to try next
-after a mismatch, who is promoted and who succeeds) and the dissertation's 6.4 (reads that need no
-entry in the log).
+After Kudu's `consensus/consensus_queue.cc` (one outstanding request per peer, the next index after
+a mismatch, promotion of members, choice of the successor) and the dissertation's 6.4 (reads without
+a log entry).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REFUSES_COPY: Final = frozenset(
 
 @dataclasses.dataclass(slots=True)
 class _PendingRead:
-    """A read that waits for its round."""
+    """A read that waits for a round of heartbeats."""
 
     number: int
     index: int
@@ -59,17 +59,18 @@ class _PendingRead:
 
 @dataclasses.dataclass(slots=True)
 class _Transfer:
-    """Leadership that is being handed over."""
+    """A transfer of leadership in progress."""
 
     successor_uuid: str | None  # None: the first voter that is caught up
     deadline_ns: int
-    asked: bool = False  # a successor was asked to run
+    asked: bool = False  # whether a successor was asked to run
 
 
 class Leader:
-    """The leader's state of its peers and of reads, from `begin` to `end` of each leadership.
+    """The leader's state about its peers and reads, from `begin` to `end` of each leadership.
 
-    It may `end` by itself; the core then changes the role. Responses of newer terms go to the core.
+    It may call `end` by itself; the core then changes the role. Responses with newer terms go to
+    the core.
     """
 
     def __init__(self, state: RaftState) -> None:
@@ -78,8 +79,8 @@ class Leader:
         self._configs = state.log.configs
         self.leads = False
         self.peers: dict[str, PeerProgress] = {}
-        self.all_sent_ns = 0  # when it last sent to all peers at once
-        self._term_start_index = 0  # of the NO_OP that opened the own term
+        self.all_sent_ns = 0  # the time of the last send to all peers at once
+        self._term_start_index = 0  # index of the NO_OP that opened this leader's term
         self._request_count = 0
         self._reads: deque[_PendingRead] = deque()
         self._read_count = 0
@@ -93,7 +94,7 @@ class Leader:
         self._append(EntryKind.NO_OP, b"")
 
     def end(self) -> None:
-        """Stop leading; reads that wait are rejected."""
+        """Stop leading and reject the waiting reads."""
         self.leads = False
         self.peers.clear()
         self._transfer = None
@@ -103,7 +104,7 @@ class Leader:
         effects.append(ev.ResetElectionTimer())
 
     def step_down(self, event: ev.StepDown) -> None:
-        """Stop leading, or begin to hand over (`StepDownMode`)."""
+        """Stop leading, or begin to transfer leadership (`StepDownMode`)."""
         if not self.leads:
             return
         if event.mode is StepDownMode.ABRUPT:
@@ -115,7 +116,9 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run, if it is the successor and has the whole log; it then deposes us."""
+        """Ask `peer` to run if it is the successor and has the whole log; it then deposes this
+        leader.
+        """
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return
@@ -126,7 +129,7 @@ class Leader:
 
     @property
     def committed_in_term(self) -> bool:
-        """Whether it leads and an entry of its own term has committed."""
+        """Whether this replica leads and has committed an entry of its own term."""
         return self.leads and self._log.commit_index >= self._term_start_index
 
     def _refresh_peers(self) -> None:
@@ -147,7 +150,7 @@ class Leader:
             self.peers[config.uuid] = peer
 
     def health(self) -> dict[str, PeerHealth]:
-        """The health of each peer now, by uuid."""
+        """The current health of each peer, by uuid."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
 
@@ -164,7 +167,7 @@ class Leader:
             self._state.effects.append(ev.HealthChanged())
 
     def _reached(self, own: int, of_peer: Callable[[PeerProgress], int]) -> int:
-        """The highest value that a majority of voters has reached."""
+        """The highest value that a majority of the voters has reached."""
         peers, local_uuid, configs = self.peers, self._state.uuid, self._configs
         values = [own if uuid == local_uuid else of_peer(peers[uuid]) for uuid in configs.voters]
         values.sort()
@@ -206,7 +209,7 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(config))
 
     def _unfit_to_change(self) -> str | None:
-        """The reason why no configuration can be changed now."""
+        """The reason why the configuration cannot be changed now."""
         if self._transfer is not None:
             return "leadership is being handed over"
         if not self.committed_in_term:
@@ -216,7 +219,7 @@ class Leader:
         return None
 
     def _promote(self, peer: PeerProgress) -> None:
-        """Give a newcomer its vote once one more batch would bring it to the commit index."""
+        """Promote a newcomer to voter once one more batch would bring it to the commit index."""
         config = peer.config
         if not config.promote or config.member_type != NON_VOTER or self._unfit_to_change():
             return
@@ -232,7 +235,7 @@ class Leader:
         self._append(EntryKind.CONFIG, encode_config(after))
 
     def _append(self, kind: EntryKind, payload: bytes) -> None:
-        """Append an entry as leader and send it to every peer that is free."""
+        """Append an entry as leader and send it to every peer without an outstanding request."""
         self._state.append((Entry(self._state.term, self._log.last_index + 1, kind, payload),))
         if kind is EntryKind.CONFIG:
             self._refresh_peers()
@@ -241,7 +244,7 @@ class Leader:
     # --- sending ----------------------------------------------------------------------------
 
     def heartbeat_due(self, event: ev.HeartbeatDue) -> None:
-        """Send to all peers, or stop leading when no majority answers any more."""
+        """Send to all peers, or stop leading if no majority answers any more."""
         del event
         if not self.leads:
             return
@@ -256,8 +259,10 @@ class Leader:
             self.end()
 
     def _send_updates(self) -> None:
-        """Send to every peer that is free. If that was all of them, the next heartbeat is due an
-        interval from now, as in Kudu (`Peer::SendNextRequest` snoozes its heartbeater).
+        """Send to every peer without an outstanding request.
+
+        If those were all peers, the next heartbeat is due one interval from now, as in Kudu
+        (`Peer::SendNextRequest` snoozes its heartbeater).
         """
         all_free = True
         for peer in self.peers.values():
@@ -295,7 +300,7 @@ class Leader:
     def _answering_peer(
         self, event: ev.UpdateAnswered | ev.SnapshotSent | ev.CopyStarted
     ) -> PeerProgress | None:
-        """The peer whose outstanding request ended; None for late or foreign answers."""
+        """The peer whose outstanding request ended; None for late or unexpected answers."""
         peer = self.peers.get(event.peer_uuid)
         if peer is None or peer.in_flight != event.request_id:
             return None
@@ -325,7 +330,7 @@ class Leader:
             peer.next_index = matched + 1
             if matched > self._log.commit_index:
                 self.advance_commit()
-            if self.leads:  # the commit may have ended it
+            if self.leads:  # the commit may have ended this leadership
                 if peer.config.promote:
                     self._promote(peer)
                 if self._transfer is not None:
@@ -338,10 +343,11 @@ class Leader:
             self._send_update(peer)
 
     def _without_replica(self, peer: PeerProgress, code: ConsensusErrorCode) -> None:
-        """Ask a server that has lost the tablet, or never had it, for an empty replica.
+        """Ask a server that has lost the tablet, or never had it, to create an empty replica.
 
-        A newcomer is asked only once its addition has committed: else a replica could be left on a
-        server that was never a member. A voter may be needed for that very commit.
+        A newcomer is asked only once its addition has committed; otherwise a replica could remain
+        on a server that never became a member. A voter is asked at once, since that very commit may
+        need it.
         """
         peer.match_index = 0
         is_tentative = self._configs.pending and peer.config.member_type == NON_VOTER
@@ -356,7 +362,7 @@ class Leader:
             )
 
     def copy_started(self, event: ev.CopyStarted) -> None:
-        """A peer has an empty replica now, or refused."""
+        """A peer now has an empty replica, or refused to create one."""
         peer = self._answering_peer(event)
         if peer is None:
             return
@@ -366,7 +372,7 @@ class Leader:
             peer.is_hopeless = True
 
     def _wants_more(self, peer: PeerProgress) -> bool:
-        """Whether to send again at once instead of with the next heartbeat."""
+        """Whether to send again at once instead of waiting for the next heartbeat."""
         if peer.in_flight is not None or not self.leads:
             return False
         if peer.next_index <= self._log.last_index:
@@ -376,10 +382,11 @@ class Leader:
     def _back_off(self, peer: PeerProgress, response: UpdateConsensusResponse) -> None:
         """Choose the next index after a peer's log did not match (Kudu `consensus_queue.cc`).
 
-        Its committed prefix always matches, so this ends; a prefix that ends before our base needs
-        a snapshot.
+        The peer's committed prefix always matches, so the search ends. A prefix that ends before
+        this log's base needs a snapshot.
         """
-        # A peer that came back with less than it once acknowledged no longer counts for that.
+        # A peer that returned with less than it once acknowledged no longer counts for the lost
+        # entries.
         peer.match_index = min(peer.match_index, response.last_received.index)
         if self._log.holds(response.last_received):
             following = response.last_received.index + 1
@@ -415,7 +422,7 @@ class Leader:
     # --- commitment and reads ---------------------------------------------------------------
 
     def advance_commit(self) -> None:
-        """Commit the entries that a majority of voters has durably, if they are of this term."""
+        """Commit the entries that are durable on a majority of voters, if they are of this term."""
         index = self._reached(self._log.durable_index, _MATCH_INDEX)
         if index <= self._log.commit_index or not self._may_commit(index):
             return
@@ -425,11 +432,11 @@ class Leader:
         self._resolve_reads()
 
     def _may_commit(self, index: int) -> bool:
-        """Only entries of the own term commit by counting (Raft 5.4.2, figure 8)."""
+        """Count only entries of the leader's own term towards commit (Raft 5.4.2, figure 8)."""
         return self._log.term_at(index) == self._state.term
 
     def read(self, event: ev.ReadRequested) -> None:
-        """Confirm leadership for a read, with a round of requests that begins now."""
+        """Confirm leadership for a read with a round of requests that starts now."""
         self._read_count += 1
         index = max(self._log.commit_index, self._term_start_index)
         self._reads.append(_PendingRead(self._read_count, index, event.token))

@@ -1,10 +1,10 @@
-"""`ConsensusService`: one per server, in front of all its Raft groups, and its calls to one group.
+"""`ConsensusService`: one per server, which serves all its Raft groups, and the calls of one group.
 
 Calls are routed by group (`tablet_id`) after the server's identity (`dest_uuid`) was checked, so a
-request meant for a predecessor at the same address is refused (KUDU-1613 and its kin).
+request for an earlier server at the same address is refused (KUDU-1613 and related issues).
 
-No call needs a task: an answer that depends on the disk leaves in the step that makes it durable.
-Snapshots arrive in chunks, in order; a chunk that does not fit is asked for again.
+No call needs a task: an answer that depends on the disk is sent in the step that makes the data
+durable. Snapshots arrive in ordered chunks; the receiver asks again for a chunk that does not fit.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ _Vote = Callable[[msg.RequestConsensusVoteRequest], Answer]
 _Code = msg.ConsensusErrorCode
 
 MissingGroupHook = Callable[[msg.StartTabletCopyRequest], Awaitable[msg.ConsensusError | None]]
-"""Makes an empty replica for `request.superblock`, with the first configuration `request.config`,
-and starts it; over a tombstone in the same folder, whose `TombstonedVoter` it stops before. Or
-returns why not: TABLET_NOT_FOUND for a tablet deleted here for good, ALREADY_INPROGRESS during
-another transition of the tablet."""
+"""Creates and starts an empty replica for `request.superblock`.
+
+The replica starts with the configuration `request.config`. If the folder holds a tombstone, its
+`TombstonedVoter` is stopped first. Otherwise the hook returns why it made none: TABLET_NOT_FOUND
+for a tablet that was deleted here for good, ALREADY_INPROGRESS during another transition of the
+tablet.
+"""
 
 
 class ConsensusService:
     """Serves `ConsensusService.*` on `rpc_server` and routes its calls to replicas.
 
-    `on_missing_group` is the owner's, where tablets can be copied to this server. Masters have
-    none: their system tablet cannot be copied to while they run (KUDU-2748).
+    The owner passes `on_missing_group` if tablets can be copied to this server. Masters have no
+    such hook: their system tablet cannot be replaced by a copy while they run (KUDU-2748).
     """
 
     def __init__(
@@ -63,13 +66,15 @@ class ConsensusService:
         rpc_server.serve(self._start_copy)
 
     def add(self, group_id: str, calls: ConsensusCalls) -> None:
-        """Route the calls of a group (`Replica.start` does it by itself)."""
+        """Start routing the calls of a group (`Replica.start` calls this)."""
         assert group_id not in self._calls, f"{group_id} is served already"
         self._failed.pop(group_id, None)
         self._calls[group_id] = calls
 
     def add_tombstone(self, group_id: str, vote: _Vote, last_logged: msg.OpId) -> None:
-        """Let a tombstone vote, and nothing else (`TombstonedVoter.start` does it by itself)."""
+        """Let a tombstone answer vote requests and nothing else (`TombstonedVoter.start` calls
+        this).
+        """
         assert group_id not in self._calls, f"{group_id} has a replica"
         self._tombstones[group_id] = (vote, last_logged)
 
@@ -80,7 +85,7 @@ class ConsensusService:
         self._tombstones.pop(group_id, None)
 
     def fail(self, group_id: str, reason: str) -> None:
-        """Answer with TABLET_FAILED from now on: the replica's leader must have it replaced."""
+        """Answer with TABLET_FAILED from now on, so that the replica's leader has it replaced."""
         self._calls.pop(group_id, None)
         self._failed[group_id] = reason
 
@@ -110,7 +115,7 @@ class ConsensusService:
         return msg.ConsensusError(_Code.TABLET_NOT_FOUND, f"no tablet {tablet_id} here")
 
     def _stale(self, request: msg.StartTabletCopyRequest) -> msg.ConsensusError | None:
-        """Refuse a leader of a term that a tombstone here has outlived."""
+        """Refuse a leader whose term is older than a tombstone on this server."""
         _, last = self._tombstones.get(request.tablet_id, (None, msg.OpId(0, 0)))
         if last.term <= request.caller_term:
             return None
@@ -120,7 +125,7 @@ class ConsensusService:
     async def _start_copy(
         self, request: msg.StartTabletCopyRequest, _peer: str
     ) -> msg.StartTabletCopyResponse:
-        """Have the owner make an empty replica, unless there is one."""
+        """Have the owner create an empty replica, unless one exists."""
         error = None
         if request.dest_uuid != self.local_uuid:
             error = self._refusal(request)
@@ -133,19 +138,19 @@ class ConsensusService:
 
 @dataclasses.dataclass(slots=True)
 class _Incoming:
-    """A snapshot that is being received."""
+    """A partly received snapshot."""
 
     key: tuple[Any, ...]
     data: bytearray = dataclasses.field(default_factory=bytearray)
 
 
 class ConsensusCalls:
-    """Handles the consensus calls for one replica: it reads `core`, and changes it by `step`."""
+    """Handles the consensus calls of one replica, whose `core` it changes only through `step`."""
 
     def __init__(self, core: RaftCore, step: Callable[[ev.Event], None]) -> None:
         self._core = core
         self._step = step
-        self._waiting: deque[Answer] = deque()  # from the first one still unanswered on
+        self._waiting: deque[Answer] = deque()  # in order, from the first unanswered one on
         self._incoming: _Incoming | None = None
 
     def stop(self) -> None:
@@ -158,13 +163,15 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def update(self, request: msg.UpdateConsensusRequest) -> Answer:
-        """A leader's heartbeat or entries; answered at once unless something must be durable."""
+        """A leader's heartbeat or entries; answered at once unless data must first become
+        durable.
+        """
         reply = Answer()
         self._step(ev.UpdateRequested(request, reply))
         return self._outcome(reply)
 
     def _outcome(self, reply: Answer) -> Answer:
-        """Remember an answer that is still to come, for `stop`."""
+        """Remember an answer that is not sent yet, for `stop`."""
         if reply.response is not None:
             return reply
         waiting = self._waiting
@@ -176,7 +183,7 @@ class ConsensusCalls:
         return reply
 
     def snapshot(self, request: msg.InstallSnapshotRequest) -> msg.InstallSnapshotResponse | Answer:
-        """One chunk of a snapshot; the last one installs it."""
+        """One chunk of a snapshot; the last chunk installs it."""
         if request.caller_term < self._core.term or request.total_size > SNAPSHOT_BYTES_MAX:
             code, message = _Code.INVALID_TERM, f"term {request.caller_term} is over"
             if request.caller_term >= self._core.term:
@@ -206,7 +213,7 @@ class ConsensusCalls:
         return installed or self._outcome(reply)
 
     def _collect(self, request: msg.InstallSnapshotRequest) -> bytes | None:
-        """Add a chunk; the whole snapshot once it is complete and its checksum is right."""
+        """Add a chunk; return the snapshot once it is complete and its checksum is right."""
         key = (
             request.caller_uuid,
             request.caller_term,
@@ -228,7 +235,7 @@ class ConsensusCalls:
         return data
 
     def step_down(self, request: msg.LeaderStepDownRequest) -> msg.LeaderStepDownResponse:
-        """An administrator asks the leader to give up its role, or to hand it over."""
+        """Give up leadership, or transfer it, on request of an administrator."""
         error = self._not_leading() or self._bad_successor(request)
         if error is None and request.new_leader_uuid != self._core.uuid:
             self._step(ev.StepDown(request.mode, request.new_leader_uuid))
@@ -255,13 +262,13 @@ class ConsensusCalls:
         return msg.ConsensusError(_Code.INVALID_CONFIG, message) if bad else None
 
     def run_election(self, request: msg.RunLeaderElectionRequest) -> msg.RunLeaderElectionResponse:
-        """Run for leader now, in spite of a live one; nothing happens on a leader."""
+        """Run for leader now, in spite of a live leader; on a leader nothing happens."""
         del request
         self._step(ev.RunElection())
         return msg.RunLeaderElectionResponse()
 
     def change_config(self, request: msg.ChangeConfigRequest) -> Answer:
-        """Change one member; answered when that has committed."""
+        """Change one member; the answer is sent when the change has committed."""
         return self._change((request.change,), request.cas_config_opid_index)
 
     def bulk_change_config(self, request: msg.BulkChangeConfigRequest) -> Answer:
@@ -278,7 +285,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def unsafe_change_config(self, request: msg.UnsafeChangeConfigRequest) -> Answer:
-        """Leave all other members out; answered when that is durable here."""
+        """Remove all other members by force; the answer is sent when the change is durable here."""
 
         def answer_of(outcome: object) -> msg.UnsafeChangeConfigResponse:
             error = _error_of(outcome) if isinstance(outcome, RaftError) else None
@@ -303,7 +310,7 @@ class ConsensusCalls:
         return self._outcome(waiter.answer)
 
     def last_opid(self, request: msg.GetLastOpIdRequest) -> msg.GetLastOpIdResponse:
-        """The end of this replica's log, or of its committed part."""
+        """The last entry of this replica's log, or of its committed part."""
         log = self._core.log
         if request.opid_type is msg.OpIdType.RECEIVED:
             return msg.GetLastOpIdResponse(log.last)
@@ -344,7 +351,7 @@ _HANDLERS: Final = tuple(
 
 
 class _AnswerWaiter:
-    """An `Answer` that waits for an outcome of the core, as an `applier.Waiter` does."""
+    """An `Answer` that waits for an outcome of the core, like `applier.Waiter`."""
 
     def __init__(self, answer_of: Callable[[Any], msgspec.Struct]) -> None:
         self.answer = Answer()
@@ -357,7 +364,7 @@ class _AnswerWaiter:
 
 
 def _error_of(outcome: RaftError) -> msg.ConsensusError:
-    """The error of a configuration change that was refused, or that may yet happen."""
+    """The error of a configuration change that was refused, or that may still happen."""
     if isinstance(outcome, ConfigRefusedError):
         code = outcome.code
     elif isinstance(outcome, IndeterminateError):

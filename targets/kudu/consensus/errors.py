@@ -1,4 +1,4 @@
-"""Refusals of a replica, sorted by the conclusions that a caller may draw."""
+"""Refusals of a replica, grouped by what the caller may conclude."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from targets.kudu.consensus.messages import ConsensusErrorCode
 
 
 class RaftError(Exception):
-    """The root of what a replica raises on purpose."""
+    """The base class of errors that a replica raises on purpose."""
 
 
 class NotAppendedError(RaftError):
-    """Nothing was appended: the write did not and will not happen."""
+    """Nothing was appended: the write did not happen and never will."""
 
 
 class NotLeaderError(NotAppendedError):
-    """This replica does not lead (for a read: could not confirm that it does)."""
+    """This replica does not lead or, for a read, could not confirm that it leads."""
 
 
 class ConfigRefusedError(NotAppendedError):
-    """A change of the configuration was refused; `code` is CAS_FAILED, INVALID_CONFIG (for good)
-    or ILLEGAL_STATE (not now).
+    """A change of the configuration was refused.
+
+    `code` is CAS_FAILED, INVALID_CONFIG (permanent) or ILLEGAL_STATE (temporary).
     """
 
     def __init__(self, code: ConsensusErrorCode, message: str) -> None:
@@ -28,8 +29,8 @@ class ConfigRefusedError(NotAppendedError):
 
 
 class OverloadedError(NotAppendedError):
-    """Too many writes wait for their commit, or the payload is larger than one message."""
+    """Too many writes wait for their commit, or the payload exceeds the size of a message."""
 
 
 class IndeterminateError(RaftError):
-    """The write was appended, then leadership or the time ran out: it may still commit."""
+    """The write was appended, then leadership was lost or the time ran out: it may still commit."""

@@ -1,11 +1,11 @@
 """Events that go into the Raft core, and effects that come out of it.
 
-Inputs are events, outputs are effects, to be carried out **in order**. `SaveMeta` and
+Inputs are events; outputs are effects, which the shell must carry out **in order**. `SaveMeta` and
 `InstallSnapshot` are barriers: nothing after them in the list, and no later event, may be handled
-before they are durable. `AppendLog` is not: its durability comes back as the event `Synced`, and
+before they are durable. `AppendLog` is no barrier: the event `Synced` reports its durability, and
 the core itself holds back all effects that depend on it.
 
-A token (`reply`, `token`) is the shell's own handle; the core only hands it back.
+A token (`reply`, `token`) is an opaque handle of the shell, which the core returns unchanged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ElectionTimeout(Event, frozen=True):
 
 
 class HeartbeatDue(Event, frozen=True):
-    """A leader's heartbeat interval has passed (others ignore it)."""
+    """A leader's heartbeat interval has passed (other roles ignore it)."""
 
 
 class VoteRequested(Event, frozen=True):
@@ -81,7 +81,7 @@ class UpdateAnswered(Event, frozen=True):
 
 
 class LeaderContact(Event, frozen=True):
-    """A sign of life of a leader that carries nothing else (a chunk of a snapshot)."""
+    """A sign of life from a leader without other content (a chunk of a snapshot)."""
 
     caller_uuid: str
     caller_term: int
@@ -100,7 +100,9 @@ class SnapshotReceived(Event, frozen=True):
 
 
 class SnapshotProgress(Event, frozen=True):
-    """A peer answered a part of `SendSnapshot` number `request_id`: a sign of life."""
+    """A peer answered one part of `SendSnapshot` number `request_id`, which shows that it is
+    alive.
+    """
 
     peer_uuid: str
     request_id: int
@@ -109,7 +111,7 @@ class SnapshotProgress(Event, frozen=True):
 class SnapshotSent(Event, frozen=True):
     """`SendSnapshot` number `request_id` ended; `response` None means that it failed.
 
-    `last_included` names the sent one.
+    `last_included` identifies the snapshot.
     """
 
     peer_uuid: str
@@ -127,7 +129,7 @@ class CopyStarted(Event, frozen=True):
 
 
 class Propose(Event, frozen=True):
-    """Append an entry, if this replica leads. Not for configurations."""
+    """Append an entry if this replica leads. Configurations have an event of their own."""
 
     kind: EntryKind
     payload: bytes
@@ -135,8 +137,9 @@ class Propose(Event, frozen=True):
 
 
 class ChangeConfig(Event, frozen=True):
-    """Change the configuration, if this replica leads and the change is allowed now; with
-    `cas_opid_index` only if the committed one has that index.
+    """Change the configuration, if this replica leads and the change is allowed now.
+
+    With `cas_opid_index` the change applies only if the committed configuration has that index.
     """
 
     changes: tuple[PeerChange, ...]
@@ -145,7 +148,7 @@ class ChangeConfig(Event, frozen=True):
 
 
 class ForceConfig(Event, frozen=True):
-    """Leave all but these members out, by an administrator's order and without a vote."""
+    """Remove all members but these, by an administrator's order and without a vote."""
 
     members: tuple[str, ...]
     token: Any
@@ -164,20 +167,20 @@ class Synced(Event, frozen=True):
 
 
 class Compact(Event, frozen=True):
-    """A durable snapshot covers the log up to `index`: forget that part."""
+    """A durable snapshot covers the log up to `index`: drop that part of the log."""
 
     index: int
 
 
 class StepDown(Event, frozen=True):
-    """Give up leadership, or hand it over to `new_leader_uuid` or any voter."""
+    """Give up leadership, or transfer it to `new_leader_uuid` or, without one, to any voter."""
 
     mode: StepDownMode = StepDownMode.ABRUPT
     new_leader_uuid: str | None = None
 
 
 class RunElection(Event, frozen=True):
-    """Run for leader now: no pre-election, in spite of a live leader."""
+    """Run for leader now, without a pre-election and in spite of a live leader."""
 
 
 # --- effects ---------------------------------------------------------------------------------
@@ -194,8 +197,8 @@ class SaveMeta(Effect, frozen=True):
 class AppendLog(Effect, frozen=True):
     """Write entries to the log; an index at or below the last one replaces the tail from there.
 
-    `preceding` is the entry before the first, which tells a recovery whether the entries continue
-    the snapshot it found.
+    `preceding` is the entry before the first one. From it a recovery learns whether the entries
+    continue the snapshot on disk.
     """
 
     sequence: int
@@ -206,7 +209,7 @@ class AppendLog(Effect, frozen=True):
 class InstallSnapshot(Effect, frozen=True):
     """Replace the state machine. A barrier.
 
-    `keep_log` False: the log on disk does not continue the snapshot and must go.
+    `keep_log` is False if the log on disk does not continue the snapshot and must be removed.
     """
 
     last_included: OpId
@@ -226,7 +229,7 @@ class SendVote(Effect, frozen=True):
 
 
 class SendUpdate(Effect, frozen=True):
-    """Send to a peer; the answer comes back as `UpdateAnswered`."""
+    """Send an update to a peer; the answer comes back as `UpdateAnswered`."""
 
     peer_uuid: str
     address: str
@@ -244,8 +247,10 @@ class SendSnapshot(Effect, frozen=True):
 
 
 class SendStartCopy(Effect, frozen=True):
-    """Ask a peer's server for an empty replica that starts from `config`, the committed one; the
-    end comes back as `CopyStarted`.
+    """Ask a peer's server to create an empty replica.
+
+    The replica starts from `config`, the committed configuration. The outcome comes back as
+    `CopyStarted`.
     """
 
     peer_uuid: str
@@ -276,15 +281,17 @@ class Committed(Effect, frozen=True):
 
 
 class ProposalAccepted(Effect, frozen=True):
-    """The entry is in the leader's log under `opid`."""
+    """Report that the entry is in the leader's log under `opid`."""
 
     token: Any
     opid: OpId
 
 
 class ConfigForced(Effect, frozen=True):
-    """A configuration was forced upon this replica, as the entry `opid`: what the members that were
-    left out alone have is given up. It holds once it is durable.
+    """Report that a configuration was forced upon this replica, as the entry `opid`.
+
+    Entries that only the removed members have are lost. The configuration takes effect once it is
+    durable.
     """
 
     token: Any
@@ -293,7 +300,7 @@ class ConfigForced(Effect, frozen=True):
 
 
 class ProposalRejected(Effect, frozen=True):
-    """Nothing was appended."""
+    """Report that nothing was appended."""
 
     token: Any
     reason: str
@@ -301,25 +308,25 @@ class ProposalRejected(Effect, frozen=True):
 
 
 class ReadReady(Effect, frozen=True):
-    """Leadership was confirmed after the request; read once `index` is applied."""
+    """Report that leadership was confirmed after the request; read once `index` is applied."""
 
     token: Any
     index: int
 
 
 class ReadRejected(Effect, frozen=True):
-    """This replica does not lead, or lost leadership before it could confirm it."""
+    """Report that this replica does not lead, or lost leadership before it could confirm it."""
 
     token: Any
 
 
 class ResetElectionTimer(Effect, frozen=True):
-    """Wait for a whole election timeout again."""
+    """Restart the timer with a whole election timeout."""
 
 
 class StateChanged(Effect, frozen=True):
-    """Role, term, leader or committed configuration changed."""
+    """Report a change of role, term, leader or committed configuration."""
 
 
 class HealthChanged(Effect, frozen=True):
-    """The leader thinks otherwise of the health of a peer."""
+    """Report that the leader's assessment of a peer's health has changed."""

@@ -1,8 +1,8 @@
 """Election timeouts, and the one timer of a replica.
 
 Every heartbeat moves a follower's deadline; making and cancelling a timer of the event loop each
-time would cost more than the heartbeat itself. So the deadline is a number, and the timer, when it
-fires early, arms itself for the rest.
+time would cost more than the heartbeat itself. So the deadline is a number, and a timer that fires
+early is set again for the remaining time.
 """
 
 from __future__ import annotations
@@ -20,42 +20,45 @@ from targets.kudu.flags import Flags
 _BACKOFF_EXPONENT_MAX: Final = 20
 _FIRST_SHARE_MAX: Final = 0.2
 _NS: Final = 1_000_000_000
-_SLACK_NS: Final = 1000  # loops round; without slack a timer could fire many times at one instant
+# loops round deadlines; without slack a timer could fire many times at one instant
+_SLACK_NS: Final = 1000
 
 
 class ElectionTimeouts:
-    """The wait of a replica for a leader: uniform between `min_ns` and a maximum that grows by
-    half with every election it lost in a row, up to `leader_failure_exp_backoff_max_delta_ms`.
+    """The time that a replica waits for a leader before it runs.
 
-    A timeout holds until it has run out or an election fails. So heartbeats only ever move the
-    deadline on, which costs no timer.
+    The timeout is uniform between `min_ns` and a maximum. Each consecutive lost election raises the
+    maximum by half, up to `leader_failure_exp_backoff_max_delta_ms`. A timeout stays in use until
+    it expires or an election fails. Heartbeats therefore only move the deadline forward, which
+    costs no timer operation.
     """
 
     def __init__(self, flags: Flags, random: Random) -> None:
         self._random = random
-        self._current_ns = 0  # 0: to be drawn
+        self._current_ns = 0  # 0: not drawn yet
         self._failed_elections = 0
         periods = flags.leader_failure_max_missed_heartbeat_periods
         self.min_ns = int(flags.raft_heartbeat_interval_ms * 1_000_000 * periods)
         self._limit_ns = flags.leader_failure_exp_backoff_max_delta_ms * 1_000_000
 
     def max_ns(self, failed_elections: int) -> int:
-        """The longest timeout after this number of failures."""
+        """The longest timeout after this number of lost elections."""
         exponent = min(failed_elections + 1, _BACKOFF_EXPONENT_MAX)
         return max(self.min_ns, min(int(self.min_ns * 1.5**exponent), self._limit_ns))
 
     def draw_first_ns(self) -> int:
-        """The first timeout of a replica that knows of no leader ever: there is none to wait for.
+        """The first timeout of a replica that has never known a leader and need not wait for one.
 
-        Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`); a
-        share of the shortest timeout keeps the replicas of one group apart. It is safe because it
-        starts a pre-election, which a live leader's followers refuse; it is drawn once because
-        the last replica of a group to start finds all others there.
+        Kudu lets the failure detector of such a replica expire at once (`RaftConsensus::Start`).
+        Here the timeout is a share of the shortest one, which keeps the replicas of one group
+        apart. This is safe because the timeout starts a pre-election, which followers of a live
+        leader refuse. The short timeout is drawn only once, because the last replica of a group to
+        start finds all others running.
         """
         return int(self.min_ns * _FIRST_SHARE_MAX * self._random.random())
 
     def current_ns(self, failed_elections: int) -> int:
-        """The timeout that holds now, after this number of failures."""
+        """The current timeout, after this number of lost elections."""
         if not self._current_ns or failed_elections != self._failed_elections:
             spread_ns = self.max_ns(failed_elections) - self.min_ns
             self._current_ns = self.min_ns + int(spread_ns * self._random.random())
@@ -63,15 +66,15 @@ class ElectionTimeouts:
         return self._current_ns
 
     def redraw(self) -> None:
-        """The timeout has run out: draw another one next time."""
+        """Note that the timeout has expired; the next call draws another one."""
         self._current_ns = 0
 
 
 class ReplicaTimer:
-    """Tells a leader when its next heartbeat is due, and all others when to run for leader.
+    """A timer that tells a leader when to send its next heartbeat, and other replicas when to run.
 
-    `fired` is given the event. `failed` is given what `fired` raises, since an error in a callback
-    does not end the node everywhere.
+    `fired` is called with the event. `failed` is called with any exception that `fired` raises,
+    because an exception in a callback does not end the node in every environment.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class ReplicaTimer:
         self._stopped = False
 
     def start(self, core: RaftCore) -> None:
-        """Wait for a leader, or, in a new group, for a moment."""
+        """Wait for a leader or, in a new group, for a short time."""
         self._core = core
         self._loop = asyncio.get_running_loop()
         if core.is_new and self._pre_election:
@@ -103,7 +106,7 @@ class ReplicaTimer:
             self.reset()
 
     def reset(self, _: object = None) -> None:
-        """Wait for a whole election timeout from now on; a leader does not."""
+        """Restart the wait for a whole election timeout; does nothing on a leader."""
         core = self._core
         if core.role is not Role.LEADER:
             timeout_ns = self._election.current_ns(core.failed_elections)
@@ -119,7 +122,7 @@ class ReplicaTimer:
             self._handle.cancel()
 
     def _set_deadline(self, deadline_ns: int) -> None:
-        """Move the deadline; the loop is touched only if it would wake too late."""
+        """Move the deadline; the event loop's timer is touched only if it would fire too late."""
         earlier = deadline_ns < self._deadline_ns
         self._deadline_ns = deadline_ns
         if self._handle is None:
@@ -155,7 +158,7 @@ class ReplicaTimer:
             return
         due_ns = core.all_sent_ns + self._heartbeat_ns
         if due_ns > self._clock.monotonic_ns():
-            self._set_deadline(due_ns)  # what it sent was as good as a heartbeat
+            self._set_deadline(due_ns)  # the last entries it sent served as a heartbeat
             return
         self.lead()
         self._fired(ev.HeartbeatDue())

@@ -1,7 +1,8 @@
-"""The follower: what it takes from a leader, and when it answers.
+"""The follower: accepting entries from a leader, and answering at the right time.
 
-After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip entries that it has, check the
-preceding entry, drop a conflicting tail, append, commit matched entries, answer when durable.
+After Kudu's `UpdateReplica` (`consensus/raft_consensus.cc`): skip entries that the log has already,
+check the preceding entry, drop a conflicting tail, append, commit matched entries, and answer once
+the entries are durable.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ _LEFT_OUT = "you were left out of this group"
 class Follower:
     """Takes entries and snapshots from leaders whose term the core has accepted.
 
-    It owns the answers that wait for the disk.
+    The follower owns the answers that wait for the disk.
     """
 
     def __init__(self, state: RaftState) -> None:
         self._state = state
         self._log = state.log
-        self._acks: deque[tuple[int, Any]] = deque()  # (index to be durable, reply)
+        self._acks: deque[tuple[int, Any]] = deque()  # (index that must become durable, reply)
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether an answer waits until something is durable."""
+        """Whether an answer waits for the disk."""
         return bool(self._acks)
 
     def update(self, event: ev.UpdateRequested) -> None:
-        """Take entries; the answer leaves once they are durable."""
+        """Append a leader's entries; the answer is sent once they are durable."""
         request = event.request
         preceding, entries = self._above_base(request)
         matches = self._matches(preceding)
@@ -51,7 +52,7 @@ class Follower:
             and self._state.is_stranger(request.caller_uuid)
             and self._contradicts(preceding, entries)
         ):
-            # It leads the members that were left out by force: its calls are nothing to us.
+            # The sender leads members that were removed by force: ignore its calls.
             self.refuse(event.reply, ConsensusErrorCode.INVALID_TERM, _LEFT_OUT)
             return
         if not matches:
@@ -74,7 +75,9 @@ class Follower:
             self._acknowledge(event.reply, self._log.durable_index)
 
     def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
-        """The request without what the snapshot covers, which is committed and thus equal."""
+        """The request without the entries that the snapshot covers; those are committed and thus
+        equal.
+        """
         preceding, entries = request.preceding, request.entries
         for position, entry in enumerate(entries, start=1):
             assert entry.index == preceding.index + position, "a gap in a request"
@@ -88,7 +91,7 @@ class Follower:
         return self._log.holds(preceding)
 
     def _contradicts(self, preceding: OpId, entries: tuple[Entry, ...]) -> bool:
-        """Whether a request has another entry where one is committed here."""
+        """Whether a request has a different entry at an index that is committed here."""
         opids = (preceding, *(OpId(entry.term, entry.index) for entry in entries))
         return any(o.index <= self._log.commit_index and not self._log.holds(o) for o in opids)
 
@@ -102,7 +105,7 @@ class Follower:
             return
 
     def _acknowledge(self, reply: Any, matched: int) -> None:
-        # A snapshot may have taken the entry at `matched` since: then its term is not known.
+        # A snapshot may have replaced the entry at `matched` since; its term is then unknown.
         term = self._log.term_at(matched) if matched >= self._log.base.index else 0
         response = UpdateConsensusResponse(
             responder_uuid=self._state.uuid,
@@ -124,19 +127,19 @@ class Follower:
         self._state.effects.append(ev.Reply(reply, response))
 
     def fail_acks(self, message: str) -> None:
-        """Answer requests of a term that is over; their caller does not lead any more."""
+        """Answer requests of an earlier term; their sender no longer leads."""
         acks, self._acks = self._acks, deque()
         for _, reply in acks:
             self.refuse(reply, ConsensusErrorCode.INVALID_TERM, message)
 
     def send_durable_acks(self) -> None:
-        """Send the answers that waited for entries which are durable now."""
+        """Send the answers whose entries are durable now."""
         while self._acks and self._acks[0][0] <= self._log.durable_index:
             matched, reply = self._acks.popleft()
             self._acknowledge(reply, matched)
 
     def install(self, event: ev.SnapshotReceived) -> None:
-        """Take a whole snapshot, unless what it covers is committed here."""
+        """Install a whole snapshot, unless the log has committed everything in it."""
         state, last = self._state, event.last_included
         committed = self._log.term_at(self._log.commit_index)
         if last.term < committed and state.is_stranger(event.caller_uuid):

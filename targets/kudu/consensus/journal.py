@@ -1,9 +1,9 @@
-"""The record of what a replica applied, by which logs of replicas are compared.
+"""The record of applied entries, which lets the harness compare the logs of replicas.
 
-A rolling digest covers every entry ever applied (index, term, kind, payload), also those a snapshot
-has taken from the log; snapshots carry it along. Two replicas agree on everything up to an index
-exactly if their digests at that index are equal, so a bounded window of recent digests suffices to
-compare replicas that are not equally far.
+A rolling digest covers every entry ever applied (index, term, kind, payload), including those that
+a snapshot has replaced; snapshots carry the digest along. Two replicas agree on everything up to an
+index exactly if their digests at that index are equal. A bounded window of recent digests therefore
+suffices to compare replicas that have applied different numbers of entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class Journal:
-    """The entry applied last, and the digests of the last applied ones."""
+    """The last applied entry, and the digests at the most recent indexes."""
 
     __slots__ = ("_digests", "digest", "index", "term")
 
@@ -30,8 +30,8 @@ class Journal:
         self.index = last.index
         self.term = last.term
         self.digest = digest
-        # One after the other, up to that of `index`. Two thousand objects would take 20 times the
-        # memory, of every replica, and a tablet takes an hour to reach the limit.
+        # One buffer of consecutive digests, up to that of `index`. Two thousand objects would take
+        # 20 times the memory in every replica, and a tablet takes an hour to reach the limit.
         self._digests = bytearray(digest)
 
     def add(self, entry: Entry) -> None:
@@ -46,8 +46,10 @@ class Journal:
             del self._digests[:_DIGEST_BYTES]
 
     def dump(self, log: MemoryLog) -> dict[str, Any]:
-        """`log`: [index, term, CRC-32 of the payload] of the newest retained entries;
-        `digests`: [index, digest] of the newest applied ones, oldest first. Both are bounded.
+        """Dump `log` and `digests`, both bounded.
+
+        `log` has [index, term, CRC-32 of the payload] of the newest retained entries. `digests` has
+        [index, digest] of the newest applied entries, oldest first.
         """
         first = max(log.base.index + 1, log.last_index - _WINDOW + 1)
         size = _DIGEST_BYTES

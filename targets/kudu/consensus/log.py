@@ -1,7 +1,8 @@
 """The write-ahead log of a replica: append-only segments over `Env.disk`.
 
-A segment `wal-NNNNNNNNNN` is a header and records. One record is one group commit: everything that
-was queued while the last one was being written, appended at once and made durable by one sync.
+A segment `wal-NNNNNNNNNN` is a header and records. One record is one group commit: all entries that
+were queued while the previous record was being written, appended together and made durable by one
+sync.
 
     header  magic, segment number, CRC-32
     record  magic, body length, CRC-32 of both, CRC-32 of the body, body (msgpack)
@@ -9,13 +10,14 @@ was queued while the last one was being written, appended at once and made durab
 Truncation is by overwrite, as in Kudu's log: an entry whose index is not beyond the last one
 replaces the tail from there, so nothing on disk is changed in place.
 
-**Torn or rotten?** A power cut leaves a beginning of the unsynced bytes, since a file grows on
-the disk only with its data, and only the last segment can hold such bytes: it is cut there. Damage
-to bytes that *were* synced must never be cut silently, as that would forget acknowledged entries.
-So a record is torn where the file ends before it does, by a header that is too short, or is right
-and says so. One that is there as a whole and wrong is corruption, and start-up fails with
-`WalCorruptionError`. (Compare Alagappan et al., "Protocol-Aware Recovery for Consensus-Based
-Storage", FAST 2018, which has what a file system needs that does not keep this order.)
+**Torn or rotten?** A power cut leaves a prefix of the unsynced bytes, since a file grows on the
+disk only with its data. Only the last segment can hold such bytes, and recovery truncates it there.
+Damage to bytes that *were* synced must never be cut silently, because acknowledged entries would be
+lost. So a record counts as torn if the file ends before the record does: its header is too short,
+or a correct header gives a length beyond the end of the file. A record that is complete but wrong
+is corrupt, and start-up fails with `WalCorruptionError`. (Compare Alagappan et al., "Protocol-Aware
+Recovery for Consensus-Based Storage", FAST 2018, which covers file systems without this ordering
+guarantee.)
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class WalCorruptionError(Exception):
 
 
 class _Append(msgspec.Struct, frozen=True, array_like=True):
-    """Entries that were appended together, and the term of the entry before them."""
+    """Entries that were appended together, and the entry before them."""
 
     preceding_term: int
     entries: tuple[Entry, ...]
@@ -57,7 +59,7 @@ _BODY_DECODER: Final = msgspec.msgpack.Decoder(tuple[_Append, ...])
 
 @dataclasses.dataclass(slots=True)
 class _Segment:
-    """A segment on disk; `last_index` is the highest index any of its records holds."""
+    """A segment on disk; `last_index` is the highest index in any of its records."""
 
     number: int
     path: str
@@ -66,9 +68,9 @@ class _Segment:
 
 
 class Wal:
-    """The log of one replica. `recover` once, then `append`; the caller learns of durability by
-    `on_durable(sequence)`, called from the task `run`, which the caller spawns.
+    """The log of one replica. Call `recover` once, then `append`.
 
+    The task `run`, which the caller spawns, reports durability by calling `on_durable(sequence)`.
     With `sync` off (Kudu's default), appends count as durable without a sync; a power cut may then
     lose them, a kill may not.
     """
@@ -101,8 +103,9 @@ class Wal:
     async def recover(self, base: OpId) -> list[Entry]:
         """The entries after `base`, the end of the snapshot. Raises `WalCorruptionError`.
 
-        Cuts a torn tail. Entries that do not continue the snapshot (it was installed over a
-        conflicting log, and the power failed before the log went) are left out.
+        Truncates a torn tail. Entries that do not continue the snapshot are left out: they remain
+        if the snapshot was installed over a conflicting log and the power failed before the log was
+        removed.
         """
         assert not self._segments, "recovered already"
         log = _Replay(base)
@@ -119,8 +122,8 @@ class Wal:
                 self._segments.append(segment)
                 self._number_next += 1
         if self._segments:
-            # What a killed process wrote but did not sync was read all the same, and will be
-            # acknowledged as durable from here on: make that true.
+            # Recovery has read what a killed process wrote without a sync, and the replica
+            # acknowledges it as durable from here on: sync to make that true.
             file = await self._env.disk.open(self._segments[-1].path)
             await file.sync()
             file.close()
@@ -133,8 +136,11 @@ class Wal:
         return int(text)
 
     async def _read_segment(self, segment: _Segment, log: _Replay, *, is_last: bool) -> bool:
-        """Replay a segment; false when nothing is in it, and it was removed: a crash came before
-        its header (KUDU-1551), or a power cut took all after it. Each of those would leave one.
+        """Replay a segment; false if the segment was empty and has been removed.
+
+        A segment is empty after a crash before its header was written (KUDU-1551), or after a power
+        cut that lost everything after the header. Without the removal, each such crash would leave
+        one segment.
         """
         data = await self._env.disk.read(segment.path)
         if is_last and len(data) < _HEADER.size:
@@ -175,7 +181,9 @@ class Wal:
             self._wake.set_result(None)
 
     async def run(self) -> None:
-        """Write queued entries, for ever. An `OSError` ends it and must end the node."""
+        """Write queued entries until cancelled. An `OSError` ends the task and must end the
+        node.
+        """
         loop = asyncio.get_running_loop()
         while True:
             if not self._queue:
@@ -208,8 +216,10 @@ class Wal:
             segment.last_index = max(segment.last_index, append.entries[-1].index)
 
     async def _roll(self) -> File:
-        """Start the next segment. The one before becomes durable first, under every policy:
-        recovery relies on it that only the last segment can be torn.
+        """Start the next segment.
+
+        The previous segment becomes durable first, under every policy: recovery relies on the
+        guarantee that only the last segment can be torn.
         """
         if self._file is not None:
             await self._file.sync()
@@ -225,7 +235,7 @@ class Wal:
         return file
 
     async def collect(self, index: int) -> None:
-        """Remove the oldest segments that hold nothing after `index`."""
+        """Remove the oldest segments whose entries all end at or before `index`."""
         async with self._writing:
             while len(self._segments) > self._segments_min:
                 oldest = self._segments[0]
@@ -235,25 +245,27 @@ class Wal:
                 del self._segments[0]
 
     async def reset(self) -> None:
-        """Remove everything, also queued entries: a durable snapshot has taken its place."""
+        """Remove all segments and queued entries, which a durable snapshot has replaced."""
         self._queue.clear()
         async with self._writing:
             self.close()
-            # Newest first: a crash in between leaves a prefix, never a hole.
+            # Newest first: a crash in between leaves a prefix of the log without a gap.
             while self._segments:
                 await self._env.disk.remove(self._segments[-1].path)
                 del self._segments[-1]
 
     def close(self) -> None:
-        """Close the file; queued entries are not written."""
+        """Close the file without writing the queued entries."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def counters(self, base_index: int) -> dict[str, int]:
-        """Size on disk; `garbage segments`, the oldest, hold nothing after `base_index` and may go.
+        """The log's size on disk and its number of segments.
 
-        One whose end was overwritten stays, and keeps those after it, until a snapshot covers that.
+        `garbage segments` counts the oldest segments without entries after `base_index`, which may
+        be removed. A segment whose tail was overwritten stays, together with all later segments,
+        until a snapshot covers the overwritten entries.
         """
         old = sum(
             1 for _ in itertools.takewhile(lambda s: s.last_index <= base_index, self._segments)
@@ -266,14 +278,14 @@ class Wal:
 
 
 class _Replay:
-    """Rebuilds the log from records in the order they were written."""
+    """Rebuilds the log from records in the order in which they were written."""
 
     def __init__(self, base: OpId) -> None:
         self._base = base
-        self._items: list[tuple[int, Entry]] = []  # (term of the entry before, entry)
+        self._items: list[tuple[int, Entry]] = []  # (the entry's predecessor, the entry)
 
     def add(self, append: _Append, where: str) -> None:
-        """Take over one append. Raises `WalCorruptionError` for a gap no snapshot covers."""
+        """Apply one append. Raises `WalCorruptionError` for a gap that no snapshot covers."""
         preceding_term = append.preceding_term
         for entry in append.entries:
             first = self._items[0][1].index if self._items else entry.index
@@ -311,7 +323,7 @@ def _pack_record(body: bytes) -> bytes:
 
 
 def _parse_record(data: bytes, offset: int, path: str) -> tuple[tuple[_Append, ...], int] | None:
-    """The appends of the record at `offset` and its end; None when the file ends within it.
+    """The appends of the record at `offset` and its end; None if the file ends within the record.
 
     Raises `WalCorruptionError`.
     """

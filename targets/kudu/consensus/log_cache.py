@@ -1,7 +1,8 @@
-"""The log as the core sees it: entries in memory, and how far they are durable and committed.
+"""The in-memory log of the core: entries, and the indexes up to which they are durable and
+committed.
 
-The log begins after `base`, the last entry that a snapshot took over. Everything up to `base` is
-committed, so it equals every later leader's log by leader completeness.
+The log begins after `base`, the last entry that a snapshot covers. Everything up to `base` is
+committed, so by leader completeness it equals the log of every later leader.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from targets.kudu.consensus.quorum_util import ConfigHistory
 from targets.kudu.messages import RaftConfig
 
 COMMITTED_LOST: Final = "a committed entry was lost"
-"""How assertions begin that fail where a leader lacks committed entries: only a disk that takes
-back what it had can lead there.
+"""The start of the message of assertions that fail if a leader lacks committed entries.
+
+Only a disk that loses durable data can cause this.
 """
 
 _ENTRY_OVERHEAD_BYTES: Final = 16
@@ -26,14 +28,14 @@ _ENTRY_OVERHEAD_BYTES: Final = 16
 class MemoryLog:
     """Contiguous entries after `base`, and the configurations among them (`configs`).
 
-    Committed entries are never cut. `durable_index` is of this replica's disk alone: an entry may
-    be committed before it is durable here.
+    Committed entries are never truncated. `durable_index` concerns only this replica's disk: an
+    entry may be committed before it is durable here.
     """
 
     def __init__(self, base: OpId, config: RaftConfig, entries: Iterable[Entry] = ()) -> None:
-        """Recover from disk: every entry is durable, `base` is committed."""
+        """Start from the recovered log: every entry is durable, `base` is committed."""
         self.base = base
-        self.last = base  # the name of the last entry; `base` when there is none
+        self.last = base  # term and index of the last entry; `base` if there is none
         self.last_index = base.index
         self.payload_bytes = 0
         self.configs = ConfigHistory(config)
@@ -66,7 +68,9 @@ class MemoryLog:
         return self._entries[offset - 1]
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Entries from `index` on, at most `bytes_max` of payload but at least one if any."""
+        """Entries from `index` on, with at most `bytes_max` of payload, but at least one if there
+        is any.
+        """
         if index == self.last_index + 1:
             return ()
         offset = index - self.base.index - 1
@@ -92,7 +96,7 @@ class MemoryLog:
     # --- changing ---------------------------------------------------------------------------
 
     def append(self, entries: tuple[Entry, ...]) -> ev.AppendLog:
-        """Append entries, in memory now, on disk by the effect."""
+        """Append entries to memory; the effect writes them to disk."""
         preceding = self.last
         self._extend(entries)
         self.append_sequence += 1
@@ -112,18 +116,20 @@ class MemoryLog:
                 self.configs.append(entry)
 
     def truncate_from(self, index: int) -> None:
-        """Drop a conflicting tail; what replaces it on disk is the next append."""
+        """Drop a conflicting tail; the next append overwrites it on disk."""
         assert index > self.commit_index, f"{COMMITTED_LOST}: truncation from {index}, {self}"
         offset = index - self.base.index - 1
         assert 0 <= offset < len(self._entries), f"truncate {self} from {index}"
         self._remove(slice(offset, None))
         self.durable_index = min(self.durable_index, index - 1)
-        # Appends under way still end, but what they made durable counts only below the cut.
+        # Running appends still finish, but the entries they make durable count only below the cut.
         self._unsynced = deque((seq, min(last, index - 1)) for seq, last in self._unsynced)
         self.configs.truncate_from(index)
 
     def synced(self, sequence: int) -> bool:
-        """Note that everything up to that append is durable; true when that is more than before."""
+        """Note that everything up to this append is durable; true if the durable index has
+        risen.
+        """
         durable_before = self.durable_index
         while self._unsynced and self._unsynced[0][0] <= sequence:
             _, last_index = self._unsynced.popleft()
@@ -132,13 +138,13 @@ class MemoryLog:
         return self.durable_index > durable_before
 
     def commit_to(self, index: int) -> bool:
-        """Note that `index` is committed; true when the committed configuration changed."""
+        """Note that `index` is committed; true if the committed configuration changed."""
         assert self.commit_index < index <= self.last_index, f"commit {index} of {self}"
         self.commit_index = index
         return self.configs.commit(index)
 
     def compact(self, index: int) -> None:
-        """Forget everything up to `index`, which becomes `base`; a snapshot covers it."""
+        """Forget everything up to `index`, which becomes `base`, because a snapshot covers it."""
         assert index <= self.commit_index, "only committed entries may go"
         if index <= self.base.index:
             return
@@ -148,8 +154,10 @@ class MemoryLog:
         self._remove(slice(0, count))
 
     def install(self, last: OpId, config: RaftConfig) -> bool:
-        """A snapshot up to `last` takes the place of what it covers; false when that is everything:
-        the log does not continue it.
+        """Let a snapshot up to `last` replace the entries that it covers.
+
+        The result is false if the snapshot replaces all entries, because the log does not continue
+        it.
         """
         assert last.index > self.commit_index, f"a snapshot of {last} behind {self.commit_index}"
         keeps = self.holds(last)

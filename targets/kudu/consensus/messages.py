@@ -1,9 +1,9 @@
 """Messages of `ConsensusService`, after Kudu's `consensus/consensus.proto`.
 
-Every request names the server it is meant for (`dest_uuid`) and the Raft group (`tablet_id`), so
-that one dispatcher per server serves all groups and a node that came back under another identity
-refuses calls meant for its predecessor. `InstallSnapshot` is ours: Kudu copies whole tablets
-instead, which its system tablet cannot do (KUDU-2748). `StartTabletCopy` only makes the empty
+Every request names its destination server (`dest_uuid`) and the Raft group (`tablet_id`). So one
+dispatcher per server serves all groups, and a node that returns under another identity refuses
+calls for its predecessor. `InstallSnapshot` does not exist in Kudu, which copies whole tablets
+instead; its system tablet cannot be copied (KUDU-2748). `StartTabletCopy` only creates the empty
 replica that a snapshot or the log then fills.
 """
 
@@ -29,15 +29,15 @@ class EntryKind(enum.IntEnum):
     """The contents of a log entry."""
 
     NO_OP = 0
-    """Opens a leader's term; its commit makes everything before it committed (Raft 5.4.2)."""
+    """Opens a leader's term; its commit commits everything before it (Raft 5.4.2)."""
     WRITE = 1
     """A payload for the state machine."""
     CONFIG = 2
-    """A msgpack `RaftConfig`, active as soon as it is in the log."""
+    """A msgpack `RaftConfig`, active once it is in the log."""
 
 
 class Entry(Message, frozen=True):
-    """A log entry. `(term, index)` names it for ever (the log matching property)."""
+    """A log entry, which `(term, index)` identifies for ever (the log matching property)."""
 
     term: int
     index: int
@@ -46,15 +46,17 @@ class Entry(Message, frozen=True):
 
 
 class OpId(Message, frozen=True):
-    """The name of a log entry; `OpId(0, 0)` is the empty log."""
+    """The identity of a log entry; `OpId(0, 0)` stands for the empty log."""
 
     term: int
     index: int
 
 
 class ConsensusErrorCode(enum.IntEnum):
-    """`ConsensusErrorPB.Code` and, from 20 on under numbers of ours, what a consensus call uses of
-    `TabletServerErrorPB.Code` and of the status codes below it.
+    """Error codes of consensus calls.
+
+    The codes below 20 are `ConsensusErrorPB.Code`. The codes from 20 on are the renumbered
+    `TabletServerErrorPB.Code` and status codes that consensus calls use.
     """
 
     UNKNOWN = 1
@@ -70,15 +72,19 @@ class ConsensusErrorCode(enum.IntEnum):
     WRONG_SERVER_UUID = 21
     NOT_THE_LEADER = 22
     CAS_FAILED = 23
-    """The committed configuration is not the one the caller decided on."""
+    """The committed configuration is not the one on which the caller's decision was based."""
     INVALID_CONFIG = 24
-    """No configuration can be changed like that, now or later (Kudu: InvalidArgument)."""
+    """No configuration can ever be changed in this way (Kudu: InvalidArgument)."""
     ILLEGAL_STATE = 25
-    """Not now: another change is pending, or nothing of the leader's term has committed yet."""
+    """The change is refused for now: another change is pending, or nothing of the leader's term has
+    committed yet.
+    """
     ABORTED = 26
-    """The change was appended, then leadership or the time ran out: it may still commit."""
+    """The change was appended, then leadership was lost or the time ran out: it may still
+    commit.
+    """
     TABLET_FAILED = 27
-    """The replica is here but cannot run; it has to be replaced."""
+    """The replica exists but cannot run; it must be replaced."""
     ALREADY_INPROGRESS = 28
     """The tablet is being created, copied or deleted on that server."""
 
@@ -91,7 +97,7 @@ class ConsensusError(Message, frozen=True):
 
 
 class RequestConsensusVoteResponse(Message, frozen=True):
-    """A granted vote of a real election is durable before this leaves."""
+    """A voter's answer; a granted vote of a real election is durable before the answer is sent."""
 
     responder_uuid: str
     responder_term: int = 0
@@ -100,8 +106,10 @@ class RequestConsensusVoteResponse(Message, frozen=True):
 
 
 class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], frozen=True):
-    """`is_pre_election` asks without touching the voter's state; `ignore_live_leader` is for
-    elections an operator or a leader that hands over asked for.
+    """A candidate's request for a vote.
+
+    `is_pre_election` asks without changing the voter's state. `ignore_live_leader` marks elections
+    that an operator, or a leader that hands over, asked for.
     """
 
     candidate_uuid: str
@@ -112,8 +120,10 @@ class RequestConsensusVoteRequest(ConsensusCall[RequestConsensusVoteResponse], f
 
 
 class UpdateConsensusResponse(Message, frozen=True):
-    """`last_received_current_leader` is the last entry that is known to equal the caller's and is
-    durable here; `last_received` is the end of the log, from any leader.
+    """A follower's log positions.
+
+    `last_received_current_leader` is the last entry that is known to equal the caller's and is
+    durable here; `last_received` is the end of the log, whichever leader sent it.
     """
 
     responder_uuid: str
@@ -135,7 +145,9 @@ class UpdateConsensusRequest(ConsensusCall[UpdateConsensusResponse], frozen=True
 
 
 class InstallSnapshotResponse(Message, frozen=True):
-    """`next_offset` is where the receiver wants the next chunk; `installed` ends the transfer."""
+    """`next_offset` is the offset of the next chunk that the receiver wants; `installed` ends the
+    transfer.
+    """
 
     responder_uuid: str
     responder_term: int = 0
@@ -145,7 +157,9 @@ class InstallSnapshotResponse(Message, frozen=True):
 
 
 class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True):
-    """One chunk of a snapshot, in order; `crc` is of the whole and is checked when complete."""
+    """One chunk of a snapshot, in order; `crc` covers the whole snapshot and is checked at the
+    end.
+    """
 
     caller_uuid: str
     caller_term: int
@@ -159,8 +173,10 @@ class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True
 
 
 class GetConsensusStateResponse(Message, frozen=True):
-    """The replica's view; `role` is its own. The active configuration is the pending one
-    where there is one. `peer_health` (by uuid) comes from a leader, itself included.
+    """A replica's view of its group; `role` is the replica's own.
+
+    The active configuration is the pending one if there is one. Only a leader sends `peer_health`
+    (by uuid), which includes the leader itself.
     """
 
     responder_uuid: str
@@ -180,32 +196,33 @@ class GetConsensusStateResponse(Message, frozen=True):
 
 
 class GetConsensusStateRequest(ConsensusCall[GetConsensusStateResponse], frozen=True):
-    """Ask a replica how it sees its group; needs no leadership."""
+    """Ask a replica for its view of its group; any replica answers."""
 
 
 class OpIdType(enum.StrEnum):
-    """The end of a log that is asked for."""
+    """Whether a request asks for the last received or the last committed entry."""
 
     RECEIVED = "RECEIVED_OPID"
     COMMITTED = "COMMITTED_OPID"
 
 
 class GetLastOpIdResponse(Message, frozen=True):
-    """The answer; `OpId(0, 0)` of an empty log."""
+    """The requested entry; `OpId(0, 0)` for an empty log."""
 
     opid: OpId = OpId(0, 0)
     error: ConsensusError | None = None
 
 
 class GetLastOpIdRequest(ConsensusCall[GetLastOpIdResponse], frozen=True):
-    """Ask a replica how far its log goes; needs no leadership."""
+    """Ask a replica for the end of its log; any replica answers."""
 
     opid_type: OpIdType = OpIdType.RECEIVED
 
 
 class ReadIndexResponse(Message, frozen=True):
-    """Everything acknowledged before the request arrived is at or before `index`: a majority has
-    confirmed the leader since (dissertation 6.4). Ours; Kudu has no such reads (KUDU-500).
+    """Everything acknowledged before the request arrived is at or before `index`.
+
+    A majority has confirmed the leader since (dissertation 6.4). Kudu has no such reads (KUDU-500).
     """
 
     term: int = 0
@@ -214,28 +231,34 @@ class ReadIndexResponse(Message, frozen=True):
 
 
 class ReadIndexRequest(ConsensusCall[ReadIndexResponse], frozen=True):
-    """A follower asks the leader how far it must have applied to show all acknowledged writes."""
+    """Ask the leader for the index that a follower must apply to see all acknowledged writes."""
 
 
 class StepDownMode(enum.StrEnum):
-    """The way in which a leader gives up its role."""
+    """The ways in which a leader gives up its role."""
 
     ABRUPT = "ABRUPT"
-    """At once; the replica whose timer runs out first is next."""
+    """The leader steps down at once; the replica whose timer expires first runs next."""
     GRACEFUL = "GRACEFUL"
-    """It refuses writes until a successor has its whole log, and asks that one to run; if none
-    takes over within an election timeout it goes on."""
+    """The leader refuses writes until a successor has its whole log, and asks that one to run.
+
+    If no successor takes over within an election timeout, the leader continues.
+    """
 
 
 class LeaderStepDownResponse(Message, frozen=True):
-    """Without an error the role is given up (ABRUPT), or being handed over (GRACEFUL)."""
+    """Without an error the leader has stepped down (ABRUPT), or is transferring its role
+    (GRACEFUL).
+    """
 
     error: ConsensusError | None = None
 
 
 class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
-    """Ask a leader to give up its role. `new_leader_uuid` is for GRACEFUL, and must vote; without
-    it the first voter that is caught up succeeds.
+    """Ask a leader to give up its role.
+
+    `new_leader_uuid` applies to GRACEFUL and must name a voter; without it the first voter that has
+    caught up becomes the successor.
     """
 
     mode: StepDownMode = StepDownMode.ABRUPT
@@ -243,7 +266,7 @@ class LeaderStepDownRequest(ConsensusCall[LeaderStepDownResponse], frozen=True):
 
 
 class RunLeaderElectionResponse(Message, frozen=True):
-    """The answer: the election was started, not won."""
+    """Without an error the election was started, not won."""
 
     error: ConsensusError | None = None
 
@@ -261,8 +284,9 @@ class ChangeType(enum.StrEnum):
 
 
 class PeerChange(Message, frozen=True):
-    """One change of one member. ADD_PEER needs all of `peer`, REMOVE_PEER its uuid; MODIFY_PEER
-    sets member type, `promote` and `replace` as in `peer`, and the address unless it is "".
+    """One change of one member. ADD_PEER needs all fields of `peer`, REMOVE_PEER only its uuid.
+    MODIFY_PEER copies member type, `promote` and `replace` from `peer`, and the address unless it
+    is "".
     """
 
     type: ChangeType
@@ -270,8 +294,9 @@ class PeerChange(Message, frozen=True):
 
 
 class ChangeConfigResponse(Message, frozen=True):
-    """Sent when the change has committed: `config` is what it made. After ABORTED, or no answer,
-    it may have happened or may happen yet.
+    """Sent when the change has committed; `config` is the new configuration.
+
+    After ABORTED, or without an answer, the change may have happened or may still happen.
     """
 
     config: RaftConfig | None = None
@@ -279,8 +304,10 @@ class ChangeConfigResponse(Message, frozen=True):
 
 
 class ChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
-    """Change a group's configuration; sent to its leader. With `cas_config_opid_index` only if the
-    committed configuration has that index.
+    """Ask a group's leader to change the configuration.
+
+    With `cas_config_opid_index` the change applies only if the committed configuration has that
+    index.
     """
 
     change: PeerChange
@@ -288,39 +315,44 @@ class ChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
 
 
 class BulkChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
-    """A ChangeConfig with several changes in one step; at most one of them may concern a vote."""
+    """A ChangeConfig with several changes in one step; at most one of them may affect a voter."""
 
     changes: tuple[PeerChange, ...]
     cas_config_opid_index: int | None = None
 
 
 class UnsafeChangeConfigResponse(Message, frozen=True):
-    """Without an error the new configuration is durable there; it commits with a leader."""
+    """Without an error the new configuration is durable there; it commits once a leader is
+    elected.
+    """
 
     error: ConsensusError | None = None
 
 
 class UnsafeChangeConfigRequest(ConsensusCall[UnsafeChangeConfigResponse], frozen=True):
-    """Have a replica go on with these members alone, itself among them: all others are given up,
-    with all that they alone have. For a group that has lost its majority for good.
+    """Force a replica to continue with these members alone, itself among them.
+
+    All other members are given up, along with any data that only they have. For a group that has
+    lost its majority for good.
     """
 
     member_uuids: tuple[str, ...]
 
 
 class StartTabletCopyResponse(Message, frozen=True):
-    """Without an error there is a replica now, for the caller to fill."""
+    """Without an error there is a replica now, which the caller must fill."""
 
     error: ConsensusError | None = None
 
 
 class StartTabletCopyRequest(ConsensusCall[StartTabletCopyResponse], frozen=True):
-    """A leader asks a member's server, which has no such tablet, for an empty replica.
+    """Ask the server of a member that lacks the tablet to create an empty replica.
 
     `superblock` is the owner's own description of the tablet (`Replica(copy_source=...)`). `config`
-    is the committed one, which the new replica starts from: with the group's first configuration
-    it might take itself for a voter, and if that had one member, for the leader. It is refused
-    where a tombstone has logged something of a term after `caller_term`.
+    is the committed configuration, from which the new replica starts. With the group's first
+    configuration the replica might consider itself a voter and, if that configuration had one
+    member, the leader. The call is refused if a tombstone has logged an entry of a term after
+    `caller_term`.
     """
 
     caller_uuid: str

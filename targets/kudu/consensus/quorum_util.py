@@ -1,4 +1,4 @@
-"""The membership of a group: the configurations a replica knows, who votes, and how it changes."""
+"""The membership of a group: known configurations, voters, and changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CONFIG_DECODER = msgspec.msgpack.Decoder(RaftConfig)
 
 
 def decode_config(entry: Entry) -> RaftConfig:
-    """The configuration in a CONFIG entry, which takes the entry's index as its `opid_index`."""
+    """The configuration in a CONFIG entry; the entry's index becomes its `opid_index`."""
     assert entry.kind is EntryKind.CONFIG, entry
     return msgspec.structs.replace(_CONFIG_DECODER.decode(entry.payload), opid_index=entry.index)
 
@@ -32,17 +32,18 @@ def voters_of(config: RaftConfig) -> tuple[str, ...]:
 
 
 class BadChangeError(Exception):
-    """A configuration cannot be changed like that, whenever it is asked for."""
+    """A change of a configuration that is never allowed, no matter when it is requested."""
 
 
 def changed_config(
     config: RaftConfig, changes: Iterable[PeerChange], *, leader_uuid: str
 ) -> RaftConfig:
-    """`config` after `changes`; its `opid_index` is still to come. Raises `BadChangeError`.
+    """`config` after `changes`; its `opid_index` is not set yet. Raises `BadChangeError`.
 
-    After Kudu's `RaftConsensus::BulkChangeConfig`: one vote at a time (the majorities of before and
-    after must overlap), and a leader neither removes nor demotes itself. An add or a removal that
-    was asked for twice is refused, so that its caller looks at the configuration.
+    After Kudu's `RaftConsensus::BulkChangeConfig`: at most one change of a voter at a time (the old
+    and the new majorities must overlap), and a leader neither removes nor demotes itself. A second
+    request for the same addition or removal is refused, so that its caller looks at the
+    configuration.
     """
     peers = {peer.uuid: peer for peer in config.peers}
     asked = 0
@@ -59,11 +60,11 @@ def changed_config(
 
 
 def forced_config(config: RaftConfig, members: Collection[str], *, local_uuid: str) -> RaftConfig:
-    """`config` with these members alone, which an administrator forces upon a replica whose group
-    has lost its majority for good; raises `BadChangeError`.
+    """`config` with these members only, which an administrator forces upon a replica.
 
-    After Kudu's `RaftConsensus::UnsafeChangeConfig`: it only leaves members out, never the replica
-    itself, and never all votes.
+    Raises `BadChangeError`. For a group that has lost its majority for good. After Kudu's
+    `RaftConsensus::UnsafeChangeConfig`: the change only removes members, never the replica itself,
+    and always leaves a voter.
     """
     uuids = [peer.uuid for peer in config.peers]
     strangers = [uuid for uuid in members if uuid not in uuids]
@@ -104,8 +105,8 @@ def _apply_change(peers: dict[str, PeerConfig], change: PeerChange, leader_uuid:
 class ConfigHistory:
     """The committed configuration and those appended after it.
 
-    The newest one is active from the moment it is in the log, and a truncation brings its
-    predecessor back (Raft 6; KUDU-1338 forgot that). `voters` and `majority` are of the active one.
+    The newest one is active from the moment it is in the log, and a truncation reactivates its
+    predecessor (Raft 6; KUDU-1338 forgot that). `voters` and `majority` refer to the active one.
     """
 
     __slots__ = ("_items", "active", "committed", "majority", "voters")
@@ -121,19 +122,19 @@ class ConfigHistory:
 
     @property
     def pending(self) -> bool:
-        """Whether a configuration waits for its commit."""
+        """Whether a configuration is not yet committed."""
         return len(self._items) > 1
 
     def may_run(self, uuid: str) -> bool:
         """Whether `uuid` votes in the active or in the committed configuration.
 
-        A member that a pending change demotes may hold its only copy: until it commits,
-        no other might be able to win (dissertation 4.2.2).
+        Both count, because a member that a pending change demotes may hold the only copy of that
+        change: until it commits, no other member might be able to win (dissertation 4.2.2).
         """
         return uuid in self.voters or uuid in voters_of(self.committed)
 
     def append(self, entry: Entry) -> None:
-        """Take over the configuration in `entry`, unless it is known already."""
+        """Add the configuration in `entry`, unless it is known already."""
         config = decode_config(entry)
         if config.opid_index > self._items[-1].opid_index:
             self._items.append(config)
@@ -146,7 +147,7 @@ class ConfigHistory:
         self._note_ends()
 
     def commit(self, index: int) -> bool:
-        """Note that `index` is committed; true when the committed configuration changed."""
+        """Note that `index` is committed; true if the committed configuration changed."""
         if len(self._items) == 1:
             return False
         newest = 0
@@ -158,6 +159,6 @@ class ConfigHistory:
         return newest > 0
 
     def reset(self, committed: RaftConfig) -> None:
-        """Start again from the configuration of a snapshot."""
+        """Start again with the configuration of a snapshot."""
         self._items = [committed]
         self._note_ends()

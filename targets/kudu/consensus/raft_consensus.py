@@ -1,15 +1,15 @@
-"""One member of a Raft group: the shell that carries out what the core decides.
+"""One member of a Raft group: the shell that carries out the core's decisions.
 
-The core (`core.py`) is stepped synchronously, one event at a time. Its effects run in order; the
-two that must be durable before anything else happens (`SaveMeta`, `InstallSnapshot`) stop the line
-until they are, while later events queue up. Log writes do not stop it: they are committed in groups
-by one task, and the core holds back what waits for them. So an idle heartbeat costs no task, no
-disk access and no timer operation: the election deadline is a number that the one timer of the
-replica looks at when it fires.
+The core (`raft_core.py`) is stepped synchronously, one event at a time. Its effects run in order.
+The two effects that must be durable before anything else happens (`SaveMeta`, `InstallSnapshot`)
+block the queue until they are, while later events wait. Log writes do not block: one task commits
+them in groups, and the core holds back the effects that depend on them. An idle heartbeat therefore
+costs no task, no disk access and no timer operation: the election deadline is a number that the
+replica's only timer reads when it fires.
 
-A replica is bounded: a snapshot of the state machine is taken every `snapshot_every` entries (or
-`log_cache_size_limit_kb`), the log behind it is dropped from memory and disk, and peers that fell
-behind it are sent the snapshot.
+The size of a replica is bounded. It takes a snapshot of the state machine every `snapshot_every`
+entries (or `log_cache_size_limit_kb`), drops the log behind the snapshot from memory and disk, and
+sends the snapshot to peers that fell behind it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 SYS_CATALOG_ID: Final = "0" * 32
-"""The masters' own group, called `master` in events."""
+"""The name of the masters' own group in events."""
 
 _PROPOSALS_MAX: Final = 1024
 _NS: Final = 1_000_000_000
@@ -67,8 +67,8 @@ _NEVER_NS: Final = 1 << 62
 class Replica:
     """One member of a Raft group.
 
-    `start` recovers and joins in; `replicate` and `confirm_leadership` are for its leader. The
-    properties are snapshots of the core and may be read at any time.
+    `start` recovers the replica and joins the group; `replicate` and `confirm_leadership` are for
+    its leader. The properties are snapshots of the core and may be read at any time.
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class Replica:
         files: SnapshotFiles | None = None,
         copy_source: Callable[[], bytes] | None = None,
     ) -> None:
-        """`initial_config` is used when the folder is empty. `on_role_change` is called whenever
-        role, term, leader, committed configuration or, on a leader, the health of a peer changed;
+        """`initial_config` is used if the folder is empty. `on_role_change` is called whenever the
+        role, term, leader or committed configuration changes or, on a leader, the health of a peer;
         it must not block. `trace_steps` announces every append, sync, vote, commit and apply as an
         event, for nemeses that trigger on them. Without `needs_majority` a leader that has lost
-        contact to its majority leads on in its own eyes, as Kudu's does, instead of stepping down.
-        `copy_source` gives what a server that lacks this group needs to make an empty replica of
-        it (`ConsensusService.on_missing_group`); without it, none is made. `files` keep
-        the snapshots of a large machine.
+        contact with its majority still considers itself the leader, like Kudu's, instead of
+        stepping down. `copy_source` returns the description from which a server that lacks this
+        group creates an empty replica (`ConsensusService.on_missing_group`); without it, no replica
+        is created. `files` stores the snapshots of a large machine.
         """
         self.group_id = group_id
         self.state_text = "NOT_INITIALIZED"
@@ -113,7 +113,7 @@ class Replica:
         self._can_copy = copy_source is not None
         self._group_label = "master" if group_id == SYS_CATALOG_ID else group_id
         self._core: RaftCore | None = None
-        self._last_logged = msg.OpId(0, 0)  # of a log that was given up
+        self._last_logged = msg.OpId(0, 0)  # last entry of a log that was given up
         self._calls: ConsensusCalls | None = None
         self._events: deque[ev.Event] = deque()
         self._effects: deque[ev.Effect] = deque()
@@ -167,7 +167,7 @@ class Replica:
 
     @property
     def core(self) -> RaftCore:
-        """The core, once started; to be read, never stepped from outside."""
+        """The core, available after the start; read it, but never step it from outside."""
         assert self._core is not None, "not started"
         return self._core
 
@@ -182,12 +182,12 @@ class Replica:
 
     @property
     def leader_uuid(self) -> str | None:
-        """The leader of the current term, if it is known."""
+        """The leader of the current term, if known."""
         return None if self._core is None else self._core.leader_uuid
 
     @property
     def config(self) -> RaftConfig:
-        """The active configuration; before the start the initial one."""
+        """The active configuration; before the start, the initial one."""
         if self._core is not None:
             return self._core.config
         return self._initial_config or RaftConfig(-1, ())
@@ -199,26 +199,30 @@ class Replica:
 
     @property
     def pending_config(self) -> RaftConfig | None:
-        """The configuration that waits for its commit, if one does; it is active already."""
+        """The pending configuration, which is active already; `None` if there is none."""
         if self._core is None or not self._core.configs.pending:
             return None
         return self._core.config
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """This leader's view of each member, itself included, by uuid; {} on all others."""
+        """This leader's view of each member, itself included, by uuid; {} if this replica does not
+        lead.
+        """
         return {} if self._core is None else self._core.peer_health()
 
     @property
     def has_what_older_terms_committed(self) -> bool:
-        """Whether it leads and has applied an entry of its own term. The core is ahead of that:
-        a write to the disk may come between its step and what follows from it.
+        """Whether this replica leads and has applied an entry of its own term.
+
+        The core's state may be ahead of this one: a disk write can come between the core's step and
+        its effects.
         """
         core = self.core
         return core.committed_in_term and core.log.term_at(self.applied_index) == core.term
 
     @property
     def applied_index(self) -> int:
-        """Everything up to here is in the state machine."""
+        """The last index applied to the state machine."""
         return self._applier.journal.index
 
     # --- life -------------------------------------------------------------------------------
@@ -239,7 +243,7 @@ class Replica:
         self._timer.start(core)
         self._announce()
         if core.config.peers == tuple(p for p in core.config.peers if p.uuid == self._local_uuid):
-            self.step(ev.ElectionTimeout())  # no other to wait for
+            self.step(ev.ElectionTimeout())  # no other member to wait for
 
     async def _recover(self) -> RaftCore:
         recovered = await cmeta.recover(
@@ -294,9 +298,9 @@ class Replica:
             self._calls.stop()
 
     async def keep_last_logged(self) -> None:
-        """Have the vote state remember the end of the log, which is about to be given up.
+        """Store the end of the log, which will be given up, in the vote state.
 
-        Only when stopped after a start. Until the log goes, this changes nothing.
+        Call this only after `start` and `stop`. It changes nothing until the log is removed.
         """
         assert self.state_text == "STOPPED", f"it is {self.state_text}"
         core = self.core
@@ -305,10 +309,11 @@ class Replica:
         await self._save_votes(core.term, core.voted_for, core.configs.committed)
 
     async def delete_data(self, *, keep_votes: bool = False) -> None:
-        """Remove everything below the folder, or leave a tombstone; only when stopped or never
-        started. Before a tombstone, `keep_last_logged`.
+        """Remove everything in the folder, or leave a tombstone; only when stopped or never
+        started.
 
-        Vote state goes last: without it, the rest of a log is refused at the next start.
+        Call `keep_last_logged` before leaving a tombstone. The vote state is removed last: without
+        it, the next start refuses the rest of a log.
         """
         assert self.state_text in {"STOPPED", "NOT_INITIALIZED"}, f"it is {self.state_text}"
         paths = await self._env.disk.list(f"{self._folder}/")
@@ -318,7 +323,7 @@ class Replica:
                 await self._env.disk.remove(path)
 
     def _spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run a task of this replica: it ends with `stop`, its failure panics the node."""
+        """Run a task of this replica; `stop` ends it, and its failure panics the node."""
         self._task_count += 1
         key = self._task_count
         task = self._env.spawn(coro, name=f"raft {name} {self._group_label}")
@@ -329,7 +334,7 @@ class Replica:
     # --- stepping ---------------------------------------------------------------------------
 
     def step(self, event: ev.Event) -> None:
-        """Give the core an event; after a stop, nothing happens."""
+        """Give the core an event; after a stop this does nothing."""
         if self.state_text != "RUNNING":
             return
         if self._busy:
@@ -341,7 +346,9 @@ class Replica:
         self._carry_on()
 
     def _carry_on(self) -> None:
-        """Carry out effects and take events until there are none, or a barrier must be passed."""
+        """Carry out effects and handle queued events until none is left, or a barrier must be
+        passed.
+        """
         core, effects, events = self._core, self._effects, self._events
         assert core is not None, "not started"
         methods, clock = self._carry_out, self._env.clock
@@ -382,13 +389,13 @@ class Replica:
             effect.token.finish(effect.opid if log.holds(effect.opid) else lost)
 
     def _trace(self, kind: str, **data: Any) -> None:
-        """Announce a step; only to be called where that is wanted."""
+        """Announce a step; call this only if `trace_steps` is set."""
         self._env.event(kind, group=self._group_label, term=self.term, **data)
 
     # --- effects ----------------------------------------------------------------------------
 
     def _effect_handlers(self) -> dict[type, Callable[[Any], None]]:
-        """The handler of each kind of effect; a kind without one is a barrier."""
+        """The handler of each kind of effect; a kind without a handler is a barrier."""
         senders = self._senders
         return {
             ev.AppendLog: self._append_log,
@@ -444,7 +451,9 @@ class Replica:
         effect.token.finish(error)
 
     def _config_forced(self, effect: ev.ConfigForced) -> None:
-        """Say so before anything comes of it: from now on, promises to others may be broken."""
+        """Record and announce the forced configuration first: from now on, promises may be
+        broken.
+        """
         self._forced.append(effect)
         kept = [peer.uuid for peer in effect.config.peers]
         before = self.core.configs.committed.peers
@@ -479,7 +488,7 @@ class Replica:
             self._on_role_change(self)
 
     def _announce(self) -> None:
-        """Tell the world about a new role or term."""
+        """Announce a new role or term as an event."""
         core = self.core
         now = (core.role, core.term)
         if now == self._announced:
@@ -492,7 +501,7 @@ class Replica:
         self._env.event(kind, group=self._group_label, term=core.term)
 
     def _timer_fired(self, event: ev.Event) -> None:
-        # A replica that waits for its disk must not run through all it missed at once.
+        # A replica that waits for its disk must not handle all missed timeouts at once.
         if not self._busy:
             self.step(event)
 
@@ -536,8 +545,8 @@ class Replica:
 
         At most one of `changes` may concern a vote, no other change may be pending, an operation of
         this leader's term must have committed (KUDU-872), and the committed configuration must be
-        at `cas_config_opid_index`, where that is given. A leader neither removes nor demotes
-        itself. A member that is added as NON_VOTER with `promote` gets its vote by itself.
+        at `cas_config_opid_index`, if given. A leader neither removes nor demotes itself. A member
+        that is added as NON_VOTER with `promote` gets its vote automatically once it has caught up.
 
         Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
         `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
@@ -549,11 +558,12 @@ class Replica:
         return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
-        """Make sure that this replica leads *now* and has applied all that was acknowledged before.
+        """Make sure that this replica leads *now* and has applied all previously acknowledged
+        writes.
 
         Waits until a majority has answered a request sent after this call, until an entry of the
-        own term has committed, and until everything up to the read index is applied; returns that
-        index. Raises `NotLeaderError`, `TimeoutError`.
+        leader's own term has committed, and until everything up to the read index is applied;
+        returns that index. Raises `NotLeaderError`, `TimeoutError`.
         """
         self._check_running()
         waiter = Waiter()
@@ -570,15 +580,17 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """`status`, and what lets logs be compared (`journal.py`), which takes a look at all of
-        the log in memory.
+        """`status` plus the data for comparing logs (`journal.py`), which reads the whole log in
+        memory.
         """
         data, core = self.status(), self._core
         return data if core is None else data | self._applier.journal.dump(core.log)
 
     def status(self) -> dict[str, Any]:
-        """Plain JSON, for checkers and people: state, configuration, and what must not grow without
-        end: the log on disk, and what waits.
+        """State, configuration and amounts that must stay bounded, as plain JSON for checkers and
+        people.
+
+        The amounts are the size of the log on disk and the number of waiting requests.
         """
         core, config = self._core, self.config
         data: dict[str, Any] = {
@@ -610,7 +622,7 @@ class Replica:
 
 
 async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
-    """Wait until the proposal is applied: index, term, result."""
+    """Wait until the proposal is applied; return its index, term and result."""
     try:
         outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
     except TimeoutError as error:

@@ -3,29 +3,30 @@
 After Ongaro's dissertation and Kudu's `consensus/raft_consensus.cc`, whose deviations are kept:
 pre-elections (9.6), votes withheld while a leader is alive (KUDU-562), one outstanding request per
 peer. The core reads no clock, draws no randomness and does no IO: time comes with each event,
-election timeouts are events, and effects are carried out by a shell (`replica.py`; in tests, by a
-model of a disk that forgets). It is deterministic, so a schedule of events replays exactly.
+election timeouts are events, and a shell carries out the effects (`raft_consensus.py`; in tests, a
+model with a disk that loses unsynced data). It is deterministic, so a schedule of events replays
+exactly.
 
-`RaftCore` decides on terms, votes and roles; `Follower` and `Leader` do what each role does within
-a term. They share `RaftState` and know neither each other nor the core.
+`RaftCore` decides on terms, votes and roles; `Follower` and `Leader` implement the roles within a
+term. They share `RaftState` and know neither each other nor the core.
 
-What it guarantees, and where:
+Guarantees, and their mechanisms:
 
 * **Votes are remembered.** `SaveMeta` is a barrier before every answer that depends on it.
 * **An acknowledged entry is durable.** A follower's answer waits for `Synced`; the leader counts
   itself only up to its own durable index.
-* **Only entries of the own term are counted** towards commit (Raft 5.4.2); a leader opens its term
-  with a NO_OP so that there is one.
+* **Only entries of the leader's own term are counted** towards commit (Raft 5.4.2); a leader opens
+  its term with a NO_OP so that one exists.
 * **A follower commits only entries that it matched** with this leader (KUDU-639).
 * **Reads**: a leader answers after a majority has answered a request that left after the read
   arrived, and after an entry of its own term has committed (dissertation 6.4).
-* **An administrator may overrule votes** where a majority is lost for good (`ForceConfig`). Members
-  that were left out may live on in a history of their own; what contradicts this one is refused.
+* **An administrator may overrule votes** if a majority is lost for good (`ForceConfig`). Removed
+  members may continue with a history of their own; messages that contradict this one are refused.
 * **A leader without a majority steps down** after one longest election timeout (profile `strict`;
   Kudu's stays leader for ever).
 
-The index arithmetic is asserted throughout; a failed assertion is a bug, or a node that lost what
-it promised to keep.
+The index arithmetic is asserted throughout; a failed assertion means a bug, or a node that lost
+data it had promised to keep.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ from targets.kudu.messages import PeerHealth, RaftConfig
 __all__ = ["TWO_LEADERS", "CoreOptions", "RaftCore", "Role"]
 
 TWO_LEADERS: Final = "two lead term"
-"""What a replica ends with that hears of two leaders in one term."""
+"""The start of the message with which a replica ends that hears of two leaders in one term."""
 
 _NOTHING: Final = OpId(0, 0)
 _RESET: Final = ev.ResetElectionTimer()
 
 
 class Role(enum.StrEnum):
-    """`RaftPeerPB.Role`, and CANDIDATE for the time of an election."""
+    """`RaftPeerPB.Role`, plus CANDIDATE during an election."""
 
     LEADER = "LEADER"
     FOLLOWER = "FOLLOWER"
@@ -74,7 +75,7 @@ class Role(enum.StrEnum):
 
 @dataclasses.dataclass(slots=True)
 class _Election:
-    """An election or pre-election this replica runs in."""
+    """An election or pre-election in which this replica is the candidate."""
 
     number: int
     term: int
@@ -99,9 +100,10 @@ class RaftCore:
         options: CoreOptions | None = None,
         last_logged: OpId = _NOTHING,
     ) -> None:
-        """A replica as recovered from disk: everything given is durable, `base` is committed.
+        """Start a replica as recovered from disk: all given entries are durable, `base` is
+        committed.
 
-        `last_logged` is what a log that was given up here ended with (`tombstones.py`).
+        `last_logged` is the last entry of a log that was given up here (`tombstoned_voting.py`).
         """
         self.uuid = uuid
         self.options = options or CoreOptions()
@@ -169,29 +171,31 @@ class RaftCore:
 
     @property
     def is_new(self) -> bool:
-        """Whether this replica knows of no leader ever: no term and no entry."""
+        """Whether this replica has never known a leader: it has no term and no entry."""
         return self.term == 0 and self.log.last_index == 0
 
     @property
     def committed_in_term(self) -> bool:
-        """Whether this is a leader that has committed an entry of its own term."""
+        """Whether this replica leads and has committed an entry of its own term."""
         return self._leader.committed_in_term
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """A leader's view of each member now, itself included, by uuid; {} on others."""
+        """A leader's current view of each member, itself included, by uuid; {} if it does not
+        lead.
+        """
         if not self._leader.leads:
             return {}
         return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
 
     @property
     def all_sent_ns(self) -> int:
-        """The time at which, as leader, it last sent to all peers at once."""
+        """The time at which this replica, as leader, last sent to all peers at once."""
         return self._leader.all_sent_ns
 
     # --- stepping ---------------------------------------------------------------------------
 
     def step(self, event: ev.Event, now_ns: int) -> list[ev.Effect]:
-        """Handle one event; the effects are to be carried out in order."""
+        """Handle one event and return the effects, which must be carried out in order."""
         state, log, configs = self._state, self.log, self.configs
         assert not state.effects, "effects of the last step were not taken"
         state.now_ns = now_ns
@@ -200,7 +204,7 @@ class RaftCore:
         commit_before = log.commit_index
         self._handlers[type(event)](event)
         if self.role is Role.LEADER and not self._leader.leads:
-            self._become_follower(state.term, None)  # the leader ended by itself
+            self._become_follower(state.term, None)  # the leader ended its own leadership
         if configs.active is not self._config:
             self._config = configs.active
             if self.role is not Role.LEADER:
@@ -228,7 +232,7 @@ class RaftCore:
         return Role.NON_PARTICIPANT
 
     def _become_follower(self, term: int, leader_uuid: str | None) -> None:
-        """Adopt `term` if it is newer, and stop leading or running."""
+        """Adopt `term` if it is newer, and stop leading or running for leader."""
         state = self._state
         assert term >= state.term, f"term {term} after {state.term}"
         if term > state.term:
@@ -243,12 +247,12 @@ class RaftCore:
         self.leader_uuid = leader_uuid
 
     def _follow(self, caller_term: int, caller_uuid: str) -> bool:
-        """Accept a leader; false when its term is over."""
+        """Accept a leader; false if its term is over."""
         term = self._state.term
         if caller_term < term:
             return False
         if caller_term == term and self.leader_uuid not in {None, caller_uuid}:
-            # Only who was left out by force may lead a term that has a leader here.
+            # Only a member that was removed by force may lead a term that has a leader here.
             assert self._state.is_stranger(caller_uuid), (
                 f"{TWO_LEADERS} {caller_term}: {self.leader_uuid} and {caller_uuid}"
             )
@@ -268,7 +272,7 @@ class RaftCore:
         if self.role is Role.LEADER:
             return
         if self._follower.waits_for_disk:
-            # The leader is fine: it is our own disk that is slow (KUDU-2947).
+            # The leader is fine: this replica's own disk is slow (KUDU-2947).
             self._state.effects.append(ev.ResetElectionTimer())
             return
         if self._election is not None:
@@ -319,8 +323,8 @@ class RaftCore:
         if response is None:
             return
         if response.responder_term > self.term:
-            # Also after a lost pre-election: two replicas that each miss the other's term would
-            # block one another for ever.
+            # Do so even after a lost pre-election: two replicas that each lack the other's term
+            # would block one another for ever.
             lost = self._election is not None
             self._become_follower(response.responder_term, None)
             self.failed_elections += lost
@@ -329,7 +333,8 @@ class RaftCore:
         if election is None or election.number != event.election_id:
             return
         if response.vote_granted and not election.is_pre and response.responder_term != self.term:
-            return  # of an election with the same number, before this replica was restarted
+            # the answer belongs to an election of the same number, before this replica restarted
+            return
         election.answers[event.peer_uuid] = response.vote_granted
         self._count_votes(election)
 
@@ -391,8 +396,10 @@ class RaftCore:
         self._reply_vote(event.reply)
 
     def _leader_is_alive(self) -> bool:
-        """A leader withholds its vote for ever, the others for the shortest election timeout; one
-        that waits for its own slow disk still counts its leader as alive (KUDU-2947).
+        """Whether a live leader makes this replica withhold its vote.
+
+        A leader withholds its vote for ever, other replicas for the shortest election timeout. A
+        replica that waits for its own slow disk still counts its leader as alive (KUDU-2947).
         """
         if self.role is Role.LEADER or self._follower.waits_for_disk:
             return True
@@ -400,7 +407,9 @@ class RaftCore:
         return heard_ns is not None and self._state.now_ns - heard_ns < self.options.leader_alive_ns
 
     def _log_is_current(self, last_logged: OpId) -> bool:
-        """The election restriction (Raft 5.4.1); of a log that was given up, its end counts."""
+        """The election restriction (Raft 5.4.1); the end of a log that was given up counts as
+        well.
+        """
         given_up, last = self._last_logged, self.log.last
         least = max((last.term, last.index), (given_up.term, given_up.index))
         return (last_logged.term, last_logged.index) >= least
@@ -463,9 +472,9 @@ class RaftCore:
             self._refuse_proposal(event.token)
 
     def _on_force_config(self, event: ev.ForceConfig) -> None:
-        """Append the configuration as if a leader of a new term had sent it, and run with it.
+        """Append the configuration as if a leader of a new term had sent it, and run under it.
 
-        It is active from its append, like any other, so the members that are left decide alone.
+        Like any configuration it is active once appended, so the remaining members decide alone.
         """
         try:
             config = forced_config(self.configs.committed, event.members, local_uuid=self.uuid)

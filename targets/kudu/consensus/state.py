@@ -1,4 +1,4 @@
-"""The state that the parts of the Raft core share: persistent state, peers, the running step."""
+"""State shared by the parts of the Raft core: persistent state, peers, the running step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from targets.kudu.messages import PeerConfig, PeerHealth
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class CoreOptions:
-    """The limits of the core. `leader_alive_ns` is the shortest election timeout; a peer that was
-    silent for `failed_ns` has failed; with `tablet_copy` servers without a replica get one.
+    """The limits of the core.
+
+    `leader_alive_ns` is the shortest election timeout. A peer that was silent for `failed_ns` has
+    failed. With `tablet_copy`, servers without a replica are asked to create one.
     """
 
     leader_alive_ns: int = 1_500_000_000
@@ -29,20 +31,21 @@ class PeerProgress:
     """A peer as the leader tracks it, and its health.
 
     After Kudu's `TrackedPeer` and `PeerHealthStatus` (`consensus/consensus_queue.cc`). A peer that
-    fell behind the log gets a snapshot, so only one that reports a failure, or has no data and
-    cannot be given any, is beyond recovery.
+    fell behind the log gets a snapshot. So a peer is beyond recovery only if it reports a failure,
+    or has no data and cannot receive any.
     """
 
     uuid: str
     address: str
     config: PeerConfig
     next_index: int
-    contact_ns: int  # of its last answer; before the first, when the leader began with it
+    # time of its last answer or, before the first, of the leader's start with this peer
+    contact_ns: int
     match_index: int = 0
-    in_flight: int | None = None  # the id of the one outstanding request
-    read_sent: int = 0  # reads that had arrived when the outstanding request left
+    in_flight: int | None = None  # the id of the only outstanding request
+    read_sent: int = 0  # number of reads that had arrived when the outstanding request was sent
     read_acked: int = 0
-    is_heard: bool = False  # it has answered since this leader began with it
+    is_heard: bool = False  # whether it has answered since this leader started with it
     is_hopeless: bool = False  # see FAILED_UNRECOVERABLE
     announced_health: PeerHealth = PeerHealth.UNKNOWN  # as of the last `HealthChanged`
 
@@ -54,7 +57,7 @@ class PeerProgress:
         self.is_hopeless = False
 
     def health(self, now_ns: int, failed_ns: int) -> PeerHealth:
-        """Its health, where `failed_ns` of silence count as a failure."""
+        """The peer's health; `failed_ns` of silence count as a failure."""
         if self.is_hopeless:
             return PeerHealth.FAILED_UNRECOVERABLE
         if now_ns - self.contact_ns > failed_ns:
@@ -63,7 +66,7 @@ class PeerProgress:
 
 
 class RaftState:
-    """Term, vote and log; the effects of the running step are added to `effects`."""
+    """Term, vote and log; the running step adds its effects to `effects`."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class RaftState:
         self.effects: list[ev.Effect] = []
 
     def is_stranger(self, uuid: str) -> bool:
-        """Whether `uuid` is no member of the active configuration known here."""
+        """Whether `uuid` is not in the active configuration known here."""
         return all(peer.uuid != uuid for peer in self.log.configs.active.peers)
 
     def save_meta(self) -> None:
@@ -102,7 +105,7 @@ class RaftState:
         self.effects.append(self.log.append(entries))
 
     def commit_to(self, index: int) -> None:
-        """Commit up to `index`, unless that is committed already."""
+        """Commit up to `index`; does nothing if that index is committed already."""
         if index <= self.log.commit_index:
             return
         if self.log.commit_to(index):

@@ -1,12 +1,12 @@
-"""Snapshots of a replica's state machine: when they are taken, and how they replace a log.
+"""Snapshots of a replica's state machine: taking them, and installing them in place of a log.
 
-A machine that would have to write too much each time keeps its state in files of its own
-(`machine.SnapshotFiles`); then the snapshot on disk holds a manifest of them.
+A machine whose snapshots would be too large keeps its state in files of its own
+(`applier.SnapshotFiles`); the snapshot on disk then holds a manifest of them.
 
-Taking one and installing a leader's exclude each other, so that the newer one stays on disk. A
-crash at any point leaves a start that works: the snapshot is replaced atomically, after the files
-it names are durable, and before files that only its predecessor names and the log behind it go.
-The rest of a log that does not continue it is left out by the recovery.
+Taking a snapshot and installing a leader's exclude each other, so that the newer one stays on disk.
+A replica can start after a crash at any point. The snapshot is replaced atomically: after the files
+that it names are durable, and before the log behind it and the files that only the previous
+snapshot names are removed. Recovery leaves out remains of a log that do not continue the snapshot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from targets.kudu.consensus.log_cache import MemoryLog
 
 
 class Snapshots:
-    """The snapshot of one replica; `index` is where the one on disk ends."""
+    """The snapshot of one replica; `index` is the last index that the one on disk covers."""
 
     def __init__(
         self,
@@ -37,7 +37,9 @@ class Snapshots:
         log_bytes_max: int,
         files: SnapshotFiles | None = None,
     ) -> None:
-        """Due after `every` entries, or when the log in memory is over `log_bytes_max`."""
+        """A snapshot is due after `every` entries, or if the log in memory exceeds
+        `log_bytes_max`.
+        """
         self._disk = disk
         self._path = cmeta.snapshot_path(folder)
         self._wal = wal
@@ -50,15 +52,15 @@ class Snapshots:
         self.index = 0
 
     async def resume(self, snapshot: cmeta.Snapshot) -> None:
-        """Start from the snapshot that was found on disk."""
+        """Start from the snapshot on disk."""
         self.index = snapshot.last_included.index
-        await self._wal.collect(self.index)  # a crash came before, right after the save
+        await self._wal.collect(self.index)  # needed if a crash came right after the save
         await self._applier.restore(await self._whole(snapshot))
         if self._files is not None:
             await self._files.sweep()  # as above
 
     def begin(self, log: MemoryLog) -> bool:
-        """Whether one is due; the caller must then `take` it."""
+        """Whether a snapshot is due; the caller must then `take` it."""
         entries = self._applier.journal.index - self.index
         due = entries >= self._every or (entries > 0 and log.payload_bytes > self._log_bytes_max)
         if not due or self._running:
@@ -67,12 +69,13 @@ class Snapshots:
         return True
 
     async def take(self, log: MemoryLog) -> int:
-        """Save the state machine; returns up to where the log may be forgotten.
+        """Save the state machine; return the index up to which the log may be forgotten.
 
-        A tail stays, by which slow followers catch up without a whole snapshot.
+        A tail of the log stays, so that slow followers can catch up without a whole snapshot.
         """
         async with self._lock:
-            if self._applier.journal.index > self.index:  # none was installed meanwhile
+            # no newer snapshot was installed meanwhile
+            if self._applier.journal.index > self.index:
                 await self._save(self._applier.snapshot(log.configs.committed))
                 await self._wal.collect(self.index)
         self._running = False
@@ -80,7 +83,7 @@ class Snapshots:
         return max(0, self.index - kept)
 
     async def install(self, effect: ev.InstallSnapshot) -> None:
-        """Replace state machine and log by a leader's snapshot."""
+        """Replace the state machine and the log by a leader's snapshot."""
         async with self._lock:
             snapshot = cmeta.Snapshot(
                 effect.last_included, effect.config, effect.digest, effect.data
@@ -93,19 +96,19 @@ class Snapshots:
             await self._applier.restore(snapshot)
 
     async def load(self) -> cmeta.Snapshot | None:
-        """The one on disk, whole."""
-        async with self._lock:  # the files that it names must not go meanwhile
+        """The snapshot on disk, with the whole state."""
+        async with self._lock:  # the files that the snapshot names must not be removed meanwhile
             snapshot = await cmeta.load(self._disk, self._path, cmeta.Snapshot)
             return None if snapshot is None else await self._whole(snapshot)
 
     async def _whole(self, snapshot: cmeta.Snapshot) -> cmeta.Snapshot:
-        """With the machine's state in place of a manifest of it."""
+        """The snapshot with the machine's state in place of its manifest."""
         if self._files is None:
             return snapshot
         return msgspec.structs.replace(snapshot, data=await self._files.load(snapshot.data))
 
     async def _save(self, snapshot: cmeta.Snapshot) -> None:
-        """Make it the one on disk."""
+        """Replace the snapshot on disk by this one."""
         if self._files is not None:
             snapshot = msgspec.structs.replace(snapshot, data=await self._files.save(snapshot.data))
         await cmeta.save(self._disk, self._path, snapshot)

@@ -1,12 +1,13 @@
-"""The remains of a replica whose data were given up, and their votes (KUDU-871).
+"""Tombstones: replicas whose data were given up, but which still vote (KUDU-871).
 
-A tombstone is the vote state alone: term, vote, committed configuration, and the last entry the log
-ever held. That entry is what makes it safe: the tombstone votes for no candidate that has less, and
-a replica that is filled again in its place neither votes for less nor runs until its log has come
-as far. So all that it once acknowledged still counts towards the majority that must agree.
+A tombstone is the vote state alone: term, vote, committed configuration, and the last entry that
+the log ever held. That entry makes its votes safe: the tombstone votes for no candidate whose log
+is shorter. A replica that is filled again in its place does the same, and does not run for leader
+until its log has reached that entry. So every entry that the old replica acknowledged still counts
+towards the required majority.
 
-Without such votes a group of three could elect no leader once it has lost a member for good and a
-late order has tombstoned another one.
+Without these votes, a group of three could elect no leader if it lost one member for good and a
+delayed order tombstoned another one.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from targets.kudu.rpc import Answer
 
 
 class TombstonedVoter:
-    """Answers vote requests for a tombstone, from `start` to `stop`. One at a time: others hear
-    CONSENSUS_BUSY while a vote is being made durable.
+    """Answers vote requests for a tombstone, from `start` to `stop`.
+
+    It handles one request at a time; other candidates get CONSENSUS_BUSY while a vote is made
+    durable.
     """
 
     def __init__(
@@ -40,9 +43,8 @@ class TombstonedVoter:
         self._saving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the vote state and serve. Without a vote state there is nothing to vote with.
-
-        Raises `DamagedFileError`.
+        """Read the vote state and start to answer. Without a vote state the tombstone cannot
+        vote.
         """
         state = await cmeta.load(self._env.disk, self._path, cmeta.VoteState)
         if state is None:
@@ -60,7 +62,7 @@ class TombstonedVoter:
         self._consensus.add_tombstone(self._group_id, self._vote, state.last_logged)
 
     async def stop(self) -> None:
-        """Serve no more; a vote that is being saved is saved. Safe to call twice."""
+        """Stop answering; a vote that is being saved is still saved. Safe to call twice."""
         if self._core is not None:
             self._core = None
             self._consensus.remove(self._group_id)

@@ -1,9 +1,9 @@
 """A master's client of the metastores: Kudu's `HaClient` (`thrift/client.h`).
 
-Calls wait for each other, as for one worker thread. The client is sticky: it stays with the
-metastore that served it. A metastore that lost a call, or cannot be reached, moves to the end of
-the order, and the call is sent once more. If no metastore can be reached the call fails, and all
-others fail at once during a pause that doubles each time.
+Calls run one at a time, as on a single worker thread. The client is sticky: it stays with the
+metastore that answered last. A metastore that loses a call, or cannot be reached, moves to the end
+of the order, and the client sends the call once more. If no metastore can be reached, the call
+fails, and all further calls fail at once during a pause that doubles each time.
 
 The settings have the names of Kudu's flags:
 
@@ -17,7 +17,8 @@ The settings have the names of Kudu's flags:
 | batch_size    | hive_metastore_notification_log_batch_size     | 100              |
 | wait_s        | ..._notification_log_catch_up_deadline_ms      | 30 s             |
 
-`repair_s` is ours: how often the leader of profile `strict` compares the catalogs.
+`repair_s` does not exist in Kudu: it is the interval at which the leader of profile `strict`
+compares the catalogs.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
 class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The masters' settings, see the module's table; `addresses` are "node:port", in the order in
-    which to try them.
+    """The masters' settings, see the module's table.
+
+    `addresses` are "node:port", in the order in which the client tries them.
     """
 
     addresses: tuple[str, ...]
@@ -54,8 +56,10 @@ class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class HmsError(Exception):
-    """A call failed. `kind` is the exception's name in Thrift, or empty where no answer came. With
-    `maybe_done` the metastore may have carried it out, or may yet do so.
+    """A call failed.
+
+    `kind` is the exception's name in Thrift, or empty if no answer came. With `maybe_done` the
+    metastore may have carried out the call, or may still do so.
     """
 
     def __init__(self, kind: str, message: str, *, maybe_done: bool) -> None:
@@ -65,7 +69,7 @@ class HmsError(Exception):
 
 
 class HaClient:
-    """Calls to a metastore that serves."""
+    """Calls to the first metastore that answers."""
 
     def __init__(self, env: Env, settings: HmsSettings) -> None:
         self._env = env
@@ -73,17 +77,17 @@ class HaClient:
         self._uris = [parse_address(address) for address in settings.addresses]
         self._turn = asyncio.Lock()
         self.changing = 0
-        """The number of changing calls under way or waiting."""
+        """The number of changing calls that run or wait."""
         self._channel: Channel | None = None
-        self._first = 0  # position of the one to try first
+        self._first = 0  # position of the metastore to try first
         self._pause_s = settings.backoff_s_min
         self._closed_until_ns = 0
 
     async def call(self, call: api.ApiCall, *, once: bool = True) -> Any:
-        """The answer. Raises `HmsError`.
+        """Send a call and return the answer. Raises `HmsError`.
 
-        `once`: a copy of the call has no second effect, so a refusal of the copy also holds for the
-        first.
+        With `once` a copy of the call has no second effect, so a refusal of the copy also holds for
+        the first call.
         """
         changes = isinstance(call, api.CreateTable | api.AlterTable | api.DropTable)
         self.changing += changes
@@ -107,7 +111,8 @@ class HaClient:
             if not reply.error:
                 return reply.result
             refusal = api.MetastoreError(reply.error, reply.message)
-            # Rules of plug-ins refuse by a MetaException too, but not by one about the database.
+            # Plug-ins also refuse by a MetaException, but that message does not concern the
+            # database.
             is_final = proof_of(refusal) is Proof.NOTHING or (
                 refusal.kind == api.META and not retries(refusal)
             )

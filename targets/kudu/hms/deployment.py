@@ -1,4 +1,6 @@
-"""The metastores of a deployment and their database, as the harness declares and inspects them."""
+"""The metastores of a deployment and their database, for declaration and inspection by the
+harness.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ from targets.kudu.tools.hms import Metastore
 
 METASTORES: Final = 2
 PROFILE: Final = "strict"
-"""Of both targets. No list of permits covers Kudu's other profiles with metastores yet."""
+"""The profile of both targets. No list of permits covers Kudu's other profiles with metastores
+yet.
+"""
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
@@ -39,10 +43,10 @@ class _SilentError(Exception):
 
 
 class HmsLayout:
-    """The nodes, and the masters' settings for them."""
+    """The nodes of the metastores, and the masters' settings for them."""
 
     def __init__(self, settings: TargetSettings) -> None:
-        """Raises `UsageError` for impossible settings."""
+        """Check the settings; raises `UsageError` for impossible ones."""
         options = {option.name.replace("-", "_"): option.default for option in HiveTarget.options}
         options["metastores"] = METASTORES
         if settings.profile != PROFILE:
@@ -56,7 +60,7 @@ class HmsLayout:
         self.hive = HiveLayout(self._settings)
         bugs = bugs_of(settings.profile, settings.bugs)
         self.repairs = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY, Bug.STALE_MASTER_ADDRS} & bugs
-        """Whether the leader corrects entries, and reports when all are right."""
+        """Whether the leader corrects entries, and reports when all are correct."""
         self.masters = HmsSettings(
             addresses=tuple(f"{store.node}:{store.port}" for store in self.hive.metastores),
             poll_period_s=settings.options["hms_poll_ms"] / 1000,
@@ -69,7 +73,7 @@ class HmsLayout:
 
 
 class Metastores:
-    """Questions to the metastores of one deployment."""
+    """Queries to the metastores of one deployment."""
 
     def __init__(self, env: ClientEnv, layout: HmsLayout) -> None:
         self._env = env
@@ -83,11 +87,13 @@ class Metastores:
         )
 
     def core(self, rng: random.Random) -> list[str]:
-        """The nodes that have to serve: masters and clients find the one metastore."""
+        """The nodes that must be up: one metastore suffices, because masters and clients find
+        it.
+        """
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
-        """The two catalogs for the tool; entries are to name `masters`. Raises `ToolError`."""
+        """Both catalogs for the tool; entries shall name `masters`. Raises `ToolError`."""
         cluster_id = (await admin.ask_leader(m.ConnectToMasterRequest())).cluster_id
         catalog = HmsCatalog(
             self._tool,
@@ -98,7 +104,7 @@ class Metastores:
         return Metastore(admin, catalog, cluster_id)
 
     async def pending(self) -> tuple[str, ...]:
-        """The metastores that do not reach their database, as sentences."""
+        """The metastores that cannot reach their database, one sentence each."""
         every = self._layout.hive.metastores
         answers = await asyncio.gather(
             *(self._ask(address, api.GetCurrentEventId()) for address in every)
@@ -110,8 +116,9 @@ class Metastores:
         )
 
     async def snapshot(self) -> dict[str, Any] | None:
-        """Entries as [name, table id, masters, cluster id], by name, and the newest event; `None`
-        where no metastore answers.
+        """Entries as [name, table id, masters, cluster id], by name, and the newest event.
+
+        `None` if no metastore answers.
         """
         for address in self._layout.hive.metastores:
             snapshot = await self._entries(address)
@@ -135,7 +142,7 @@ class Metastores:
     def open_work(
         self, masters: Mapping[str, Any], leader: Any, seen: Mapping[str, Any] | None
     ) -> Iterator[str]:
-        """The work that keeps the two catalogs from being at rest, as sentences."""
+        """The reasons why the two catalogs are not at rest, one sentence each."""
         if seen is None:
             yield "no metastore answers"
             return

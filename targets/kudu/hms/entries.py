@@ -1,7 +1,7 @@
 """Kudu's tables as entries of the metastore: names, keys, and the calls on them (`HmsCatalog`).
 
-Names are `database.table`, lower-cased. A caller of the metastore that is a master says so in the
-environment context, and which table it means; the plug-in's rules do the rest
+Names are `database.table`, lower-cased. A master that calls the metastore identifies itself and the
+table in the environment context; the plug-in's rules do the rest
 (`targets.hive.metastore.kudu_rules`).
 """
 
@@ -20,7 +20,7 @@ from targets.kudu.master.catalog.records import TableRecord
 
 _NAME: Final = re.compile(r"([a-z0-9_/]+)\.([a-z0-9_/]+)")
 RENAMED_BY: Final = "harness.renamed_by"
-"""Ours: marks the event of a rename for the request that waits for it; the first one counts."""
+"""Not in Kudu: marks the event of a rename for the waiting request; the first such event counts."""
 _EVENTS: Final = list[api.Event]
 _TABLES: Final = list[api.MetaTable]
 
@@ -32,7 +32,7 @@ def split_name(name: str) -> tuple[str, str] | None:
 
 
 def bad_hms_name(name: str) -> str | None:
-    """The reason why a table with an entry cannot have this name; `None` if it can."""
+    """The reason why a table with an entry cannot have this name; `None` if it is allowed."""
     if split_name(name) is not None:
         return None
     return (
@@ -44,7 +44,9 @@ def bad_hms_name(name: str) -> str | None:
 def entry_of(
     table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
 ) -> api.MetaTable:
-    """The entry of a table, keeping other keys of the `old` one. The name must be valid in Hive."""
+    """The entry of a table, which keeps other keys of the `old` entry. The name must be valid in
+    Hive.
+    """
     names = split_name(table.name)
     assert names is not None, f"{table.name!r} was let in"
     keys = {
@@ -63,7 +65,7 @@ def entry_of(
 
 
 async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.MetaTable]:
-    """All tables of the metastore behind `ask`; each database is one snapshot."""
+    """All tables of the metastore behind `ask`; each database is read as one snapshot."""
     by_database: dict[str, list[str]] = {}
     for database, name in await ask(api.GetTableMeta()):
         by_database.setdefault(database, []).append(name)
@@ -77,8 +79,8 @@ async def tables_of(ask: Callable[[api.ApiCall], Awaitable[Any]]) -> list[api.Me
 class HmsCatalog:
     """A master's calls to the metastore. All raise `HmsError`.
 
-    `cluster_id` and `addresses` are called when needed; the latter gives the masters that entries
-    are to name. Changes carry request ids, so that a resent change acts once.
+    `cluster_id` and `addresses` are called when needed; `addresses` returns the masters that
+    entries name. Changes carry request ids, so that a resent change takes effect once.
     """
 
     def __init__(
@@ -97,24 +99,27 @@ class HmsCatalog:
     # --- changes -----------------------------------------------------------------------------
 
     async def create(self, table: TableRecord, request_id: str) -> None:
-        """Create the entry of a table; without a request id that may happen twice."""
+        """Create the entry of a table; without a request id a resend may create it twice."""
         entry = entry_of(table, self._cluster_id(), self.addresses())
         call = api.CreateTable(entry, request_id, {rules.MASTER_EVENT: "true"})
         await self._client.call(call, once=bool(request_id))
 
     async def create_again(self, table: TableRecord) -> None:
-        """Create the entry of a table that had one before."""
+        """Create the entry of a table that had an entry before."""
         await self.create(table, self._new_id())
 
     async def drop(self, name: str, table_id: str) -> None:
-        """Drop the entry of this table, if it has this name."""
+        """Drop the entry of this table, if the entry has this name."""
         context = {rules.MASTER_EVENT: "true", rules.TABLE_ID: table_id}
         call = api.DropTable(*_split(name), self._new_id(), context)
         await self._client.call(call)
 
     async def alter(self, name: str, table: TableRecord, *, marker: str = "") -> bool:
-        """Write the current state of `table` over the entry of this name, if it belongs to the
-        table; returns whether there was one. A new name renames it; `marker` then names the event.
+        """Overwrite the entry of this name with the state of `table`, if the entry belongs to the
+        table.
+
+        Returns whether there was such an entry. A new name renames the entry; `marker` then
+        identifies the event.
         """
         database, short = _split(name)
         try:
@@ -137,14 +142,16 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Write the state of `table` over any entry: for tools, which checked it."""
+        """Overwrite any entry with the state of `table`; only for tools, which check the entry
+        first.
+        """
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
         await self._client.call(call)
 
     async def downgrade(self, old: api.MetaTable) -> None:
-        """Turn an entry into the form from before the synchronization."""
+        """Convert an entry to the format used before the synchronization."""
         lost = (rules.TABLE_ID, rules.CLUSTER_ID, rules.PURGE)
         kept = {key: value for key, value in old.parameters.items() if key not in lost}
         kept[rules.HANDLER_KEY] = rules.LEGACY_HANDLER
@@ -168,11 +175,11 @@ class HmsCatalog:
         return [table for table in await self.all_entries() if self.is_ours(table)]
 
     async def all_entries(self) -> list[api.MetaTable]:
-        """All tables of the metastore, by name; each database is one snapshot."""
+        """All tables of the metastore, by name; each database is read as one snapshot."""
         return await tables_of(self._client.call)
 
     def is_ours(self, table: api.MetaTable) -> bool:
-        """Whether it is a synchronized table of this cluster."""
+        """Whether the entry is a synchronized table of this cluster."""
         parameters: Mapping[str, str] = table.parameters
         ours = parameters.get(rules.CLUSTER_ID) == self._cluster_id()
         return rules.is_synchronized(table) and ours

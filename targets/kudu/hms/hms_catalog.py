@@ -1,16 +1,16 @@
 """DDL with the metastore, in Kudu's order (`CatalogManager`, `hms/hms_catalog.cc`).
 
-* create: the listener catches up, the name is reserved, the metastore creates the entry, and in
-  its turn (`notification_log_listener`) the system tablet is written; if that fails the entry is
-  dropped, best effort;
-* drop, rename: the listener catches up, the metastore makes the change, and this leader's listener
-  carries out the event; only then the request is acknowledged;
+* create: the listener catches up, the name is reserved, the metastore creates the entry, and when
+  the listener reaches the entry's event (`notification_log_listener`), the system tablet is
+  written; if that fails, the entry is dropped, best effort;
+* drop, rename: the listener catches up, the metastore makes the change, this leader's listener
+  carries out the event, and only then the request is acknowledged;
 * columns: Kudu first, then the metastore, best effort.
 
-A refusal of the metastore because of its state, a table of that name or none, may be due to an
-event that the listener has yet to carry out: then the master waits for it, and plans the request
-again. So every refusal reflects Kudu's own catalog. Where Kudu and `strict` differ, a switch
-decides.
+The metastore may refuse a change because a table of that name exists, or does not. The reason may
+be an event that the listener has not carried out yet: the master then waits for the event and plans
+the request again. So every refusal reflects Kudu's own catalog. If Kudu and `strict` differ, a
+switch decides.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from targets.kudu.messages import (
 )
 
 ATTEMPTS_MAX: Final = 5
-"""The number of times a request is planned because the two catalogs do not agree."""
+"""Maximum number of times that a request is planned while the two catalogs disagree."""
 _ELSEWHERE: Final = frozenset(
     {api.ALREADY_EXISTS, api.NO_SUCH_OBJECT, api.INVALID_OPERATION, api.META}
 )
-"""Refusals by the state of the metastore, of which this master may not have heard yet."""
+"""Refusals because of the metastore's state, which this master may not have seen yet."""
 
 
 class _TakenError(Exception):
-    """The metastore has a table of that name."""
+    """The metastore already has a table of that name."""
 
 
 class HmsDdl(Ddl):
-    """The three operations, on the epoch that they get."""
+    """The three operations; each receives the epoch in which it runs."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap, hms: HmsSide) -> None:
         super().__init__(node, tservers)
@@ -71,7 +71,7 @@ class HmsDdl(Ddl):
         return await super().create(epoch, request)
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """See `Ddl`; a new name comes first, by way of the metastore."""
+        """See `Ddl`; a new name is first set in the metastore."""
         request = msgspec.structs.replace(request, table=_lower(request.table))
         if request.new_table_name is None:
             return await self._alter_columns(epoch, request)
@@ -95,7 +95,7 @@ class HmsDdl(Ddl):
         return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Reply:
-        """See `Ddl`; by way of the metastore."""
+        """See `Ddl`; the drop goes through the metastore."""
         which = _lower(request.table)
         return await self._once(
             epoch, request.request_id, lambda: self._drop(epoch, which, request.request_id)
@@ -122,7 +122,7 @@ class HmsDdl(Ddl):
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """A new table has its entry before it is written."""
+        """A new table gets its entry before it is written."""
         if is_delete or not plan.tables or plan.table_id in epoch.catalog.tables:
             return await super()._commit(epoch, plan, request_id, is_delete=is_delete)
         (table,) = plan.tables
@@ -134,7 +134,7 @@ class HmsDdl(Ddl):
             await self._create_entry(table)
             try:
                 await self._hms.wait_turn(epoch, create)
-                epoch.catalog.release(table.name)  # at once reserved again
+                epoch.catalog.release(table.name)  # the name is reserved again at once
                 is_reserved = False
                 return await super()._commit(epoch, plan, request_id)
             except RefusedError as refusal:
@@ -153,14 +153,16 @@ class HmsDdl(Ddl):
             create.end()
 
     async def _create_entry(self, table: TableRecord) -> None:
-        """Have the metastore create the entry; raises `_TakenError` where it has another's."""
+        """Have the metastore create the entry; raises `_TakenError` if another table has the
+        name.
+        """
         retried = Bug.HMS_CREATE_RETRY in self._bugs
         self._env.event("hms-creating", table=table.id, name=table.name)
         try:
             await self._hms.catalog.create(table, "" if retried else table.id)
         except HmsError as error:
             if error.kind == api.ALREADY_EXISTS and retried:
-                # The effect of the first of two calls is taken for another client's.
+                # The retry takes the effect of the first call for another client's table.
                 raise RefusedError(
                     MasterErrorCode.TABLE_ALREADY_PRESENT,
                     AppStatus.ALREADY_PRESENT,
@@ -219,7 +221,7 @@ class HmsDdl(Ddl):
         change: Callable[[TableRecord, str], Awaitable[bool]],
         new_name: str | None,
     ) -> Reply:
-        """Have the metastore change the table that `look` finds, and wait for the event."""
+        """Have the metastore change the table that `look` returns, and wait for the event."""
         marker = DROPPED if new_name is None else self._node.new_id()
         for _ in range(ATTEMPTS_MAX):
             await self._catch_up(epoch)
@@ -245,7 +247,7 @@ class HmsDdl(Ddl):
         except HmsError as error:
             raise _unknown(error) from error
         except RefusedError as refusal:
-            # The event may still be carried out, by the next leader.
+            # The next leader may still carry out the event.
             raise write_lost(refusal.error.message) from refusal
         done = self._hms.applied(epoch, table.id, marker)
         if done is None:
@@ -278,7 +280,7 @@ class HmsDdl(Ddl):
 
 
 def _refused(cause: object) -> RefusedError:
-    """Code 13; nothing was done, and never will be."""
+    """Code 13: nothing was done, and never will be."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,
@@ -287,7 +289,9 @@ def _refused(cause: object) -> RefusedError:
 
 
 def _unknown(cause: object) -> RefusedError:
-    """Code 13; the change may be in the metastore, and the next leader may still carry it out."""
+    """Code 13: the metastore may have changed, and the next leader may still carry out the
+    event.
+    """
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,

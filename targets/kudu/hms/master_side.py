@@ -1,5 +1,5 @@
-"""The metastore side of a master: one client for its life, and per leadership a listener and a
-repair.
+"""The metastore side of a master: one client per process, and a listener and a repair per
+leadership.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from targets.kudu.master.leader_term import Epoch
 
 
 class HmsSide:
-    """See the module. `voters` are the addresses of the masters by the committed configuration,
-    `start_list` the masters this one was started with, which entries name under
-    STALE-MASTER-ADDRS.
+    """See the module's docstring.
+
+    `voters` are the addresses of the masters in the committed configuration. `start_list` are the
+    masters with which this one was started; entries name them under switch STALE-MASTER-ADDRS.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class HmsSide:
         return self._listener_of(epoch).applied(table_id, marker)
 
     def creating(self, epoch: Epoch) -> dict[str, Creating]:
-        """Creates of this leadership that are under way, by the ids of their tables."""
+        """Unfinished creates of this leadership, by the ids of their tables."""
         return self._creating if epoch is self._epoch else {}
 
     def _listener_of(self, epoch: Epoch) -> Listener:
@@ -79,7 +80,9 @@ class HmsSide:
         return self._listener
 
     def dump(self) -> dict[str, Any]:
-        """For snapshots: the last event, the remembered ones, and the leader's last check."""
+        """Data for snapshots: the last event, the remembered events, and the leader's last
+        check.
+        """
         leads = self._epoch is not None and self._epoch.is_current()
         checked = self._repair.checked if leads and self._repair is not None else None
         return {

@@ -1,18 +1,20 @@
 """The leader's reader of the metastore's log (`master/hms_notification_log_listener.cc`).
 
-It polls at an interval, and at once for a request that waits until it has caught up. An event that
-drops or renames one of Kudu's tables is carried out in one batch with its id; the id of the last
-event of a poll is stored in any case. Ids up to the stored one are skipped. A drop or rename must
-match id and name. All of it ends with the leadership.
+The listener polls at an interval, and at once if a request waits for it to catch up. An event that
+drops or renames one of Kudu's tables is carried out in one batch together with the event's id; the
+id of the last event of a poll is always stored. Events up to the stored id are skipped. A drop or
+rename must match the table's id and name. The listener ends with the leadership.
 
-So the catalog goes through the metastore's changes in the metastore's order, and creates have to
-take their turn: a table that was renamed to a name and dropped there must be gone before the next
-one of that name is written. A create therefore waits for its own event, and the listener there for
-the create (`Creating`). Reservations of creates do not count for events: the metastore has decided
-whether the name was free. Kudu writes its creates at once; when an event cannot be applied its
-listener logs the obstacle and goes on, so that the event is lost: switch KUDU-2475.
+So the catalog applies the metastore's changes in the metastore's order, and creates must keep that
+order too: a table that was renamed to a name and then dropped must be gone before the next table of
+that name is written. A create therefore waits for its own event, and at that event the listener
+waits for the create (`Creating`). Events ignore the names that creates have reserved, because the
+metastore has decided whether a name was free. Kudu writes its creates at once. If an event cannot
+be applied, Kudu's listener logs the obstacle and continues, so the event is lost (switch
+KUDU-2475).
 
-Switch HMS-EXLEADER-ACK: on a master that lost its leadership, waiting requests end as if caught up.
+Switch HMS-EXLEADER-ACK: on a master that lost its leadership, waiting requests end as if the
+listener had caught up.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from targets.kudu.wakeup import Wakeup
 
 APPLIED_MAX: Final = 1000
 AGAIN_S: Final = 0.005
-"""The pause before an obstructed event is tried again."""
+"""The pause before the listener tries an obstructed event again."""
 DROPPED: Final = "dropped"
 _NO_CLIENT: Final = RequestId("hms", 0, "")
 
@@ -51,7 +53,7 @@ Planner = Callable[[], Plan]
 
 
 class Creating:
-    """A create under way: its `turn` comes with its event, and it must be `over` then."""
+    """A running create: the listener sets `turn` at its event and then waits for `over`."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -59,12 +61,14 @@ class Creating:
         self.over: asyncio.Future[None] = loop.create_future()
 
     def end(self) -> None:
-        """It was written, or never will be."""
+        """Note that the table was written, or never will be."""
         _resolve([self.turn, self.over], None)
 
 
 class Listener:
-    """The reader of one leadership. `creating`: creates under way, by the ids of their tables."""
+    """The reader of one leadership. `creating` has the running creates, by the ids of their
+    tables.
+    """
 
     def __init__(
         self,
@@ -88,8 +92,10 @@ class Listener:
         self._applied: dict[tuple[str, str], tuple[int, int]] = {}
 
     async def wait_caught_up(self) -> None:
-        """Wait until all events now in the log are carried out here. Raises `HmsError` where the
-        metastore cannot be asked, or at a deadline, and `RefusedError` once another master leads.
+        """Wait until all events now in the log are carried out here.
+
+        Raises `HmsError` at the deadline, or if the metastore cannot be asked, and `RefusedError`
+        once another master leads.
         """
         if not self._epoch.is_current():
             self._end_of_term()
@@ -105,7 +111,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until all events before this create are carried out. Raises as
+        """Wait until all events before this create are carried out. Raises the same as
         `wait_caught_up`.
         """
         if self._swallows:
@@ -120,13 +126,16 @@ class Listener:
         self._epoch.check()
 
     def applied(self, table_id: str, marker: str) -> tuple[int, int] | None:
-        """The operation that renamed a table with this marker, or dropped it (`DROPPED`), and the
-        version of its schema then; `None` where there was none lately.
+        """The index of the operation that renamed a table with this marker, or dropped it
+        (`DROPPED`).
+
+        The second value is the table's schema version at that time. `None` if no recent event
+        matches.
         """
         return self._applied.get((table_id, marker))
 
     async def run(self) -> None:
-        """Poll for as long as the leadership lasts."""
+        """Poll until the leadership ends."""
         taken: list[asyncio.Future[None]] = []
         try:
             while self._epoch.is_current():
@@ -212,7 +221,9 @@ class Listener:
         return plan
 
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
-        """Raises `RefusedError`; under KUDU-2475 also where a plan is refused for now."""
+        """Carry out an event. Raises `RefusedError`; under KUDU-2475 also if the plan is refused
+        only for now.
+        """
         reserved = self._epoch.catalog.reserved
         while True:
             async with self._epoch.locked([table_id]):
@@ -232,7 +243,7 @@ class Listener:
                 raise outcome
             error = outcome.error
             if error.status is not AppStatus.SERVICE_UNAVAILABLE:
-                # Kudu does not have the table any more, or never had: its create was taken back.
+                # Kudu no longer has the table, or never had it because its create was rolled back.
                 self._env.event("hms-event-passed", event=event, table=table_id, why=error.message)
                 return
             await asyncio.sleep(AGAIN_S)
@@ -248,7 +259,7 @@ class Listener:
         finally:
             if new_name is not None and reserves:
                 epoch.catalog.release(new_name)
-        # The next rename copies the marker.
+        # The first event counts, because the next rename copies the marker.
         done = applied.index, plan.schema_version
         self._applied.setdefault((plan.table_id, marker), done)
         while len(self._applied) > APPLIED_MAX:

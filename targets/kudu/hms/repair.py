@@ -1,13 +1,13 @@
-"""The leader of profile `strict` corrects the entries of the metastore.
+"""Repair of the metastore's entries by the leader of profile `strict`.
 
 A master that dies between the metastore's create and its own leaves an entry without a table
-(switch HMS-ORPHAN: Kudu leaves that to `kudu hms fix`), and after a migration entries go on naming
-the earlier masters (switch STALE-MASTER-ADDRS). So the leader compares the catalogs periodically.
+(switch HMS-ORPHAN: Kudu leaves that to `kudu hms fix`). After a migration, entries still name the
+former masters (switch STALE-MASTER-ADDRS). So the leader compares the catalogs periodically.
 
-An entry is an orphan if its table is not in the catalog of a leader that a majority confirmed
-*after* the entries were listed, and no create of that leader is under way for it: every write of an
-older leader is in its catalog, or never will be, and there was no younger one yet. The drop names
-the id, so that it cannot hit another entry.
+An entry is an orphan under two conditions. Its table is not in the catalog of a leader that a
+majority confirmed *after* the entries were listed, and that leader has no running create for it.
+Every write of an older leader is in this catalog, or will never be, and no newer leader existed at
+that time. The drop names the table's id, so that it cannot hit another entry.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Repair:
         self._catalog = catalog
         self._settings = settings
         self._creating = creating
-        # Otherwise this would also drop the entry that switch HMS-CREATE-RETRY leaves behind.
+        # Otherwise the repair would also drop the entry that switch HMS-CREATE-RETRY leaves behind.
         self._drops = not {Bug.HMS_ORPHAN, Bug.HMS_CREATE_RETRY} & node.bugs
         self._corrects = Bug.STALE_MASTER_ADDRS not in node.bugs
         self.checked: tuple[int, tuple[str, ...]] | None = None
-        """The newest event, and the masters, at the last check that found all in order."""
+        """The newest event and the masters at the last check that found no mistake."""
 
     async def run(self) -> None:
         while self._epoch.is_current():
@@ -64,7 +64,7 @@ class Repair:
             self.checked = event, addresses
 
     async def _is_right(self, entry: MetaTable, addresses: tuple[str, ...]) -> bool:
-        """Whether an entry needs no correction, or only one that is switched off."""
+        """Whether an entry needs no correction, or only a correction that is switched off."""
         table_id = entry.parameters.get(TABLE_ID, "")
         table = self._epoch.catalog.tables.get(table_id)
         if table is None or not table.is_live:
@@ -76,7 +76,7 @@ class Repair:
             return False
         if not self._corrects or entry.parameters.get(MASTER_ADDRESSES) == ",".join(addresses):
             return True
-        if entry.full_name == table.name:  # else an event is on its way
+        if entry.full_name == table.name:  # otherwise an event is on its way
             await self._catalog.alter(entry.full_name, table)
             self._env.event("hms-addresses-corrected", table=table_id, addresses=addresses)
         return False

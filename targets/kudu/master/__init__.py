@@ -1,8 +1,9 @@
 """The masters: a replicated catalog of tables and tablets.
 
-From the bottom up: `records` (the stored records), `system_tablet` (the replicated state machine),
-`catalog` (the leader's maps), `create`, `alter`, `delete`, `reports`, `placement` and `assignment`
-(pure planners: state and a request in; new records and follow-up calls, or an error, out), `reads`
-(pure answers), then the shell: `epoch` (one term of leadership), `leadership` (elections and
-loading), `ddl`, `heartbeats`, `background`, `tasks`, `service` and `node`.
+From the bottom up, the modules are `records` (the stored records), `sys_catalog` (the replicated
+state machine) and `catalog_state` (the leader's maps). The pure planners `create`, `alter`,
+`tablet_reports`, `replacement` and `assignment` take state and a request, and return new records
+and follow-up calls, or an error. `reads` computes answers. The shell consists of `leader_term` (one
+term of leadership), `leadership` (elections and loading), `catalog_manager`, `heartbeats`,
+`background`, `async_rpc_tasks`, `master_service` and `node`.
 """

@@ -1,7 +1,7 @@
 """Requests of operators to the leader: maintenance of tablet servers, replacement of lost tablets.
 
-Both are one write each, and may be repeated: a state that is already reached is a success, and a
-replaced tablet is not found.
+Each is a single write and may be repeated: setting the current state again succeeds, and a tablet
+that was already replaced is not found.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ _ENTER: Final = TServerStateChange.ENTER_MAINTENANCE_MODE
 
 
 class Admin:
-    """The operations, on the epoch that they get. All raise `RefusedError`."""
+    """The operations; each receives the epoch in which it runs. All raise `RefusedError`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
         self._tservers = tservers
 
     async def change_tserver_state(self, epoch: Epoch, request: ChangeTServerStateRequest) -> None:
-        """Turn maintenance on or off. At its end every tablet server owes a full report, so that
-        replicas overlooked meanwhile are reviewed (Kudu does the same).
+        """Turn maintenance on or off.
+
+        When maintenance ends, every tablet server must send a full report, so that replicas that
+        were ignored meanwhile are reviewed (Kudu does the same).
         """
         record = epoch.catalog.tservers.get(request.ts_uuid)
         if record is None and self._tservers.get(request.ts_uuid) is None:
@@ -51,7 +53,7 @@ class Admin:
         epoch.after_commit(())
 
     async def replace_tablet(self, epoch: Epoch, request: ReplaceTabletRequest) -> str:
-        """Replace a tablet by an empty one, whose id it returns. The rows are lost."""
+        """Replace a tablet by an empty one and return its id. The rows are lost."""
         tablet = epoch.catalog.tablets.get(request.tablet_id)
         if tablet is not None:
             async with epoch.locked([tablet.table_id]):

@@ -1,8 +1,9 @@
 """The state of a master as plain JSON: for snapshots that checkers judge, and for people.
 
-Everything is from the applied rows, so that masters which applied the same operations show the
-same, in every role; only `name_map` is from a map in memory, and `unlike_rows` says where the
-maps (the read view, and a ready leader's own) differ from a scan of the rows.
+The data come from the applied rows, so masters that applied the same operations dump the same data
+in every role. There are two exceptions: `name_map` comes from a map in memory, and `unlike_rows`
+lists the differences between the maps (the read view, and a ready leader's own) and a scan of the
+rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.messages import Schema
 
 DUMP_ROWS_MAX: Final = 20_000
-"""Rows of one kind in a dump; `truncated` says how many were left out."""
+"""Rows of one kind in a dump; `truncated` is the number of omitted rows."""
 
 
 def dump_entities(
@@ -29,8 +30,10 @@ def dump_entities(
     now_ns: int,
     calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The whole state of one master, sorted and bounded: `master_status`, and what lets checkers
-    compare its log with others' and its maps with a scan.
+    """The whole state of one master, sorted and bounded.
+
+    It extends `master_status` with data that lets checkers compare the master's log with others'
+    and its maps with a scan of the rows.
     """
     epoch = leadership.epoch
     maps = {"view": leadership.view}
@@ -55,7 +58,7 @@ def master_status(
     now_ns: int,
     calls: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The facts of one master that people want to know; `calls` are those it has served."""
+    """The main facts about one master; `calls` are the calls that it has served."""
     replica, epoch = leadership.replica, leadership.epoch
     tables = sorted(rows.tables.items())
     tablets = sorted(rows.tablets.items())

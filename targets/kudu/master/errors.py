@@ -1,8 +1,8 @@
-"""The refusals of a master, with Kudu's four shades of NOT_THE_LEADER.
+"""The refusals of a master, including Kudu's four cases of NOT_THE_LEADER (code 7).
 
-(a) not the leader, (b) leader but not ready, (c) not initialised: nothing was done. (d) leadership
-was lost while writing: the write may still commit (KUDU-591), and only this one is marked
-`indeterminate`.
+(a) The master does not lead; (b) it leads but is not ready; (c) it is not initialised. In these
+cases nothing was done. (d) It lost its leadership while writing: the write may still commit
+(KUDU-591), and only this case is marked `indeterminate`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _Status = AppStatus
 
 
 class RefusedError(Exception):
-    """Ends a request; the master service answers with `error`."""
+    """A refused request; the master service answers with `error`."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 
 def not_initialized() -> RefusedError:
-    """7(c) of leader-only calls is this too: the master is still starting."""
+    """Case 7(c), also for leader-only calls: the master is still starting."""
     return RefusedError(
         _Code.CATALOG_MANAGER_NOT_INITIALIZED,
         _Status.SERVICE_UNAVAILABLE,
@@ -38,25 +38,25 @@ def not_initialized() -> RefusedError:
 
 
 def not_the_leader() -> RefusedError:
-    """7(a)."""
+    """Case 7(a)."""
     message = "this master is not the leader"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.ILLEGAL_STATE, message)
 
 
 def not_yet_ready() -> RefusedError:
-    """7(b)."""
+    """Case 7(b)."""
     message = "this master is the leader but not yet ready to serve requests"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
 def unconfirmed() -> RefusedError:
-    """7(b) of profile `strict`: no majority confirmed the leader in time."""
+    """Case 7(b) of profile `strict`: no majority confirmed the leader in time."""
     message = "no majority confirmed this master as the leader in time; nothing was done"
     return RefusedError(_Code.NOT_THE_LEADER, _Status.SERVICE_UNAVAILABLE, message)
 
 
 def write_lost(cause: object) -> RefusedError:
-    """7(d)."""
+    """Case 7(d)."""
     return RefusedError(
         _Code.NOT_THE_LEADER,
         _Status.SERVICE_UNAVAILABLE,
@@ -66,7 +66,7 @@ def write_lost(cause: object) -> RefusedError:
 
 
 def wrong_cluster(theirs: str, ours: str) -> RefusedError:
-    """A tablet server of another cluster: its replicas are none of this master's."""
+    """The tablet server belongs to another cluster; this master does not manage its replicas."""
     return invalid_argument(
         f"the tablet server belongs to the cluster {theirs}, and this is {ours}: check the "
         "addresses of masters that it was started with"
@@ -74,7 +74,7 @@ def wrong_cluster(theirs: str, ours: str) -> RefusedError:
 
 
 def busy(what: str, limit: int) -> RefusedError:
-    """A limit was hit; nothing was done."""
+    """A limit was reached; nothing was done."""
     return RefusedError(
         _Code.UNKNOWN_ERROR,
         _Status.SERVICE_UNAVAILABLE,
@@ -83,7 +83,7 @@ def busy(what: str, limit: int) -> RefusedError:
 
 
 def overloaded(cause: object) -> RefusedError:
-    """The system tablet took no more writes; nothing was done."""
+    """The system tablet accepts no more writes; nothing was done."""
     return RefusedError(
         _Code.UNKNOWN_ERROR,
         _Status.SERVICE_UNAVAILABLE,
@@ -108,7 +108,7 @@ def not_supported(what: str) -> RefusedError:
 
 
 def invalid_argument(message: str) -> RefusedError:
-    """The request makes no sense; nothing was done."""
+    """The request is malformed; nothing was done."""
     return RefusedError(_Code.UNKNOWN_ERROR, _Status.INVALID_ARGUMENT, message)
 
 

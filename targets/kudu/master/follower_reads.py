@@ -1,16 +1,17 @@
 """Reads that any master answers, with a bound on how old the answer may be (KUDU-500, which Kudu
 never had).
 
-A master asks the leader how far it must have applied (`ConsensusService.ReadIndex`): the leader
-answers once a majority has confirmed it, so that everything acknowledged *before the question was
-asked* is at or before that index. When that much is applied here, the state lacks nothing that was
-acknowledged before the question, and its age counts from there, on this master's own monotonic
-clock: no other clock, and no delay of a message, can make the bound too small. That clock may be
-slow, so the bound is larger than its reading (`_RATE_MIN`). A leader asks itself in the same way.
+A master asks the leader for a read index (`ConsensusService.ReadIndex`). The leader answers once a
+majority has confirmed it, so everything acknowledged *before the question was asked* is at or
+before that index. Once this master has applied that index, its state lacks nothing that was
+acknowledged before the question. The age of the state counts from the question, on this master's
+own monotonic clock, so no other clock and no message delay can make the bound too small. The
+monotonic clock may be slow, so the bound is larger than its reading (`_RATE_MIN`). A leader asks
+itself in the same way.
 
-One question serves all reads that it is new enough for; reads that need a newer one share it. The
-state and its age are read in the same step: the way of the answer adds no staleness, since a read
-takes effect when it is evaluated.
+One question serves all reads for which it is recent enough; reads that need a newer question share
+one. The state and its age are read in the same step. The transmission of the answer adds no
+staleness, since a read takes effect when it is evaluated.
 """
 
 from __future__ import annotations
@@ -37,26 +38,29 @@ from targets.kudu.rpc import RpcError
 
 _WAIT_STEP_S: Final = 0.01
 _RATE_MIN: Final = 0.5
-"""The slowest rate of this machine's clock: its seconds per true second. No clock is that bad, but
-a bound that is too large does no harm."""
+"""The slowest assumed rate of this machine's clock, in clock seconds per true second.
+
+No clock is that bad, but a bound that is too large does no harm.
+"""
 Response = TypeVar("Response")
 
 
 class FollowerReads:
-    """The age of this master's own state, and reads within a bound of it."""
+    """The age of this master's own state, and reads with a staleness bound."""
 
     def __init__(self, node: NodeContext, leadership: Leadership) -> None:
         self._node = node
         self._clock = node.env.clock
         self._leadership = leadership
         self._limit_s = node.flags.master_follower_read_timeout_ms / 1000
-        self._asked_ns: int | None = None  # when the state applied now was asked for
+        # when the master asked for the index of the state that is applied now
+        self._asked_ns: int | None = None
         self._asking: asyncio.Task[None] | None = None
 
     async def read(
         self, max_staleness_ms: int, evaluate: Callable[[Catalog, Meta], Response]
     ) -> Response:
-        """Evaluate on a state that is new enough; raises `RefusedError` at the deadline."""
+        """Evaluate on a state that is recent enough; raises `RefusedError` at the deadline."""
         if Bug.LEADER_READS in self._node.bugs:
             raise not_supported("max_staleness_ms: only leaders answer reads")
         if max_staleness_ms < 0:
@@ -75,7 +79,7 @@ class FollowerReads:
             await self._refresh(left_s)
 
     def _bound_ns(self) -> int | None:
-        """The greatest possible age of the state now."""
+        """The maximum possible age of the current state."""
         if self._asked_ns is None:
             return None
         return int((self._clock.monotonic_ns() - self._asked_ns) / _RATE_MIN)
@@ -86,7 +90,7 @@ class FollowerReads:
         return Meta(self._node.uuid, term, view.revision, bound_ns)
 
     async def _refresh(self, left_s: float) -> None:
-        """Wait for a newer bound, at most `left_s`; concurrent reads share the question."""
+        """Wait at most `left_s` for a newer bound; concurrent reads share the question."""
         if self._asking is None or self._asking.done():
             self._asking = self._node.env.spawn(self._ask(), name="follower-read")
         with contextlib.suppress(TimeoutError):
@@ -98,7 +102,7 @@ class FollowerReads:
         replica = self._leadership.replica
         index = None if replica is None else await self._read_index(replica)
         if replica is None or index is None:
-            await asyncio.sleep(_WAIT_STEP_S)  # there may be a leader again soon
+            await asyncio.sleep(_WAIT_STEP_S)  # another leader may be elected soon
             return
         end_ns = asked_ns + int(self._limit_s * 1e9)
         while replica.applied_index < index:
@@ -108,7 +112,7 @@ class FollowerReads:
         self._asked_ns = asked_ns
 
     async def _read_index(self, replica: Any) -> int | None:
-        """The index a state must have applied to show all that is acknowledged now."""
+        """The index that a state must have applied to contain everything acknowledged so far."""
         leader = replica.leader_uuid
         if leader == self._node.uuid:
             try:

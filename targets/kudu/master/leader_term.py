@@ -1,17 +1,17 @@
 """One term of leadership: the catalog loaded for it, its locks, its writes and its tasks.
 
-Everything a leader holds lives in one `Epoch` and ends with it. A request works on the epoch it
-began with and checks after every wait that this one still leads; a write that slips through is void
-because its batch names the term it was planned in. That replaces Kudu's `leader_lock_`, which keeps
-requests out while the maps are being reloaded (d1d3cfe77): here a reload makes new maps, and the
-old ones are never served again.
+All state of a leader lives in one `Epoch` and ends with it. A request works on the epoch in which
+it began and checks after every wait that this epoch still leads. A write that misses a change of
+leadership is void, because its batch names the term in which it was planned. This replaces Kudu's
+`leader_lock_`, which blocks requests while the maps are reloaded (d1d3cfe77): here a reload creates
+new maps, and the old ones are never served again.
 
 Locks are per table and cover its tablets (Kudu locks tablets one by one). Several are taken in the
 order of table ids, so that they cannot deadlock; `asyncio.Lock` is fair.
 
-The write contract (Kudu's `catalog_manager.cc`, top): lock, mutate copies, replicate ONE batch,
-commit and publish, then call tablet servers. Commit and publish are one step here, the step that
-applies the batch, so the maps are at every moment the applied prefix of the log.
+The write contract (top of Kudu's `catalog_manager.cc`) is: lock, mutate copies, replicate ONE
+batch, commit and publish, then call tablet servers. Here the step that applies the batch also
+commits and publishes it, so the maps always equal the applied prefix of the log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Outcome = Reply | RefusedError
 
 
 class SystemReplica(Protocol):
-    """The part of the system tablet's Raft replica that a master uses."""
+    """The operations of the system tablet's Raft replica that a master uses."""
 
     @property
     def role(self) -> str: ...
@@ -107,7 +107,7 @@ class Epoch:
         self.tasks: Final = tasks
         self.in_flight: Final[dict[tuple[str, int], asyncio.Future[Outcome]]] = {}
         self.ready_ns: Final = node.env.clock.monotonic_ns()
-        self.wake: Final = Wakeup()  # of the background loop
+        self.wake: Final = Wakeup()  # wakes the background loop
         self._node = node
         self._replica = replica
         self._closed = False
@@ -120,14 +120,14 @@ class Epoch:
     # --- life --------------------------------------------------------------------------------
 
     def is_current(self) -> bool:
-        """Whether this leadership lasts, as far as this master knows."""
+        """Whether this leadership still lasts, as far as this master knows."""
         replica = self._replica
-        if self._outlasts:  # in any term, and after any reload
+        if self._outlasts:  # it lasts in any term, and after any reload
             return replica.role == "LEADER"
         return not self._closed and replica.role == "LEADER" and replica.term == self.term
 
     def check(self) -> None:
-        """Raise `RefusedError` 7(a) unless this leadership lasts; to be called after every wait."""
+        """Raise `RefusedError` 7(a) unless this leadership lasts; call this after every wait."""
         if not self.is_current():
             raise not_the_leader()
 
@@ -136,7 +136,7 @@ class Epoch:
         self._background.append(task)
 
     def counters(self) -> dict[str, int]:
-        """Amounts that grow with the work under way and must shrink with it."""
+        """Amounts that grow with the pending work and must shrink with it."""
         return {
             "locks": len(self._locks),
             "requests in flight": len(self.in_flight),
@@ -155,11 +155,7 @@ class Epoch:
     # --- waits -------------------------------------------------------------------------------
 
     async def confirm(self) -> None:
-        """Make sure that the maps are no older than this call.
-
-        A majority confirms this leader after the call, and everything committed by then is
-        applied. Raises `RefusedError`. Switch NO-LEASE skips the majority.
-        """
+        """Make sure that the maps are at least as new as this call."""
         self.check()
         if Bug.NO_LEASE in self._node.bugs:
             return

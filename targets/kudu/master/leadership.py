@@ -1,15 +1,16 @@
-"""Elections: when this master may serve, and on what catalog.
+"""Elections: when this master may serve, and with which catalog.
 
 After Kudu's `PrepareForLeadershipTask`. The replica of the system tablet reports every change of
-role; for a new term of our own the catalog is loaded once an operation of that very term has
-committed and is applied, for only then is everything that older terms committed applied as well.
-That wait is the fix of KUDU-765; the switch leaves it out. Where Kudu exits because the wait took
-longer than `master_failover_catchup_timeout_ms`, profile `strict` steps down and stays up.
+role. For a new term of its own, the master loads the catalog once an operation of that very term
+has committed and is applied, because only then is everything that older terms committed applied as
+well. That wait is the fix of KUDU-765; the switch leaves it out. If the wait takes longer than
+`master_failover_catchup_timeout_ms`, Kudu exits, and profile `strict` steps down and stays up.
 
-Followers keep maps as well, moved forward at every batch they apply and never loaded but from a
-snapshot: `view`. Both must equal a scan of the rows at any time, which every dump shows.
+Followers keep maps as well (`view`). These are updated with every batch that the follower applies,
+and loaded only from a snapshot. The maps of leaders and followers must equal a scan of the rows at
+any time, which every dump checks.
 
-A term that is already loaded, or being loaded, is never loaded again (SPURIOUS-RELOAD).
+A term that is loaded or being loaded is never loaded again (SPURIOUS-RELOAD).
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 class Leadership:
     """Follows the role of the system tablet's replica and owns the current `Epoch`.
 
-    `make_tasks` makes the calls of an epoch; `serve` is started for each epoch that is ready.
+    `make_tasks` creates the call tasks of an epoch; `serve` is started for each epoch that is
+    ready.
     """
 
     def __init__(
@@ -52,9 +54,9 @@ class Leadership:
         self._make_tasks = make_tasks
         self._serve = serve
         self._replica: SystemReplica | None = None
-        self._epoch: Epoch | None = None  # ready, or writing the cluster id
+        self._epoch: Epoch | None = None  # ready, or still writing the cluster id
         self._is_ready = False
-        self._last_term: int = -1  # the newest own term that was taken up
+        self._last_term: int = -1  # the newest term of its own that this master started to load
         self._view = Catalog.load(rows, 0)
         rows.observer = self._publish
         rows.on_restore = self._scan
@@ -69,17 +71,17 @@ class Leadership:
 
     @property
     def view(self) -> Catalog:
-        """The maps of everything applied here, in any role: a follower can show them."""
+        """The maps of everything applied here, which a master can show in any role."""
         return self._view
 
     @property
     def epoch(self) -> Epoch | None:
-        """The leadership that serves now, if this master leads and is ready."""
+        """The leadership that serves now; `None` unless this master leads and is ready."""
         epoch = self._epoch
         return epoch if epoch is not None and self._is_ready and epoch.is_current() else None
 
     def ready(self) -> Epoch:
-        """The `epoch`; raises `RefusedError` with the right shade of NOT_THE_LEADER."""
+        """The `epoch`; raises `RefusedError` with the matching case of NOT_THE_LEADER."""
         epoch = self.epoch
         if epoch is not None:
             return epoch
@@ -89,7 +91,7 @@ class Leadership:
         raise not_yet_ready() if leads else not_the_leader()
 
     def on_role_change(self, replica: SystemReplica) -> None:
-        """The replica's callback: any change of role, term or leader."""
+        """Handle any change of role, term or leader; called by the replica."""
         self._replica = replica
         epoch = self._epoch
         if epoch is not None and not epoch.is_current():
@@ -110,7 +112,7 @@ class Leadership:
         if waits and not await self._wait_caught_up(replica):
             return
         if replica.role != "LEADER" or replica.term != term:
-            return  # deposed meanwhile; the next election brings its own task
+            return  # deposed meanwhile; the next election starts a task of its own
         catalog = Catalog.load(self._rows, term)
         if Bug.KUDU_1353 in self._node.bugs:
             catalog.heard = {}
@@ -121,7 +123,7 @@ class Leadership:
                 await epoch.write(cluster_id=self._node.new_id())
             except RefusedError:
                 if epoch.is_current():
-                    replica.step_down()  # else this term would stay without a ready leader
+                    replica.step_down()  # otherwise this term would have no ready leader
                 return
         if not epoch.is_current():
             return
@@ -133,14 +135,14 @@ class Leadership:
             tables=len(catalog.by_name),
             revision=catalog.revision,
         )
-        # Calls that the last leader left in flight are sent again; all are idempotent.
+        # Calls that the previous leader left unfinished are sent again; all are idempotent.
         for _, tablet in sorted(catalog.tablets.items()):
             if tablet.state is TabletState.CREATING:
                 epoch.tasks.submit(create_replicas(tablet))
         self._serve(epoch)
 
     async def _wait_caught_up(self, replica: SystemReplica) -> bool:
-        """Wait until an operation of our own term has committed and is applied."""
+        """Wait until an operation of this master's own term has committed and is applied."""
         try:
             await replica.confirm_leadership(
                 timeout_s=self._node.flags.master_failover_catchup_timeout_ms / 1000
@@ -160,10 +162,10 @@ class Leadership:
         self._view = Catalog.load(self._rows, 0)
 
     def _publish(self, batch: Batch, index: int, term: int) -> None:
-        """Move the maps forward in the step that puts the rows.
+        """Update the maps in the step that changes the rows.
 
-        Operations of older terms are in the maps already, since loading waited for them; under
-        switch KUDU-765 it did not, and they are lost here.
+        Operations of older terms are in the maps already, since loading waited for them. Under
+        switch KUDU-765 loading did not wait, and these operations are lost here.
         """
         self._view.publish(batch, index)
         if self._epoch is not None and self._epoch.term == term:

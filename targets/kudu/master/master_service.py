@@ -1,10 +1,11 @@
-"""MasterService: from requests to answers.
+"""MasterService: handlers that turn requests into answers.
 
-In profile `strict` a read is three steps: this master leads and is ready; a majority confirms it
-and everything committed by then is applied; the answer is computed in one synchronous step. The
-error answers of reads go the same way, since "not found" is an observation as well.
+In profile `strict` a read has three steps: check that this master leads and is ready; wait until a
+majority confirms it and everything committed by then is applied; compute the answer in one
+synchronous step. Error answers of reads take the same steps, since "not found" is an observation as
+well.
 
-Handlers raise `RefusedError`; it becomes the error of an answer here.
+Handlers raise `RefusedError`; this module turns it into the error of an answer.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from targets.kudu.rpc import Call, RpcServer
 from targets.kudu.rpc.server import request_type_of
 
 _TORN_S: Final = 0.001
-"""The time a master needs for one table of a list, about, while other threads work."""
+"""The approximate time that a master needs per table of a list while other threads run."""
 
 Request = TypeVar("Request", bound=Call[m.MasterResponse])
 Response = TypeVar("Response", bound=m.MasterResponse)
@@ -155,7 +156,7 @@ class MasterService:
         return await self._read(reads.list_tables, request)
 
     async def _list_torn(self, request: m.ListTablesRequest) -> m.ListTablesResponse:
-        """Switch LIST-TORN: the names are copied, then one table after the other is read."""
+        """Switch LIST-TORN: copy the names, then read one table after the other."""
         epoch = self._leadership.ready()
         await epoch.confirm()
         meta, tables = self._meta(epoch), []
@@ -192,7 +193,7 @@ class MasterService:
     def connect_to_master(
         self, _request: m.ConnectToMasterRequest, _peer: str
     ) -> m.ConnectToMasterResponse:
-        """`MasterService.ConnectToMaster`: the role as the catalog sees it."""
+        """`MasterService.ConnectToMaster`: the role according to the catalog manager."""
         replica = self._leadership.replica
         if replica is None:
             return m.ConnectToMasterResponse(self._meta(), error=not_initialized().error)
@@ -208,8 +209,8 @@ class MasterService:
     ) -> m.GetMasterRegistrationResponse:
         """`MasterService.GetMasterRegistration`: the raw Raft role.
 
-        A starting master answers with its uuid as well: masters find one another that way before
-        the first configuration exists.
+        A starting master answers with its uuid as well, so that masters find one another before the
+        first configuration exists.
         """
         replica = self._leadership.replica
         if replica is None:
@@ -234,7 +235,7 @@ class MasterService:
         )
 
     async def list_masters(self, _request: m.ListMastersRequest) -> m.ListMastersResponse:
-        """`MasterService.ListMasters`, on every master alike; a revision only from the leader."""
+        """`MasterService.ListMasters`, on any master; only the leader adds a revision."""
         if self._leadership.replica is None:
             raise not_initialized()
         meta, epoch = self._meta(), self._leadership.epoch
@@ -247,7 +248,7 @@ class MasterService:
     def list_tablet_servers(
         self, _request: m.ListTabletServersRequest, _peer: str
     ) -> m.ListTabletServersResponse:
-        """`MasterService.ListTabletServers`: this master's own view, in any role."""
+        """`MasterService.ListTabletServers`: this master's own view; any role answers."""
         now_ns = self._node.env.clock.monotonic_ns()
         servers = tuple(
             m.TabletServerEntry(
@@ -263,13 +264,13 @@ class MasterService:
         return m.ListTabletServersResponse(self._meta(), servers=servers)
 
     async def dump_entities(self, _request: m.DumpEntitiesRequest, _peer: str) -> m.DumpResponse:
-        """`MasterService.DumpEntities`: applied rows and the replica's own account."""
+        """`MasterService.DumpEntities`: applied rows and the state of the Raft replica."""
         files = len(await self._node.env.disk.list())
         hms = {} if self._hms is None else {"hms": self._hms()}
         return m.DumpResponse({**dump_entities(**self._parts()), "files": files, **hms})
 
     def status(self) -> dict[str, Any]:
-        """The state that its pages show."""
+        """The state that the master's pages show."""
         return master_status(**self._parts())
 
     def _parts(self) -> dict[str, Any]:

@@ -1,14 +1,14 @@
 """The masters' own membership: AddMaster, RemoveMaster, ListMasters, and auto-join.
 
-After Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join (1.16). All
-of it is a change of the configuration of the system tablet: a new master is added without a vote,
-is filled by the leader's log or snapshot like any member that fell behind, and is promoted by the
-leader once it has caught up. A master that is not a member yet runs all the same, with the members'
-configuration and an empty log: it neither runs for leader nor counts.
+After Kudu's `Master::AddMaster` and `RemoveMaster` (`master/master.cc`) and auto-join (1.16). Each
+operation changes the configuration of the system tablet. A new master is added without a vote,
+receives the leader's log or snapshot like any member that fell behind, and is promoted by the
+leader once it has caught up. A master that is not a member yet already runs, with the members'
+configuration and an empty log, but it cannot become leader and does not count towards majorities.
 
-A master follows its stored configuration, not the list it is started with, so that a master that
-was killed in the middle of a migration and returns with the old list is not lost; `/masters` shows
-the masters that were started with another list. Kudu compares both at every start
+A master follows its stored configuration, not the list with which it is started. So a master that
+was killed in the middle of a migration and restarts with the old list is not lost. The page
+`/masters` shows which masters were started with a different list. Kudu compares both at every start
 (`check_start_list`).
 """
 
@@ -52,7 +52,7 @@ from targets.kudu.messages import (
 from targets.kudu.rpc import RpcError, parse_address
 
 LISTS_DIFFER: Final = "the masters that are stored and those that it is started with differ"
-"""The message of a master that exits at its start."""
+"""The message of a master that exits because its list differs from the stored one."""
 
 _AUTO_JOIN_INTERVAL_S: Final = 5.0
 _JOIN_TIMEOUT_S: Final = 10.0
@@ -62,7 +62,7 @@ _OUTSIDE: Final = "NON_PARTICIPANT"
 async def ask_registration(
     node: NodeContext, address: str
 ) -> GetMasterRegistrationResponse | RpcError:
-    """The registration of the master at `address`, or the error."""
+    """The registration of the master at `address`, or the error of the call."""
     try:
         timeout_s = node.flags.master_registration_rpc_timeout_ms / 1000
         return await node.rpc.call(address, GetMasterRegistrationRequest(), timeout_s=timeout_s)
@@ -71,12 +71,13 @@ async def ask_registration(
 
 
 def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence[str]) -> None:
-    """Compare the stored masters, or those found at the first start, with `start_list`, the
-    masters of this master's own settings.
+    """Compare the known masters with `start_list`, the list in this master's settings.
 
-    Kudu lets them differ by one address, if that is not a stored one too many: this master is to
-    join, or one was removed. Else it exits (`master/sys_catalog.cc`), which raises `UsageError`
-    here (switch STORED-LIST); without the switch the stored list counts, and an event is emitted.
+    The known masters are the stored masters or, at the first start, the discovered ones. Kudu lets
+    the lists differ by one address, unless that is a surplus stored address: this master is
+    joining, or one was removed. Otherwise Kudu's master exits (`master/sys_catalog.cc`); here
+    switch STORED-LIST raises `UsageError` in that case. Without the switch the stored list counts,
+    and an event is emitted.
     """
     stored = sorted({peer.address for peer in config.peers})
     differ = sorted({*stored} ^ {*start_list})
@@ -90,20 +91,20 @@ def check_start_list(node: NodeContext, config: RaftConfig, start_list: Sequence
 
 
 class Membership:
-    """Changes and lists the masters; changes are the ready leader's."""
+    """Changes and lists the masters; only a ready leader makes changes."""
 
     def __init__(
         self, node: NodeContext, leadership: Leadership, told_masters: tuple[str, ...]
     ) -> None:
-        """`told_masters` are the masters this one was started with, members or not."""
+        """`told_masters` are the masters with which this one was started, members or not."""
         self.told_masters = told_masters
         self._node = node
         self._leadership = leadership
 
     async def add(self, request: AddMasterRequest) -> None:
         """Add a master, without a vote at first; returns at commit. Raises `RefusedError`: code 15
-        for a member, 7 where the change cannot be made now (Kudu: IllegalState, ServiceUnavailable
-        and Aborted), InvalidArgument for a malformed address.
+        if it is a member already, 7 if the change cannot be made now (Kudu: IllegalState,
+        ServiceUnavailable and Aborted), InvalidArgument for a malformed address.
         """
         self._refuse_if_offline_only("AddMaster")
         replica = self._leader()
@@ -136,11 +137,11 @@ class Membership:
         await _change(replica, config, change, code=MasterErrorCode.NOT_THE_LEADER)
 
     async def _is_ours(self, address: str, newcomer: GetMasterRegistrationResponse) -> bool:
-        """Whether the master at `address` belongs to no other cluster.
+        """Whether the master at `address` does not belong to another cluster.
 
-        One that is no member began with the configuration of the cluster in its settings. One that
-        takes itself for a member was a member of this cluster before: a removed master gets no
-        notice. It kept its votes and its log, so it may come back.
+        A master that is not a member started with the configuration of the cluster in its settings.
+        A master that considers itself a member was a member of this cluster before, because a
+        removed master gets no notice. It kept its votes and its log, so it may return.
         """
         if newcomer.member_type == _OUTSIDE:
             config = newcomer.committed_config
@@ -157,8 +158,8 @@ class Membership:
 
     async def remove(self, request: RemoveMasterRequest) -> None:
         """Remove a master; returns at commit. Raises `RefusedError`: NotFound for an address that
-        no member has, InvalidArgument for the leader itself, the last master, an unknown uuid, or
-        a missing one where the address is ambiguous.
+        no member has, InvalidArgument for the leader itself, the last master, an unknown uuid, or a
+        missing one if the address is ambiguous.
         """
         self._refuse_if_offline_only("RemoveMaster")
         replica = self._leader()
@@ -195,7 +196,9 @@ class Membership:
         return replica
 
     async def list(self) -> tuple[MasterEntry, ...]:
-        """The members of the committed configuration (KUDU-2309: not of any flag), each asked."""
+        """The members of the committed configuration (KUDU-2309: not of any flag), with their
+        answers.
+        """
         return tuple(await asyncio.gather(*(self._entry(peer) for peer in self._members())))
 
     def _members(self) -> tuple[PeerConfig, ...]:
@@ -219,8 +222,9 @@ class Membership:
 async def _change(
     replica: SystemReplica, decided_on: RaftConfig, change: PeerChange, *, code: MasterErrorCode
 ) -> None:
-    """Make the change if `decided_on` is still the committed configuration; otherwise, or if no
-    change can be made now, the refusal has `code`.
+    """Make the change if `decided_on` is still the committed configuration.
+
+    Otherwise, or if no change can be made now, the refusal has `code`.
     """
     try:
         await replica.change_config((change,), cas_config_opid_index=decided_on.opid_index)
@@ -237,9 +241,9 @@ async def _change(
 async def auto_join(node: NodeContext, replica: Replica, masters: Sequence[str]) -> None:
     """Have a master that is not a member of its cluster added, as Kudu 1.16 does.
 
-    Every 5 s it asks all others of `masters`; only if all answer, agree on term and configuration,
-    and lack this master alone, it asks their leader for AddMaster. It ends once this master is a
-    member, or when its address belongs to another one.
+    Every 5 s the master asks all others of `masters`. If all of them answer, agree on term and
+    configuration, and lack only this master, it asks their leader for AddMaster. The task ends once
+    this master is a member, or if its address belongs to another member.
     """
     others = [address for address in masters if address != node.address]
     while all(peer.uuid != node.uuid for peer in replica.config.peers):

@@ -1,17 +1,17 @@
 """A master as a node: identity, first start, wiring.
 
-At its first start a master draws its uuid, then asks the others for theirs until all have
-answered, and every one of them creates the system tablet with the same first configuration: all
-masters, voters, in the order of their addresses. From then on the configuration comes from disk
-and a master starts alone.
+At its first start a master draws its uuid and asks the others for theirs until all have answered.
+Every master then creates the system tablet with the same first configuration: all masters, as
+voters, in the order of their addresses. From then on a master reads the configuration from disk and
+can start alone.
 
-Where one of the others has a configuration already, there is a cluster: the new master starts with
-that configuration, in which it has no place, and becomes a member by AddMaster (`membership.py`).
+If one of the others has a configuration already, a cluster exists: the new master starts with that
+configuration, which does not contain it, and becomes a member by AddMaster (`membership.py`).
 
 `config`: `masters` (addresses of all, this one included), `address`, `flags` (a mapping of fields
-of `Flags`), `profile`, `bugs`; `hms`, where tables are in a metastore, too (`targets.kudu.hms`);
-and `masters_kept`: a supervisor would have kept `masters` up to date, but can give it
-the list of the beginning only (a nemesis, that is).
+of `Flags`), `profile`, `bugs`; `hms`, if tables are also in a metastore (`targets.kudu.hms`); and
+`masters_kept`, which says that an operator would have kept `masters` up to date, but the nemesis
+that restarts the node can pass only the initial list.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _wire(
     tservers: TServerMap,
     settings: MasterConfig,
 ) -> tuple[Leadership, MasterPages, HmsSide | None]:
-    """Put the parts together; the service is registered and refuses until a replica exists."""
+    """Assemble the parts; the service is registered and refuses requests until a replica exists."""
 
     def make_tasks(catalog: Catalog) -> Tasks:
         return Tasks(node, tservers, catalog)
@@ -185,7 +185,7 @@ def _checked(config: dict[str, Any]) -> MasterConfig:
 
 
 async def _instance_uuid(env: Env) -> str:
-    """This master's uuid, drawn at the first start and kept."""
+    """This master's uuid, drawn at the first start and stored."""
     try:
         return (await checked_file.read(env.disk, _INSTANCE_FILE, _INSTANCE_MAGIC)).decode()
     except FileNotFoundError:
@@ -195,8 +195,10 @@ async def _instance_uuid(env: Env) -> str:
 
 
 async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig:
-    """The first configuration of this replica of the system tablet: from disk, or agreed on by all
-    masters at their first start, or the one of an existing cluster.
+    """The first configuration of this replica of the system tablet.
+
+    It comes from disk, or from an existing cluster, or all masters agree on it at their first
+    start.
     """
     env = node.env
     try:
@@ -210,9 +212,11 @@ async def _first_config(node: NodeContext, settings: MasterConfig) -> RaftConfig
 
 
 async def _discover(node: NodeContext, masters: list[str]) -> RaftConfig:
-    """Ask the other masters for their uuids. One that has a configuration decides; else all must
-    answer, since a first start needs all of them, and must have been started with the same list: a
-    master with a longer list than the others joins them once they are a cluster.
+    """Ask the other masters for their uuids.
+
+    If one of them has a configuration, that one decides. Otherwise this is a first start, which
+    needs all masters: all must answer, and all must have been started with the same list. A master
+    with a longer list than the others joins them once they form a cluster.
     """
     uuids = {node.address: node.uuid}
     while True:

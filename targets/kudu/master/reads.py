@@ -1,5 +1,6 @@
-"""Answers to reads: pure functions of the catalog, each evaluated in one synchronous step. All
-raise `RefusedError`.
+"""Answers to reads: pure functions of the catalog, each evaluated in one synchronous step.
+
+All raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from targets.kudu.messages import (
 def is_create_table_done(
     catalog: Catalog, request: IsCreateTableDoneRequest, meta: Meta
 ) -> IsCreateTableDoneResponse:
-    """Tell whether every live tablet runs."""
+    """Answer whether every live tablet runs."""
     table = _find_readable(catalog, request.table)
     tablets = catalog.live_tablets(table.id)
     done = table.is_running and all(t.state is TabletState.RUNNING for t in tablets)
@@ -45,7 +46,7 @@ def is_create_table_done(
 def is_alter_table_done(
     catalog: Catalog, request: IsAlterTableDoneRequest, meta: Meta
 ) -> IsAlterTableDoneResponse:
-    """Tell whether the newest schema is fully applied."""
+    """Answer whether the newest schema is fully applied."""
     table = _find_readable(catalog, request.table)
     done = table.state is not TableState.ALTERING
     return IsAlterTableDoneResponse(
@@ -74,7 +75,7 @@ def get_table_schema(
 
 
 def list_tables(catalog: Catalog, request: ListTablesRequest, meta: Meta) -> ListTablesResponse:
-    """All live tables whose name contains the filter, sorted by name: one snapshot."""
+    """All live tables whose name contains the filter, sorted by name, as one snapshot."""
     tables = [catalog.tables[table_id] for _, table_id in sorted(catalog.by_name.items())]
     return list_of(tables, request, meta)
 
@@ -82,7 +83,7 @@ def list_tables(catalog: Catalog, request: ListTablesRequest, meta: Meta) -> Lis
 def list_of(
     tables: Sequence[TableRecord], request: ListTablesRequest, meta: Meta
 ) -> ListTablesResponse:
-    """The answer with the live ones among `tables`, each once, under its record's name."""
+    """List the live tables among `tables`, each once, under the name in its record."""
     named = {table.name: table for table in tables if table.is_live}
     listed = tuple(
         ListedTable(table.id, name, table.state.name, table.version)
@@ -135,8 +136,10 @@ def get_table_locations(
 
 
 def _find_readable(catalog: Catalog, identifier: TableIdentifier) -> TableRecord:
-    """A running table. UNKNOWN tables exist only under switch ORDER-CREATE, and are readable: at
-    that time reads ignored the state, which made the bug visible.
+    """A running table.
+
+    Tables in state UNKNOWN exist only under switch ORDER-CREATE and are readable: Kudu's reads
+    ignored the state at that time, which made the bug visible.
     """
     table = catalog.find(identifier)
     return table if table.state is TableState.UNKNOWN else catalog.find_running(identifier)

@@ -1,4 +1,4 @@
-"""`TabletServerAdminService`: what masters order from tablet servers."""
+"""`TabletServerAdminService`: orders of masters to tablet servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class TabletServerResponse(TabletResponse, frozen=True):
 
 
 class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """Create a replica of a tablet. Without `partition_schema` it refuses no key."""
+    """Create a replica of a tablet. Without `partition_schema` the replica accepts every key."""
 
     dest_uuid: str
     table_id: str
@@ -25,8 +25,10 @@ class CreateTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=Tr
 
 
 class DeleteTabletRequest(TabletServerAdminCall[TabletServerResponse], frozen=True):
-    """`delete_type` is DELETED or TOMBSTONED; with `cas_config_opid_index` the call fails with
-    CAS_FAILED when the replica's committed configuration is newer (KUDU-1129).
+    """Delete or tombstone a replica; `delete_type` is DELETED or TOMBSTONED.
+
+    With `cas_config_opid_index` the call fails with CAS_FAILED if the replica's committed
+    configuration is newer (KUDU-1129).
     """
 
     dest_uuid: str

@@ -1,4 +1,4 @@
-"""Codes, errors and what every answer carries."""
+"""Codes, errors and the common fields of answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AppStatus(enum.IntEnum):
-    """`AppStatusPB`: the kind of a failure, below its code."""
+    """`AppStatusPB`: the kind of a failure, which refines its code."""
 
     OK = 0
     NOT_FOUND = 1
@@ -46,11 +46,11 @@ class MasterErrorCode(enum.IntEnum):
     ILLEGAL_REPLICATION_FACTOR = 11
     HIVE_METASTORE_ERROR = 13
     MASTER_ALREADY_PRESENT = 15
-    TOO_STALE = 101  # ours: this replica knows of no state as new as the read demands
+    TOO_STALE = 101  # not in Kudu: this replica has no state that is new enough for the read
 
 
 class TabletErrorCode(enum.IntEnum):
-    """`TabletServerErrorPB.Code`, those in use."""
+    """The used part of `TabletServerErrorPB.Code`."""
 
     UNKNOWN_ERROR = 1
     MISMATCHED_SCHEMA = 5
@@ -65,14 +65,16 @@ class TabletErrorCode(enum.IntEnum):
     CAS_FAILED = 17
     ALREADY_INPROGRESS = 18
     THROTTLED = 19
-    REQUEST_STALE = 101  # Kudu answers these three outside this enumeration
+    REQUEST_STALE = 101  # Kudu answers these three with other enumerations
     TIMED_OUT = 102
     CLOCK_TOO_FAR_AHEAD = 103
 
 
 class MasterError(Message, frozen=True):
-    """An application error of a master. A master that lost leadership *while* writing says so
-    with `indeterminate`: the write may still commit (Kudu's case 7(d), KUDU-591).
+    """An application error of a master.
+
+    A master that lost leadership *while* writing sets `indeterminate`: the write may still commit
+    (Kudu's case 7(d), KUDU-591).
     """
 
     code: MasterErrorCode
@@ -82,8 +84,10 @@ class MasterError(Message, frozen=True):
 
 
 class TabletError(Message, frozen=True):
-    """An application error of a tablet server. A leader that lost its role, or its patience, while
-    writing says so with `indeterminate`: the write may still commit.
+    """An application error of a tablet server.
+
+    A leader that lost its role while writing, or timed out, sets `indeterminate`: the write may
+    still commit.
     """
 
     code: TabletErrorCode
@@ -92,9 +96,10 @@ class TabletError(Message, frozen=True):
 
 
 class Meta(Message, frozen=True):
-    """The part of all answers of masters. `revision` is -1 where the answer reflects no state.
-    `bound_ns` comes with reads that allow for staleness: all that was acknowledged that long before
-    the answer was made is in it.
+    """The common part of all answers of masters. `revision` is -1 if the answer reflects no state.
+
+    Answers to reads that tolerate staleness have `bound_ns`: the answer includes everything that
+    was acknowledged at least that long before it was made.
     """
 
     master_uuid: str
@@ -104,7 +109,7 @@ class Meta(Message, frozen=True):
 
 
 class RequestId(Message, frozen=True):
-    """Names one logical DDL operation; every resend carries the same one."""
+    """The id of one logical DDL operation; every resend carries the same id."""
 
     client_id: str
     seq_no: int
@@ -119,7 +124,7 @@ class MasterResponse(Message, frozen=True):
 
 
 class TabletResponse(Message, frozen=True):
-    """The base of the answers of tablet servers that may refuse."""
+    """The base of those answers of tablet servers that may be refusals."""
 
     error: TabletError | None = None
 

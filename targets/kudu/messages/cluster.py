@@ -12,7 +12,7 @@ from targets.kudu.messages.schema import PeerHealth, RaftConfig
 
 
 class ConnectToMasterResponse(MasterResponse, frozen=True):
-    """LEADER only when the catalog is loaded and ready in the current term."""
+    """The role is LEADER only if the catalog is loaded and ready in the current term."""
 
     role: str = "FOLLOWER"
     master_addresses: tuple[str, ...] = ()
@@ -24,8 +24,10 @@ class ConnectToMasterRequest(MasterCall[ConnectToMasterResponse], frozen=True):
 
 
 class GetMasterRegistrationResponse(MasterResponse, frozen=True):
-    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start. The committed
-    configuration is what tells a master that starts on an empty disk that there is a cluster.
+    """`role` is the raw Raft role, `start_ns` the wall clock at the master's start.
+
+    From the committed configuration a master that starts on an empty disk learns that a cluster
+    exists.
     """
 
     address: str = ""
@@ -33,13 +35,13 @@ class GetMasterRegistrationResponse(MasterResponse, frozen=True):
     member_type: str = "VOTER"
     start_ns: int = 0
     committed_config: RaftConfig | None = None
-    active_index: int = -1  # of the configuration that is active, committed or not
+    active_index: int = -1  # of the active configuration, committed or not
     software_version: str = ""
-    told_masters: tuple[str, ...] = ()  # the masters it was started with
+    told_masters: tuple[str, ...] = ()  # the masters with which it was started
 
 
 class GetMasterRegistrationRequest(MasterCall[GetMasterRegistrationResponse], frozen=True):
-    """Ask a master who it is."""
+    """Ask a master for its registration."""
 
 
 class TabletServerEntry(Message, frozen=True):
@@ -59,7 +61,7 @@ class ListTabletServersResponse(MasterResponse, frozen=True):
 
 
 class ListTabletServersRequest(MasterCall[ListTabletServersResponse], frozen=True):
-    """Ask for this master's view of the tablet servers; leadership is not checked."""
+    """Ask for this master's view of the tablet servers; any master answers."""
 
 
 class TServerStateChange(enum.StrEnum):
@@ -70,12 +72,14 @@ class TServerStateChange(enum.StrEnum):
 
 
 class ChangeTServerStateResponse(MasterResponse, frozen=True):
-    """Sent when the change is committed; a change that changes nothing succeeds."""
+    """Sent when the change is committed; setting the current state again succeeds."""
 
 
 class ChangeTServerStateRequest(MasterCall[ChangeTServerStateResponse], frozen=True):
-    """Take a tablet server into maintenance or out of it. In maintenance it gets no new replicas,
-    and its silence is no reason to make any elsewhere.
+    """Start or end the maintenance of a tablet server.
+
+    In maintenance the server gets no new replicas, and its silence is no reason to create replicas
+    elsewhere.
     """
 
     ts_uuid: str
@@ -91,7 +95,8 @@ class TSRegistration(Message, frozen=True):
 class ReportedTablet(Message, frozen=True):
     """A replica in a tablet report; `leader_uuid` and `term` are as this replica sees them.
 
-    `peer_health` comes from a leader, about every member, itself included, and is not stored.
+    Only a leader sends `peer_health`, which covers every member, itself included, and is not
+    stored.
     """
 
     tablet_id: str
@@ -107,8 +112,9 @@ class ReportedTablet(Message, frozen=True):
 
 
 class TabletReport(Message, frozen=True):
-    """Full or incremental; a dirty mark is cleared only when a report numbered at or after it
-    was acknowledged.
+    """A full or an incremental report.
+
+    A dirty mark is cleared only when a report with its number or a later number was acknowledged.
     """
 
     is_incremental: bool
@@ -118,9 +124,11 @@ class TabletReport(Message, frozen=True):
 
 
 class TSHeartbeatResponse(MasterResponse, frozen=True):
-    """`leader_master` says whether this master leads; `processed_sequence` acknowledges the
-    report, and is -1 when it was not handled. `master_addresses` are the masters of the newest
-    configuration that this one knows (ours; flag `heartbeat_names_masters`).
+    """`leader_master` says whether this master leads.
+
+    `processed_sequence` acknowledges the report and is -1 if the report was not handled.
+    `master_addresses` are the masters of the newest configuration known to this master (not in
+    Kudu; flag `heartbeat_names_masters`).
     """
 
     leader_master: bool = False
@@ -133,7 +141,7 @@ class TSHeartbeatResponse(MasterResponse, frozen=True):
 
 class TSHeartbeatRequest(MasterCall[TSHeartbeatResponse], frozen=True):
     """`ts_seqno` is the start time of the tablet server in ns, so that restarts are noticed.
-    `cluster_id` is that of the cluster it belongs to, once it has joined one.
+    `cluster_id` names the tablet server's cluster, once it has joined one.
     """
 
     ts_uuid: str
@@ -151,8 +159,8 @@ class DumpResponse(Message, frozen=True):
 
 
 class DumpEntitiesRequest(MasterCall[DumpResponse], frozen=True):
-    """Ask a master for everything it holds, from its own state, in any role."""
+    """Ask a master for its whole state; any master answers."""
 
 
 class DumpTabletsRequest(TabletServerCall[DumpResponse], frozen=True):
-    """Ask a tablet server for everything it holds."""
+    """Ask a tablet server for its whole state."""

@@ -24,7 +24,7 @@ class CreateTableResponse(MasterResponse, frozen=True):
 
 class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
     """`num_tablets` hash buckets over the key; -1 replicas means the default. `comment` holds the
-    nonce by which a later read recognises this very creation.
+    nonce that lets a later read recognise this creation.
     """
 
     name: str
@@ -37,7 +37,7 @@ class CreateTableRequest(MasterCall[CreateTableResponse], frozen=True):
 
 
 class DeleteTableResponse(MasterResponse, frozen=True):
-    """`schema_version` is the table's last."""
+    """`schema_version` is the last version of the table."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -59,7 +59,9 @@ class StepType(enum.IntEnum):
 
 
 class AlterStep(Message, frozen=True):
-    """One step. ADD_COLUMN uses `column`, DROP_COLUMN `name`, RENAME_COLUMN `name`, `new_name`."""
+    """One step of an alter. ADD_COLUMN uses `column`, DROP_COLUMN `name`, RENAME_COLUMN `name` and
+    `new_name`.
+    """
 
     type: StepType
     column: Column | None = None
@@ -75,8 +77,10 @@ class AlterTableResponse(MasterResponse, frozen=True):
 
 
 class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
-    """Steps are applied in order; the whole is atomic. A new `num_replicas` is committed like the
-    rest; replicas are then added or evicted one by one.
+    """Alter a table: steps are applied in order and atomically.
+
+    A new `num_replicas` is committed with the other changes; replicas are then added or evicted one
+    by one.
     """
 
     table: TableIdentifier
@@ -87,12 +91,12 @@ class AlterTableRequest(MasterCall[AlterTableResponse], frozen=True):
 
 
 class ReplaceTabletResponse(MasterResponse, frozen=True):
-    """Sent when the replacement is committed, before it runs."""
+    """Sent when the replacement is committed, before the new tablet runs."""
 
     replacement_tablet_id: str = ""
 
 
 class ReplaceTabletRequest(MasterCall[ReplaceTabletResponse], frozen=True):
-    """Put an empty tablet in the place of one that cannot be saved; **its rows are lost**."""
+    """Replace a tablet that cannot be recovered by an empty one; **its rows are lost**."""
 
     tablet_id: str

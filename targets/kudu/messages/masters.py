@@ -1,4 +1,4 @@
-"""`MasterService`: who is a master, and how that changes."""
+"""`MasterService`: the membership of the masters and its changes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from targets.kudu.messages.base import MasterCall, MasterResponse, Message
 
 
 class AddMasterResponse(MasterResponse, frozen=True):
-    """Sent when the new master is a member without a vote; it gets its vote once it has caught up.
+    """Sent when the new master is a member without a vote; it is promoted once it has caught up.
 
-    MASTER_ALREADY_PRESENT may be one's own success, after a retry.
+    After a retry, MASTER_ALREADY_PRESENT may be caused by the caller's own first request.
     """
 
 
 class AddMasterRequest(MasterCall[AddMasterResponse], frozen=True):
-    """Add the master at `address`, which must be up and no member of any cluster."""
+    """Add the master at `address`, which must be running and not be a member of any cluster."""
 
     address: str
 
@@ -23,8 +23,9 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`. Where several members have that address (one that was lost
-    and one that took its place), the uuid says which.
+    """Remove the master at `address`.
+
+    If several members have that address (a lost master and its replacement), the uuid selects one.
     """
 
     address: str
@@ -32,9 +33,9 @@ class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
 
 
 class MasterEntry(Message, frozen=True):
-    """A member of the committed configuration, and its answer when it was asked just now.
+    """A member of the committed configuration, and its answer to a request made just now.
 
-    `role` is "UNKNOWN_ROLE" where `error` says why it did not answer as it should have.
+    `role` is "UNKNOWN_ROLE" if the member gave no proper answer; `error` says why.
     """
 
     uuid: str
@@ -46,12 +47,14 @@ class MasterEntry(Message, frozen=True):
 
 
 class ListMastersResponse(MasterResponse, frozen=True):
-    """In the order of the configuration. With a revision it comes from the leader, confirmed, and
-    holds every change that was answered before it was asked for; others may lack the newest.
+    """The masters in the order of the configuration.
+
+    An answer with a revision comes from the leader, was confirmed, and includes every change that
+    was acknowledged before the request. Other answers may lack the newest changes.
     """
 
     masters: tuple[MasterEntry, ...] = ()
 
 
 class ListMastersRequest(MasterCall[ListMastersResponse], frozen=True):
-    """Ask any master for all masters; leadership is not checked."""
+    """Ask for all masters; any master answers."""

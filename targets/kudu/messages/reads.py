@@ -21,7 +21,7 @@ class IsCreateTableDoneRequest(MasterCall[IsCreateTableDoneResponse], frozen=Tru
 
 
 class IsAlterTableDoneResponse(MasterResponse, frozen=True):
-    """The answer; `schema_version` is the newest, whether done or not."""
+    """`done` says whether every tablet has the newest schema, which is `schema_version`."""
 
     table_id: str = ""
     schema_version: int = 0
@@ -35,8 +35,11 @@ class IsAlterTableDoneRequest(MasterCall[IsAlterTableDoneResponse], frozen=True)
 
 
 class GetTableSchemaResponse(MasterResponse, frozen=True):
-    """`schema` is the fully applied one, as in Kudu, of version `applied_schema_version`;
-    `schema_version` is the version of the committed record and may be ahead while altering.
+    """The schema of a table.
+
+    As in Kudu, `schema` is the fully applied one, of version `applied_schema_version`.
+    `schema_version` is the version of the committed record and may be higher while the table is
+    altering.
     """
 
     table_id: str = ""
@@ -52,8 +55,9 @@ class GetTableSchemaResponse(MasterResponse, frozen=True):
 
 
 class GetTableSchemaRequest(MasterCall[GetTableSchemaResponse], frozen=True):
-    """Ask for a table's schema. With `max_staleness_ms` any master may answer, from a state that is
-    no older.
+    """Ask for a table's schema.
+
+    With `max_staleness_ms` any master may answer, from a state that is at most that old.
     """
 
     table: TableIdentifier
@@ -61,7 +65,7 @@ class GetTableSchemaRequest(MasterCall[GetTableSchemaResponse], frozen=True):
 
 
 class ListedTable(Message, frozen=True):
-    """A line of a table list."""
+    """One entry of a table list."""
 
     id: str
     name: str
@@ -70,13 +74,17 @@ class ListedTable(Message, frozen=True):
 
 
 class ListTablesResponse(MasterResponse, frozen=True):
-    """In profile `strict` one consistent snapshot, sorted by name."""
+    """In profile `strict` a consistent snapshot, sorted by name."""
 
     tables: tuple[ListedTable, ...] = ()
 
 
 class ListTablesRequest(MasterCall[ListTablesResponse], frozen=True):
-    """`name_filter` is a substring; empty matches all. `max_staleness_ms` as above."""
+    """Ask for a list of tables.
+
+    `name_filter` is a substring; the empty one matches all. `max_staleness_ms` as in
+    `GetTableSchema`.
+    """
 
     name_filter: str = ""
     max_staleness_ms: int | None = None
@@ -100,7 +108,9 @@ class TabletLocations(Message, frozen=True):
 
 
 class GetTableLocationsResponse(MasterResponse, frozen=True):
-    """Tablets in key order; any tablet in range that does not run fails the whole answer (9)."""
+    """Tablets in key order; if any tablet in the range does not run, the whole answer fails (code
+    9).
+    """
 
     table_id: str = ""
     schema_version: int = 0
@@ -109,8 +119,10 @@ class GetTableLocationsResponse(MasterResponse, frozen=True):
 
 
 class GetTableLocationsRequest(MasterCall[GetTableLocationsResponse], frozen=True):
-    """Ask where the tablets of a key range are: their voters, or with `any_replica` also replicas
-    that do not vote, which cannot be read from yet (Kudu: `replica_type_filter`).
+    """Ask for the locations of the tablets in a key range.
+
+    They include the voters or, with `any_replica`, also replicas that do not vote, from which
+    clients cannot read yet (Kudu: `replica_type_filter`).
     """
 
     table: TableIdentifier

@@ -1,11 +1,10 @@
-"""`TabletServerService`: rows are written to the leader of a tablet and read from its replicas.
+"""`TabletServerService`: writes of rows to the leader of a tablet, and reads from its replicas.
 
-After Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Where Kudu keeps a
-scanner on the server, a page here ends in a token that holds all of it: any replica of the tablet
-can go on, at the same timestamp.
+After Kudu's `tserver/tserver.proto` and `rpc/rpc_header.proto` (`RequestIdPB`). Kudu keeps a
+scanner on the server. Here a page ends in a token with the scanner's whole state, so any replica of
+the tablet can continue at the same timestamp.
 
-Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logical. 0 means
-"none".
+Timestamps are Kudu's hybrid ones (`hybrid_clock.py`): microseconds << 12 | logical. 0 means "none".
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from targets.kudu.messages.schema import Partition
 
 if TYPE_CHECKING:
     Value = None | bool | int | float | str | bytes
-    """A cell, by the type of its column: msgpack keeps all of them apart."""
+    """The value of a cell, by the type of its column; msgpack distinguishes all of these types."""
 else:
-    Value = Any  # msgspec takes no union of text and bytes
+    Value = Any  # msgspec does not support a union of text and bytes
 
 
 class RowKind(enum.IntEnum):
@@ -35,8 +34,10 @@ class RowKind(enum.IntEnum):
 
 
 class RowOperation(Message, frozen=True):
-    """One row of a write. `key` is in the order of the key columns, `values` by column id, without
-    the key. INSERT leaves other columns null, UPDATE and UPSERT of an existing row leave them be.
+    """One row of a write.
+
+    `key` is in the order of the key columns; `values` maps column ids to values, without the key.
+    INSERT sets missing columns to null; UPDATE, and UPSERT of an existing row, keep their values.
     """
 
     kind: RowKind
@@ -45,11 +46,14 @@ class RowOperation(Message, frozen=True):
 
 
 class RowErrorCode(enum.IntEnum):
-    """The reason why a row was not written, found where the log is applied, so on all alike."""
+    """The reason why a row was not written.
 
-    NOT_FOUND = 1  # UPDATE, DELETE: there is no such row
+    It is determined when the log is applied, so it is equal on all replicas.
+    """
+
+    NOT_FOUND = 1  # UPDATE, DELETE: the row does not exist
     INVALID_ARGUMENT = 4  # a column that was dropped meanwhile, or must not be null
-    ALREADY_PRESENT = 6  # INSERT: there is such a row
+    ALREADY_PRESENT = 6  # INSERT: the row exists already
     OUT_OF_RANGE = 101  # the key belongs to another tablet (Kudu: NotFound)
 
 
@@ -61,10 +65,11 @@ class RowError(Message, frozen=True):
 
 
 class RowRequestId(Message, frozen=True):
-    """Names one write; every resend carries the same one and the same rows, to whichever leader.
+    """The id of one write; every resend carries the same id and the same rows, to any leader.
 
-    `first_incomplete_seq_no` tells that the client has all answers below it and will not ask for
-    them again: their results are forgotten, and a late copy of such a request is REQUEST_STALE.
+    `first_incomplete_seq_no` means that the client has the answers of all earlier writes and will
+    not ask for them again. The server forgets their results, and answers a late copy of such a
+    request with REQUEST_STALE.
     """
 
     client_id: str
@@ -73,21 +78,22 @@ class RowRequestId(Message, frozen=True):
 
 
 class WriteResponse(TabletResponse, frozen=True):
-    """Without `error` all rows but those in `row_errors` are committed, at `timestamp`.
+    """Without `error` all rows are committed at `timestamp`, except the rows in `row_errors`.
 
-    With `error.indeterminate` the write may have happened or may happen yet; the same request to
-    the next leader finds out. After any other error it did not happen and never will.
+    With `error.indeterminate` the write may have happened or may still happen; sending the same
+    request to the next leader resolves this. After any other error it did not happen and never
+    will.
     """
 
     timestamp: int = 0
     row_errors: tuple[RowError, ...] = ()
     propagated_timestamp: int = 0
-    index: int = 0  # of the log entry: the answer reflects the tablet's log up to it
+    index: int = 0  # of the log entry: the answer reflects the tablet's log up to this index
     term: int = 0
 
 
 class WriteRequest(TabletServerCall[WriteResponse], frozen=True):
-    """Write rows, in order, all under one timestamp; at most `rpc_max_message_size` bytes."""
+    """Write rows in order, all with one timestamp; at most `rpc_max_message_size` bytes."""
 
     tablet_id: str
     request_id: RowRequestId
@@ -99,16 +105,19 @@ class ReadMode(enum.IntEnum):
     """`ReadMode` of `common/common.proto`."""
 
     READ_LATEST = 1
-    """The newest state here: of a leader with confirmed leadership (linearizable), or, where the
-    request allows it, of any replica, however far behind."""
+    """The newest state on this replica.
+
+    A leader first confirms its leadership, so the read is linearizable. If the request allows it,
+    any replica may answer, with a state of any age.
+    """
     READ_AT_SNAPSHOT = 2
-    """The state at one timestamp, of any replica: the same answer everywhere and for ever."""
+    """The state at one timestamp, from any replica: every replica always returns the same rows."""
     READ_YOUR_WRITES = 3
-    """A snapshot at or after `propagated_timestamp`, as new as it can be without waiting."""
+    """A snapshot at or after `propagated_timestamp`, as new as possible without waiting."""
 
 
 class ReplicaInfo(Message, frozen=True):
-    """The replica that answered: its role and term, and how much of the log its answer reflects."""
+    """The replica that answered: its role and term, and the log index that its answer reflects."""
 
     ts_uuid: str = ""
     role: str = ""
@@ -118,8 +127,8 @@ class ReplicaInfo(Message, frozen=True):
 
 
 class ScanResponse(TabletResponse, frozen=True):
-    """`rows` hold values in the order of `column_ids`. Without `page_token` this was the last page;
-    a page may be empty and not the last. `snap_timestamp` is what the rows are the state at.
+    """`rows` hold values in the order of `column_ids`. The last page has no `page_token`; an empty
+    page need not be the last one. The rows are the state at `snap_timestamp`.
     """
 
     column_ids: tuple[int, ...] = ()
@@ -136,8 +145,8 @@ class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
 
     `projection` holds column ids, `None` means all. `key_start` and `key_end` are encoded keys
     (`partitions.encode_key`) `[start, end)`; empty means unbounded. A page has at most `batch_rows`
-    rows, and less where they are large; `page_token` continues after the page that it came with, at
-    the same timestamp, with the same mode, range and projection. `timeout_ms` is how long to wait
+    rows, and fewer if they are large. `page_token` continues after the page that contained it, at
+    the same timestamp and with the same mode, range and projection. `timeout_ms` limits the wait
     for the snapshot.
     """
 
@@ -150,12 +159,12 @@ class ScanRequest(TabletServerCall[ScanResponse], frozen=True):
     key_end: bytes = b""
     page_token: bytes = b""
     batch_rows: int = 1000
-    allow_followers: bool = False  # READ_LATEST only; the other modes may ask anybody
+    allow_followers: bool = False  # READ_LATEST only; the other modes may read from any replica
     timeout_ms: int = 10_000
 
 
 class ChecksumResponse(TabletResponse, frozen=True):
-    """Equal `checksum` and `rows` on all replicas with the same `schema_version`."""
+    """`checksum` and `rows` are equal on all replicas with the same `schema_version`."""
 
     checksum: str = ""
     rows: int = 0
@@ -173,7 +182,7 @@ class ChecksumRequest(TabletServerCall[ChecksumResponse], frozen=True):
 
 
 class HostedTablet(Message, frozen=True):
-    """A replica, as its server sees it; `state` and `data_state` as in `ReportedTablet`."""
+    """A replica according to its server; `state` and `data_state` as in `ReportedTablet`."""
 
     tablet_id: str
     table_id: str
@@ -189,7 +198,7 @@ class HostedTablet(Message, frozen=True):
 
 
 class ListTabletsResponse(Message, frozen=True):
-    """By tablet id."""
+    """The server's replicas, by tablet id."""
 
     ts_uuid: str
     tablets: tuple[HostedTablet, ...] = ()
@@ -201,11 +210,11 @@ class ListTabletsRequest(TabletServerCall[ListTabletsResponse], frozen=True):
 
 
 class AdvanceSafeTimeResponse(TabletResponse, frozen=True):
-    """Once committed; a follower then waits until its own log is there."""
+    """Sent once the entry is committed; a follower then waits until its own log has it."""
 
 
 class AdvanceSafeTimeRequest(TabletServerCall[AdvanceSafeTimeResponse], frozen=True):
-    """Between replicas: have the leader see to it that the log reaches beyond a timestamp."""
+    """Sent between replicas: have the leader advance the log beyond a timestamp."""
 
     tablet_id: str
     timestamp: int

@@ -8,7 +8,7 @@ from targets.kudu.messages.base import Message
 
 
 class Column(Message, frozen=True):
-    """A column. Ids are never used again in a table (KUDU-461)."""
+    """A column. A table never reuses the id of a column (KUDU-461)."""
 
     id: int
     name: str
@@ -24,8 +24,10 @@ class Schema(Message, frozen=True):
 
 
 class PartitionSchema(Message, frozen=True):
-    """The map from rows to tablets: hash buckets over `hash_columns` (none: the whole key), and in
-    each bucket ranges of `range_columns`, which begin where `range_splits` say: encoded, rising
+    """The map from rows to tablets: hash buckets, each divided into ranges.
+
+    Buckets are computed over `hash_columns` (none: the whole key). In each bucket, ranges of
+    `range_columns` begin at the encoded keys in `range_splits`, which are ascending
     (`targets.kudu.partitions`).
     """
 
@@ -36,7 +38,7 @@ class PartitionSchema(Message, frozen=True):
 
 
 class Partition(Message, frozen=True):
-    """One tablet's share: encoded partition keys `[start, end)`; empty means unbounded."""
+    """The key range of one tablet: encoded partition keys `[start, end)`; empty means unbounded."""
 
     start: bytes
     end: bytes
@@ -60,12 +62,12 @@ class RaftConfig(Message, frozen=True):
 
 
 class PeerHealth(enum.StrEnum):
-    """`HealthReportPB.HealthStatus`: what a leader makes of a peer."""
+    """`HealthReportPB.HealthStatus`: a leader's assessment of a peer."""
 
     UNKNOWN = "UNKNOWN"
-    """Not heard from since this leader was elected."""
+    """No answer since this leader was elected."""
     HEALTHY = "HEALTHY"
     FAILED = "FAILED"
     """No answer for `follower_unavailable_considered_failed_sec`."""
     FAILED_UNRECOVERABLE = "FAILED_UNRECOVERABLE"
-    """It says that it failed, or it has lost its data and cannot be given them."""
+    """The peer reported a failure, or has lost its data and cannot receive them again."""

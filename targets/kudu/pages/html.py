@@ -1,4 +1,4 @@
-"""HTML that is always escaped: all that is not `Html` already is text."""
+"""HTML that is always escaped: everything that is not `Html` already is treated as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VOID: Final = frozenset({"meta", "link", "br"})
 
 
 class Html(str):
-    """Markup that goes into a page as it is. Only `tag`, `join` and constants make it."""
+    """Markup that goes into a page unescaped. Only `tag`, `join` and constants create it."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ Child = Html | str | int | float | None
 
 
 def join(*children: Child) -> Html:
-    """One after another; `None` is nothing."""
+    """Concatenate parts; `None` adds nothing."""
     return Html(
         "".join(
             child if isinstance(child, Html) else escape(str(child), quote=True)
@@ -33,7 +33,9 @@ def join(*children: Child) -> Html:
 
 
 def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
-    """One element. `class_` is `class`, other underscores are dashes; `None` leaves one out."""
+    """One element. The attribute `class_` becomes `class`, other underscores become dashes, and
+    attributes that are `None` are omitted.
+    """
     attributes_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value, quote=True)}"'
         for key, value in attributes.items()
@@ -45,5 +47,5 @@ def tag(name: str, /, *children: Child, **attributes: str | None) -> Html:
 
 
 def link(text: Child, target: str, **query: str) -> Html:
-    """A link to a page of ours or of another node's, made of text that may hold anything."""
+    """A link to a page of this or another node, built from text with any characters."""
     return tag("a", text, href=f"{target}?{urlencode(query)}" if query else target)

@@ -1,4 +1,4 @@
-"""The pages of a master, on every master alike: followers show their applied state."""
+"""The pages of a master. Every master serves them; followers show their applied state."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MasterPages(NodePages):
         return Page(data, master_views.masters(data))
 
     async def _ask(self, peer: PeerConfig) -> MasterAnswer:
-        """One live call to a master; none to this one."""
+        """One live call to another master; this master is not called."""
         request = GetMasterRegistrationRequest()
         if peer.uuid == self._node.uuid:
             answer = self._service.get_master_registration(request, "")

@@ -19,13 +19,13 @@ from targets.kudu.pages import (
 
 
 class MasterAnswer(NamedTuple):
-    """The answer of a member of the configuration about itself, or why it gave none."""
+    """A configuration member's answer about itself, or the reason why it gave none."""
 
     uuid: str = ""
     role: str = ""
     start_ns: int = 0
     error: str | None = None
-    told: tuple[str, ...] = ()  # the masters that it was started with
+    told: tuple[str, ...] = ()  # the masters with which it was started
 
 
 def masters(
@@ -34,9 +34,10 @@ def masters(
     cluster_id: str | None,
     page_of: PageOf,
 ) -> dict[str, Any]:
-    """All masters of the committed configuration, by what each says of itself (`answers`, by uuid).
+    """All masters of the committed configuration, according to their own `answers` (by uuid).
 
-    Built from the configuration and not from flags (KUDU-2309), so it is the same on every master.
+    The list comes from the configuration and not from flags (KUDU-2309), so it is the same on every
+    master.
     """
     peers = () if config is None else sorted(config.peers, key=lambda peer: peer.address)
     stored = {peer.address for peer in peers}
@@ -82,7 +83,7 @@ def _even(voters: int) -> str:
 
 
 def tables(dump: Dump) -> dict[str, Any]:
-    """Every table that was not deleted, by name."""
+    """Every table that is not deleted, by name."""
     tablets = _by_table(dump)
     live = sorted(_live(dump["tables"]), key=lambda table: str(table["name"]))
     rows = [
@@ -101,7 +102,9 @@ def tables(dump: Dump) -> dict[str, Any]:
 
 
 def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
-    """One table with its columns and tablets, deleted ones too; `None` where there is none."""
+    """One table with its columns and tablets, deleted ones included; `None` if the id is
+    unknown.
+    """
     match = next((t for t in dump["tables"] if t["id"] == table_id), None)
     if match is None:
         return None
@@ -114,7 +117,7 @@ def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] |
 
 
 def _by_state(tablet: Mapping[str, Any]) -> tuple[bool, str, str]:
-    """Finished ones come last."""
+    """Finished tasks come last."""
     return (tablet["state"] in {"DELETED", "REPLACED"}, tablet["start"], tablet["id"])
 
 
@@ -166,7 +169,7 @@ def entities(dump: Dump) -> dict[str, Any]:
 
 
 def health(dump: Dump) -> dict[str, Any]:
-    """Tell whether this master takes part; a follower does."""
+    """Answer whether this master takes part in its group; a follower does."""
     starting = dump["role"] == "NOT_INITIALIZED"
     return {
         "status": "starting" if starting else "ok",
@@ -177,7 +180,7 @@ def health(dump: Dump) -> dict[str, Any]:
 
 
 def overview(dump: Dump, unresponsive_ms: int, page_of: PageOf) -> dict[str, Any]:
-    """The first questions of a visitor."""
+    """The key facts, for the first page that a visitor opens."""
     raft = dump["raft"]
     peers: Sequence[Mapping[str, Any]] = raft["config"]["peers"] if raft else ()
     leader = next((peer for peer in peers if peer["uuid"] == raft["leader_uuid"]), None)

@@ -1,4 +1,4 @@
-"""A master's pages as HTML, each of the data of the same name in `master_data`."""
+"""A master's pages as HTML; each view renders the data of the same name in `master_data`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def table_page(data: Data) -> Html:
 
 
 def _replicas(tablet: Data) -> Html:
-    """The places of a tablet's replicas, each a link to its own page there."""
+    """The locations of a tablet's replicas, each with a link to the replica's own page."""
     if not tablet["replicas"]:
         return tag("span", "not placed yet", class_="muted")
     cells = (

@@ -1,6 +1,6 @@
-"""The metrics of nodes from their dumps, as families for Prometheus.
+"""The metrics of nodes, derived from their dumps, as metric families for Prometheus.
 
-The series of lists are bounded as lists are.
+The number of series is bounded in the same way as the entries of lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ELECTIONS: Final = (
 
 
 def metrics_page(families: Iterable[Family]) -> Plain:
-    """`/metrics`; its JSON has the same series."""
+    """`/metrics`; the JSON form has the same series."""
     kept = [family for family in families if family.samples]
     data = {
         family.name: [{"labels": dict(labels), "value": value} for labels, value in family.samples]
@@ -48,7 +48,7 @@ def _calls(calls: Mapping[str, int]) -> Family:
 
 
 def _raft(replicas: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
-    """Of every replica, by the name of its group."""
+    """Metrics of every replica, labelled by the name of its group."""
     families = [
         Family(f"kudu_raft_{key}", "gauge", what, [({"group": g}, r[key]) for g, r in replicas])
         for key, what in _RAFT
@@ -93,7 +93,7 @@ def _states(name: str, what: str, states: Iterable[str]) -> Family:
 
 
 def master_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
-    """Of a master."""
+    """Metrics of a master."""
     raft, servers = dump["raft"], dump["tservers"][:LIST_MAX]
     return [
         _one("kudu_start_time_seconds", "gauge", "When the node started.", start_ns / 1e9),
@@ -134,7 +134,7 @@ def _server(server: Mapping[str, Any]) -> dict[str, str]:
 
 
 def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
-    """Of a tablet server."""
+    """Metrics of a tablet server."""
     tablets = dump["tablets"]
     running = [(t["tablet_id"], t["raft"]) for t in tablets if t["raft"] is not None]
     return [
@@ -159,7 +159,7 @@ def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
 
 
 def _rows(stores: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
-    """Of the rows of every replica."""
+    """Metrics of the rows of every replica."""
     return [
         Family(
             "kudu_tablet_live_rows",

@@ -1,4 +1,4 @@
-"""The parts of pages: tables, facts, badges, notes."""
+"""Building blocks of pages: tables, facts, badges, notes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("FAILED", "FAILED_UNRECOVERABLE", "SILENT"), "bad"),
 }
-"""Everything else is grey: it is how it should be, or over."""
+"""All other states are grey: they are normal, or over."""
 
 
 def badge(text: str, kind: str = "") -> Html:
@@ -36,7 +36,7 @@ def code(text: Child, title: str | None = None) -> Html:
 
 
 def moment(time_ns: int) -> Html:
-    """A time of a wall clock, in UTC; a dash for none."""
+    """A wall-clock time in UTC; a dash if there is none."""
     if time_ns <= 0:
         return tag("span", DASH, class_="muted")
     at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC)
@@ -44,19 +44,19 @@ def moment(time_ns: int) -> Html:
 
 
 def note(text: Child, kind: str = "") -> Html:
-    """A sentence above the content; `warning` is red."""
+    """A note above the content; a `warning` is red."""
     role = "alert" if kind else None
     return tag("p", text, class_=f"note {kind}".rstrip(), role=role)
 
 
 def facts(pairs: Iterable[tuple[str, Child]]) -> Html:
-    """Names and values."""
+    """A table of names and values."""
     rows = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
     return tag("dl", *rows, class_="facts")
 
 
 def cards(entries: Iterable[tuple[str, Child, str]]) -> Html:
-    """Numbers at a glance: what, how many, and where that leads."""
+    """Key numbers: each with a label and the page to which it links."""
     cells = (
         tag("a", tag("span", value, class_="number"), tag("span", name), class_="card", href=target)
         for name, value, target in entries
@@ -74,7 +74,7 @@ def table(
 ) -> Html:
     """A table under its title. A column whose name begins with '#' holds numbers.
 
-    `data` is what `cut` made: it says how many entries there are, and how many of them are shown.
+    `data` is the result of `cut`, which has the number of entries and the number shown.
     """
     kinds = ["n" if name.startswith("#") else None for name in columns]
     head = (
@@ -97,7 +97,7 @@ def table(
 
 
 def node(entry: Mapping[str, Any]) -> Html:
-    """A node by the name in its `address`, linked to its pages (`page`), its uuid to be hovered."""
+    """A node's name from its `address`, linked to its pages (`page`); hovering shows its uuid."""
     name = str(entry["address"]).rpartition(":")[0] or str(entry["uuid"])[:8]
     label = tag("span", name, title=str(entry["uuid"]))
     return link(label, entry["page"]) if entry.get("page") else label

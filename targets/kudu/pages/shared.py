@@ -1,4 +1,4 @@
-"""The pages of every node: numbers, flags, health."""
+"""The pages common to all nodes: metrics, flags, health."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from targets.kudu.pages.site import Identity, Page, Plain, Query, Route, Site
 
 
 class NodePages(ABC):
-    """The pages of one node, on its page port once `serve` was called."""
+    """The pages of one node, served on its page port after `serve` was called."""
 
     KIND: ClassVar[str]
     PORT: ClassVar[int]
@@ -42,7 +42,7 @@ class NodePages(ABC):
 
     @abstractmethod
     def _routes(self) -> list[Route]:
-        """The pages that only this kind of node has."""
+        """The pages specific to this kind of node."""
 
     @abstractmethod
     def _role(self) -> str: ...
@@ -103,14 +103,14 @@ def _flag(value: object) -> str:
 
 
 def health_page(data: Mapping[str, Any]) -> Plain:
-    """`OK` and 200, or the trouble and 503, for programs that watch whether a node serves."""
+    """`OK` and 200, or the problem and 503, for programs that monitor whether a node serves."""
     is_ok = data["status"] == "ok"
     status = HTTPStatus.OK if is_ok else HTTPStatus.SERVICE_UNAVAILABLE
     return Plain(data, "OK\n" if is_ok else f"{data['status']}\n", status=status)
 
 
 def partition_text(start: str, end: str) -> Html:
-    """A tablet's share of the encoded partition keys, `[start, end)` in hexadecimal."""
+    """A tablet's key range: encoded partition keys `[start, end)` in hexadecimal."""
     if not start and not end:
         return tag("span", "all rows", class_="muted")
     return join(
@@ -123,7 +123,7 @@ def partition_text(start: str, end: str) -> Html:
 
 
 def columns_table(columns: list[Mapping[str, Any]]) -> Html:
-    """A schema, keys first."""
+    """The columns of a schema, keys first."""
     typed = any("type" in column for column in columns)  # tablet servers dump ids and names only
     rows = (
         (

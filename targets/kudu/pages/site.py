@@ -1,6 +1,6 @@
-"""Picks the page that was asked for and the form it is wanted in: HTML, JSON, or text.
+"""The selection of a page and its format: HTML, JSON, or text.
 
-`/tables?format=json`, `/tables.json` and `Accept: application/json` all give the page's data.
+`/tables?format=json`, `/tables.json` and `Accept: application/json` all return the page's data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HTML: Final = "text/html; charset=utf-8"
 
 
 class Page(NamedTuple):
-    """The contents of a page: data, HTML of the data, and the name of the thing, if of one."""
+    """The contents of a page: its data, its HTML, and the name of the object it shows, if any."""
 
     data: Any
     body: Html
@@ -29,7 +29,7 @@ class Page(NamedTuple):
 
 
 class Plain(NamedTuple):
-    """A page whose own form is text for programs; `data` is its JSON."""
+    """A page in a text format for programs; `data` is its JSON."""
 
     data: Any
     text: str
@@ -38,7 +38,7 @@ class Plain(NamedTuple):
 
     @staticmethod
     def json(data: Any) -> Plain:
-        """A page that has only its data."""
+        """A page that consists only of data."""
         return Plain(data, _indented(data), _JSON)
 
 
@@ -47,7 +47,7 @@ Maker = Callable[[Query], Awaitable[Page | Plain]]
 
 
 class Route(NamedTuple):
-    """A page of a node. One without a `tab` is reached through others, or named on the overview."""
+    """A page of a node. A page without a `tab` is linked from other pages or from the overview."""
 
     path: str
     title: str
@@ -57,12 +57,12 @@ class Route(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Whose page it is, as the head of every page says."""
+    """The node that the page describes, for the page's header."""
 
     name: str
     kind: str  # "master", "tablet server"
     role: str
-    now_ns: int  # of its wall clock
+    now_ns: int  # of the node's wall clock
 
 
 class Site:
@@ -73,7 +73,7 @@ class Site:
         self._routes = {route.path: route for route in routes}
 
     async def answer(self, request: PageRequest) -> PageResponse:
-        """One page; 404 with the pages that there are for another path."""
+        """One page; for an unknown path a 404 that lists the existing pages."""
         path, wants_json = request.path, request.accepts_json
         if path.endswith(".json"):
             path, wants_json = path.removesuffix(".json") or "/", True
@@ -151,7 +151,7 @@ def _indented(data: Any) -> str:
 
 
 def missing(what: str, query: Mapping[str, str]) -> Page:
-    """The page of a thing with an `id` that is not here."""
+    """The page for an `id` that does not exist here."""
     asked = query.get("id")
     why = f"say which: /{what}?id=..." if asked is None else f"no {what} has the id {asked}"
     return Page({"error": why}, tag("p", why, class_="empty"), 400 if asked is None else 404)

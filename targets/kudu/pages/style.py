@@ -1,4 +1,4 @@
-"""The look of all pages: colours, type and shapes of `harness serve`."""
+"""The style sheet of all pages: colours, fonts and shapes of `harness serve`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ class TServerPages(NodePages):
         tablets: Callable[[], Dump],
         server: RpcServer,
     ) -> None:
-        """`masters` are the addresses it heartbeats to now; `tablets` says what it holds now."""
+        """`masters` returns the addresses of the server's current masters, `tablets` the dumps of
+        its tablets.
+        """
         super().__init__(node)
         self._masters = masters
         self._start_ns = start_ns

@@ -10,7 +10,7 @@ from targets.kudu.pages import MASTER_PAGES_PORT, TSERVER_PAGES_PORT, Dump, Page
 
 
 def tablets(dump: Dump) -> dict[str, Any]:
-    """Every replica here, tombstones too, by table and partition."""
+    """Every replica on this server, tombstones included, by table and partition."""
     here = sorted(
         dump["tablets"],
         key=lambda t: (t["table_name"], t["partition"]["start"], t["tablet_id"]),
@@ -33,19 +33,19 @@ def _row(replica: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
-    """One replica: its schema, its group, its log; `None` where there is none."""
+    """One replica with its schema, its group and its log; `None` if the id is unknown."""
     match = next((t for t in dump["tablets"] if t["tablet_id"] == tablet_id), None)
     if match is None:
         return None
     raft, config = match["raft"] or {}, match["committed_config"]
     leader = raft.get("leader_uuid")
     peers = [] if config is None else config["peers"]
-    # Column by column, as masters have them: a replica's dump has pairs of id and name.
+    # Column by column, in the format of masters: a replica's dump has pairs of id and name.
     columns = [
         column if isinstance(column, Mapping) else {"id": column[0], "name": column[1]}
         for column in match["columns"]
     ]
-    health = raft.get("peer_health", {})  # as a leader sees its peers
+    health = raft.get("peer_health", {})  # the leader's view of its peers
     return {
         **match,
         "columns": columns,
@@ -63,14 +63,16 @@ def tablet(dump: Dump, tablet_id: str | None, page_of: PageOf) -> dict[str, Any]
 
 
 def health(dump: Dump) -> dict[str, Any]:
-    """Tell whether it serves: all replicas that were found on the disk are open by then."""
+    """Answer whether the server serves: by then all replicas on the disk are open."""
     return {"status": "ok" if dump["serving"] else "starting", "tablets": len(dump["tablets"])}
 
 
 def overview(
     dump: Dump, masters: tuple[str, ...], address: str, start_ns: int, page_of: PageOf
 ) -> dict[str, Any]:
-    """The first questions of a visitor. `masters` are the addresses that it heartbeats to."""
+    """The key facts, for the first page that a visitor opens; `masters` are the server's
+    masters.
+    """
     here = dump["tablets"]
     return {
         "uuid": dump["uuid"],

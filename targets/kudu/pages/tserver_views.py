@@ -1,4 +1,6 @@
-"""A tablet server's pages as HTML, each of the data of the same name in `tserver_data`."""
+"""A tablet server's pages as HTML; each view renders the data of the same name in
+`tserver_data`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def tablets(data: Data) -> Html:
 
 
 def _state(replica: Data) -> Html:
-    """The replica's state; that of its data where there are none."""
+    """The state of a replica; the state of its data if it has no data."""
     data_state = replica["data_state"]
     return state_badge(replica["state"] if data_state == "READY" else data_state)
 

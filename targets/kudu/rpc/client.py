@@ -32,16 +32,16 @@ from targets.kudu.rpc.wire import (
 
 _ANSWERS: Final = frozenset({RESPONSE, ERROR})
 _PENDING_CALLS_MAX: Final = 4096
-"""Unanswered calls a client keeps on one connection."""
+"""Maximum number of unanswered calls on one connection."""
 _PARSED_ADDRESSES_MAX: Final = 1024
 _TIMER_SLACK_S: Final = 1e-6
-"""Loops round deadlines; without slack a timer could fire again and again at one instant."""
+"""Loops round deadlines; without slack a timer could fire repeatedly at one instant."""
 _CONNECT_TIMEOUT_FIRST_S: Final = 1.0
 _CONNECT_TIMEOUT_MAX_S: Final = 5.0
 
 
 class _Call:
-    """A call without an answer yet; its caller awaits `outcome`: a frame, or the error."""
+    """An unanswered call; its caller awaits `outcome`, which is a frame or an error."""
 
     __slots__ = ("deadline", "outcome", "received_before", "sender")
 
@@ -49,10 +49,10 @@ class _Call:
         self.outcome = outcome
         self.deadline = deadline
         self.received_before = 0
-        self.sender: asyncio.Task[None] | None = None  # while back-pressure holds the request
+        self.sender: asyncio.Task[None] | None = None  # while back-pressure delays the request
 
     def answer(self, frame: Frame) -> bool:
-        """Take the answer. False where it was unreadable, and the call has failed."""
+        """Accept the answer. False if it was unreadable, so that the call has failed."""
         self._finish(frame)
         return True
 
@@ -62,15 +62,17 @@ class _Call:
         self._finish(error)
 
     def _finish(self, outcome: Frame | RpcError) -> None:
-        # Errors travel as results: a future whose caller was cancelled at the same instant would
-        # otherwise complain of an exception that was never retrieved.
+        # Errors are set as results: if the caller was cancelled at the same instant, asyncio would
+        # otherwise log an exception that was never retrieved.
         if self.outcome is not None and not self.outcome.done():
             self.outcome.set_result(outcome)
 
 
 class _CallWithCallback(_Call, Generic[R_co]):
-    """A call that ends in a callback. The task that reads an answer passes it on, an error has a
-    task of its own, so that an exception in the callback fails a task of the node.
+    """A call that ends in a callback.
+
+    The task that reads an answer passes it to the callback. An error gets a task of its own, so
+    that an exception in the callback fails a task of the node.
     """
 
     __slots__ = ("_address", "_done", "_env", "_request")
@@ -83,7 +85,8 @@ class _CallWithCallback(_Call, Generic[R_co]):
         done: Callable[[R_co | RpcError], None],
         deadline: float,
     ) -> None:
-        self.outcome = None  # as in `_Call`, whose `__init__` would be another call
+        # sets the same fields as `_Call`; calling its `__init__` would cost another call
+        self.outcome = None
         self.deadline = deadline
         self.received_before = 0
         self.sender = None
@@ -112,10 +115,7 @@ async def _call_back(done: Callable[[Any], None], outcome: Any) -> None:
 
 
 def _read_answer(frame: Frame, address: Address, request: Call[R_co]) -> R_co:
-    """Decode an answer. Raises `RpcError` where it is an error.
-
-    An unreadable answer counts as a broken connection: its sender is unknown.
-    """
+    """Decode an answer. Raises `RpcError` if the answer is an error."""
     try:
         if frame.kind == RESPONSE:
             response: R_co = decoder(request.answer_type).decode(frame.body)
@@ -148,7 +148,7 @@ class _Link:
     def start(self, request: Call[R_co], call: _Call) -> int:
         """Send a request; the link answers or fails the call. Returns its id.
 
-        Raises `RpcBusyError` and `ValueError` when nothing was sent.
+        Raises `RpcBusyError` or `ValueError`; in both cases nothing was sent.
         """
         if len(self._calls) >= _PENDING_CALLS_MAX:
             message = f"{len(self._calls)} calls to {self.address} wait for an answer already"
@@ -169,13 +169,13 @@ class _Link:
         return call_id
 
     def forget(self, call_id: int) -> None:
-        """The caller waits no longer; a request that was still held back is not sent."""
+        """Give up a call; a request that back-pressure still delays is not sent."""
         call = self._calls.pop(call_id, None)
         if call is not None and call.sender is not None:
             call.sender.cancel()
 
     async def _send(self, frame: bytes, call: _Call) -> None:
-        """Send a frame that back-pressure held; the end of the call cancels this."""
+        """Send a frame that back-pressure delayed; the end of the call cancels this task."""
         try:
             await self._conn.send(frame)
         except OSError as error:
@@ -193,7 +193,9 @@ class _Link:
         self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Time out the calls that are due, and re-arm for the earliest of the others."""
+        """Time out the calls that are due, and set the timer for the earliest remaining
+        deadline.
+        """
         self._timer = None
         due_s = self.loop.time() + _TIMER_SLACK_S
         silent = False
@@ -228,7 +230,7 @@ class _Link:
             try:
                 answer = decode(frame)
             except msgspec.MsgspecError:
-                break  # not our protocol: give the connection up
+                break  # not this protocol: close the connection
             if answer.kind not in _ANSWERS:
                 break
             call = self._calls.pop(answer.call_id, None)
@@ -241,7 +243,7 @@ class _Link:
         self.drop(f"the connection to {self.address} ended before the answer came")
 
     def drop(self, message: str) -> None:
-        """End the connection; calls under way may have been processed or not."""
+        """End the connection; its unanswered calls may or may not have been processed."""
         self._client.retire(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -269,11 +271,13 @@ class RpcClient:
     """Calls methods of other nodes over one cached connection per address.
 
     A name is resolved again at every attempt to connect, so that a call after a network error
-    reaches the node that has the name by then (KUDU-1885).
+    reaches the node that has the name at that time (KUDU-1885).
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """`resolve_once` is switch DNS-ONCE: a name keeps the first address it resolved to."""
+        """With `resolve_once` (switch DNS-ONCE) a name keeps the first address to which it
+        resolved.
+        """
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}
@@ -313,8 +317,8 @@ class RpcClient:
         *,
         timeout_s: float,
     ) -> None:
-        """Call without waiting: `done` is called with the answer or the error, once, and
-        never before this returns. An exception in `done` panics the node.
+        """Call without waiting: `done` is called exactly once with the answer or the error, and
+        never before this method returns. An exception in `done` panics the node.
         """
         where = self._address(address)
         link = self._links.get(where)
@@ -346,7 +350,7 @@ class RpcClient:
         done(outcome)
 
     def close(self) -> None:
-        """End all connections; calls under way fail with `RpcConnectionError`."""
+        """End all connections; their unanswered calls fail with `RpcConnectionError`."""
         self._closed = True
         for address in list(self._dials):
             dial = self._dials.pop(address)
@@ -357,7 +361,7 @@ class RpcClient:
             link.drop("the RPC client was closed")
 
     def retire(self, link: _Link) -> None:
-        """Let no further call use `link`; those on it keep their deadlines."""
+        """Use `link` for no further calls; its running calls keep their deadlines."""
         if self._links.get(link.address) is link:
             del self._links[link.address]
 
@@ -381,7 +385,7 @@ class RpcClient:
         return address if self._resolved is None else self._resolved.setdefault(name, address)
 
     async def _connect(self, address: Address, deadline: float) -> _Link:
-        """The link to `address` once it is up. Raises `RpcError` with `sent` False."""
+        """The link to `address` once the connection is up. Raises `RpcError` with `sent` False."""
         if self._closed:
             raise RpcConnectionError("the RPC client is closed", sent=False)
         dial = self._dials.get(address)
@@ -408,7 +412,8 @@ class RpcClient:
     async def _dial(self, address: Address, dial: _Dial) -> None:
         """Try to connect for as long as a call waits.
 
-        Each attempt is bounded: one that began behind a cut must not outlive the cut for long.
+        Each attempt has a time limit: an attempt that began during a partition must not outlast it
+        for long.
         """
         timeout_s = _CONNECT_TIMEOUT_FIRST_S
         outcome: _Link | RpcError

@@ -1,10 +1,10 @@
-"""Reasons why a call brought no answer, and the conclusions that its caller may draw."""
+"""Reasons why a call brought no answer, and what its caller may conclude."""
 
 from __future__ import annotations
 
 
 class RpcError(Exception):
-    """A call that brought no answer. `sent` False: it was certainly not processed."""
+    """A call without an answer. If `sent` is False, it was certainly not processed."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -12,7 +12,7 @@ class RpcError(Exception):
 
 
 class RpcTimeoutError(RpcError):
-    """The deadline passed; with `sent` the call may still be processed later."""
+    """The deadline passed; if `sent` is True, the call may still be processed later."""
 
 
 class RpcConnectionError(RpcError):
@@ -20,8 +20,9 @@ class RpcConnectionError(RpcError):
 
 
 class RpcRemoteError(RpcError):
-    """The server answered that it cannot handle the call: unknown method, unreadable request, or
-    a handler that raised `RpcHandlerError`. `message` is the server's.
+    """The server answered that it cannot handle the call. `message` is the server's.
+
+    The method is unknown, the request is unreadable, or the handler raised `RpcHandlerError`.
     """
 
     def __init__(self, message: str, *, sent: bool = True) -> None:
@@ -30,7 +31,7 @@ class RpcRemoteError(RpcError):
 
 
 class RpcBusyError(RpcError):
-    """The server has too many calls in flight and did not start this one (`sent` is False)."""
+    """The server has too many unanswered calls and did not start this one (`sent` is False)."""
 
 
 class RpcHandlerError(Exception):

@@ -23,19 +23,22 @@ from targets.kudu.rpc.wire import (
 )
 
 CALLS_IN_FLIGHT_MAX: Final = 256
-"""Unanswered calls a server accepts per service (the part of the method before the dot), so that
-hanging writes cannot starve the consensus traffic that would end them."""
+"""Maximum number of unanswered calls per service (the part of the method before the dot).
+
+The limit is per service, so that hanging writes cannot starve the consensus traffic that would end
+them.
+"""
 
 _SEEN_CALLS_MAX: Final = 1024
-"""The window in which a server recognises a doubled request."""
+"""The number of call ids within which a server recognises a duplicate request."""
 _CONNECTIONS_MAX: Final = 1024
-"""Connections a server keeps; further ones are closed at once."""
+"""Maximum number of connections of a server; it closes further ones at once."""
 
 
 class Answer:
     """An answer that comes later, without a task: the handler returns it and calls `set` later.
 
-    The first `set` wins. An `RpcHandlerError` answers with a remote error.
+    The first `set` wins. Setting an `RpcHandlerError` sends a remote error.
     """
 
     __slots__ = ("_on_set", "response")
@@ -51,7 +54,9 @@ class Answer:
                 self._on_set(response)
 
     def when_set(self, on_set: Callable[[Any], None]) -> None:
-        """Have `on_set` called with the response by `set`, which must still be to come."""
+        """Register `on_set`, which `set` calls with the response; `set` must not have been called
+        yet.
+        """
         assert self.response is None, "answered already"
         self._on_set = on_set
 
@@ -89,7 +94,7 @@ class RpcServer:
         self._connections: dict[int, Conn] = {}
         self._connection_count = 0
         self.calls: dict[str, int] = {}
-        """How often each method was called since this server was made."""
+        """The number of calls of each method since this server was created."""
         self._listener: Listener | None = None
 
     @property
@@ -106,12 +111,12 @@ class RpcServer:
         self._methods[method.name] = method
 
     async def start(self) -> None:
-        """Listen. `serve` may be called before or after."""
+        """Start to listen. `serve` may be called before or after."""
         assert self._listener is None, "the server listens already"
         self._listener = await self._env.net.listen(self._port, self._serve)
 
     def close(self) -> None:
-        """Stop listening and end all connections; calls that run go on without an answer."""
+        """Stop listening and end all connections; running calls continue without an answer."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -119,7 +124,7 @@ class RpcServer:
             connection.close()
 
     async def _serve(self, conn: Conn) -> None:
-        """Read one connection to its end; calls started here outlive it."""
+        """Read one connection to its end; calls that it started outlive it."""
         if len(self._connections) >= _CONNECTIONS_MAX:
             conn.close()
             return
@@ -133,13 +138,13 @@ class RpcServer:
                 try:
                     frame = await conn.recv()
                 except OSError:
-                    return  # the connection is over
+                    return  # the connection has ended
                 if frame is None:
                     return
                 try:
                     request = decode(frame)
                 except msgspec.MsgspecError:
-                    return  # not our protocol: hang up
+                    return  # not this protocol: close the connection
                 if request.kind == REQUEST and seen.add(request.call_id):
                     answer = self._dispatch(request, conn)
                     if answer is not None and not _try_send(conn, answer):
@@ -149,7 +154,7 @@ class RpcServer:
             del self._connections[key]
 
     def _dispatch(self, call: Frame, conn: Conn) -> bytes | None:
-        """Run a call, or start it; returns the answer where there is one at once."""
+        """Run or start a call; return the answer if it is available at once."""
         method = self._methods.get(call.method)
         if method is None:
             return error_frame(call.call_id, REMOTE, f"unknown method {call.method!r}")
@@ -212,7 +217,7 @@ def request_type_of(handler: Callable[..., Any], position: int = 0) -> type[Call
 
 
 class _Unstarted:
-    """Owns a handler's coroutine, and closes it if the node dies before its task first runs."""
+    """Owns a handler's coroutine, and closes it if the node dies before its task has started."""
 
     def __init__(self, coroutine: types.CoroutineType[Any, Any, msgspec.Struct]) -> None:
         self._coroutine = coroutine
@@ -227,8 +232,8 @@ class _Unstarted:
 class _SeenCalls:
     """The call ids of one connection that were handled, within a bounded window.
 
-    A client counts its calls up, so every id up to the highest one was seen, but for calls that
-    were skipped; ids far below the highest one must be late copies.
+    A client numbers its calls consecutively. So every id up to the highest one was seen, except the
+    recorded skipped ones; an id far below the highest one must be a late copy.
     """
 
     __slots__ = ("_highest", "_skipped")
@@ -238,7 +243,7 @@ class _SeenCalls:
         self._skipped: dict[int, None] = {}  # rising
 
     def add(self, call_id: int) -> bool:
-        """Note `call_id`; false when it was handled before, or is too old to know."""
+        """Note `call_id`; false if it was handled before, or is older than the window."""
         highest = self._highest
         if call_id <= highest:
             if call_id not in self._skipped:
@@ -265,8 +270,9 @@ def _encode_answer(call_id: int, response: Any) -> bytes:
 
 
 def _try_send(conn: Conn, frame: bytes) -> bool:
-    """Send an answer now; false when back-pressure holds it. If the connection is gone, its
-    caller has given up or will notice.
+    """Send an answer now; false if back-pressure delays it.
+
+    If the connection is gone, the caller has given up or will notice the loss.
     """
     try:
         return conn.try_send(frame)
@@ -275,7 +281,7 @@ def _try_send(conn: Conn, frame: bytes) -> bool:
 
 
 async def _send(conn: Conn, frame: bytes) -> None:
-    """Send an answer; as above where the connection is gone."""
+    """Send an answer; if the connection is gone, do nothing, as in `_try_send`."""
     try:
         await conn.send(frame)
     except OSError:

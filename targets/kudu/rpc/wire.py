@@ -21,10 +21,10 @@ R_co = TypeVar("R_co", bound=msgspec.Struct, covariant=True)
 
 
 class Call(msgspec.Struct, Generic[R_co], frozen=True, array_like=True):
-    """A request, which knows its method and the type of its answer.
+    """A request that knows its method and the type of its answer.
 
-    Each service has a generic subclass that names it: `class PingRequest(SomeCall[Pong])` is the
-    method `Ping` of its service, answered with a `Pong`.
+    Each service has its own generic subclass: `class PingRequest(SomeCall[Pong])` is the method
+    `Ping` of that service, answered with a `Pong`.
     """
 
     service: ClassVar[str]
@@ -55,12 +55,12 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 @functools.lru_cache(maxsize=256)
 def decoder(message_type: type[Response]) -> msgspec.msgpack.Decoder[Response]:
-    """The decoder of a type. Calls of one process share decoders; they keep no state."""
+    """The decoder of a type. Calls of one process share decoders, which keep no state."""
     return msgspec.msgpack.Decoder(message_type)
 
 
 def request_frame(call_id: int, request: Call[R_co]) -> bytes:
-    """A request. Raises `ValueError` where it does not fit into a frame."""
+    """Encode a request. Raises `ValueError` if it does not fit into a frame."""
     frame = _encode((REQUEST, call_id, request.method, request))
     if len(frame) > FRAME_BYTES_MAX:
         raise ValueError(
@@ -70,12 +70,12 @@ def request_frame(call_id: int, request: Call[R_co]) -> bytes:
 
 
 def error_frame(call_id: int, code: str, message: str) -> bytes:
-    """The answer that there is none."""
+    """Encode an error: the call has no answer."""
     return _encode((ERROR, call_id, "", (code, message)))
 
 
 def answer_frame(call_id: int, response: msgspec.Struct) -> bytes:
-    """An answer, or the error that it does not fit into a frame."""
+    """Encode an answer, or an error if the answer does not fit into a frame."""
     frame = _encode((RESPONSE, call_id, "", response))
     if len(frame) > FRAME_BYTES_MAX:
         message = f"an answer of {len(frame)} bytes; a frame holds {FRAME_BYTES_MAX}"

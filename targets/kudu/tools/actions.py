@@ -65,7 +65,7 @@ async def _master_list(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _master_add(admin: Admin, given: argparse.Namespace) -> Said:
-    """The new master has its vote once it has caught up; `master list` shows it."""
+    """The new master is promoted to voter once it has caught up; `master list` shows it."""
     await admin.ask_leader(m.AddMasterRequest(given.address))
     return Said("")
 
@@ -177,7 +177,7 @@ async def _table_scan(admin: Admin, given: argparse.Namespace) -> Said:
 async def _rows_of(
     admin: Admin, tablet: m.TabletLocations
 ) -> AsyncIterator[tuple[Sequence[int], Sequence[m.Value]]]:
-    """The rows of a tablet with the ids of their columns, from its leader."""
+    """The rows of a tablet, read from its leader, with the ids of their columns."""
     leader = _leader_of(tablet)
     token = b""
     while True:
@@ -204,7 +204,7 @@ def _leader_of(tablet: m.TabletLocations) -> m.ReplicaLocation:
 
 
 async def _tablet_leader(admin: Admin, tablet_id: str) -> m.ReplicaLocation:
-    """The leading replica of a tablet, wherever it is."""
+    """The leading replica of a tablet, on any server."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     for table in listed.tables:
         for tablet in await _locate(admin, m.TableIdentifier(table_id=table.id)):
@@ -248,7 +248,7 @@ async def _change_config(admin: Admin, given: argparse.Namespace) -> Said:
 
 
 async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said:
-    """The server is asked itself: the tablet may have no leader, and will not get one otherwise."""
+    """The server itself is asked, because a tablet that has lost its majority has no leader."""
     if given.tablet == SYSTEM_TABLET_ID:
         answer = await admin.ask_master(given.server, m.GetMasterRegistrationRequest())
         uuid = answer.meta.master_uuid
@@ -258,7 +258,7 @@ async def _unsafe_change_config(admin: Admin, given: argparse.Namespace) -> Said
         if not uuid:
             raise ToolError(f"Not found: the masters know no tablet server at {given.server}")
     group = "master" if given.tablet == SYSTEM_TABLET_ID else given.tablet
-    admin.announce("config-forced", group=group)  # before anything can come of it
+    admin.announce("config-forced", group=group)  # announce the change before it can take effect
     request = raft.UnsafeChangeConfigRequest(uuid, given.tablet, tuple(given.peer_uuids))
     await _ask_replica(admin, given.server, request)
     return Said("")

@@ -1,6 +1,6 @@
-"""The cluster as an administrator's tool sees it: addresses of masters, and calls with limits.
+"""Access of an administrator's tool to the cluster: addresses of masters, and calls with limits.
 
-A tool asks once and reports the answer; it never repeats a change.
+A tool sends each request once and reports the answer; it never repeats a change.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from targets.kudu.rpc import Call, R_co, RpcError
 LOCATIONS_MAX: Final = 100_000
 """The number of tablets to ask for: more than any table has."""
 _AT_ONCE: Final = 16
-"""The number of calls under way at once."""
+"""Maximum number of concurrent calls."""
 A = TypeVar("A")
 B = TypeVar("B")
 Answer = TypeVar("Answer", bound=m.MasterResponse)
 
 
 class ToolError(Exception):
-    """The action failed; the message is Kudu's `Status: text` where Kudu has one.
+    """The action failed. The message is Kudu's `Status: text` if Kudu has such a message.
 
-    The tool then ends with 1, as Kudu's does.
+    The tool then exits with code 1, like Kudu's.
     """
 
 
 def state_of(server: m.TabletServerEntry) -> str:
-    """The state that an administrator gave a tablet server, in Kudu's words."""
+    """The state that an administrator set for a tablet server, in Kudu's words."""
     return "MAINTENANCE_MODE" if server.in_maintenance else "NONE"
 
 
@@ -45,14 +45,14 @@ class Admin:
         announce: Callable[..., None] | None = None,
         timeout_s: float = 10.0,
     ) -> None:
-        """Each call waits `timeout_s` at most. `announce` is the `Env.event` of the caller."""
+        """Limit each call to `timeout_s`. `announce` is the caller's `Env.event`."""
         self.announce = announce or (lambda _kind, **_data: None)
         self.masters = tuple(masters)
         self._rpc = rpc
         self._timeout_s = timeout_s
 
     async def ask(self, address: str, request: Call[R_co]) -> R_co:
-        """The answer, with or without an error; raises `RpcError` where none came."""
+        """The answer, with or without an error; raises `RpcError` if no answer came."""
         return await self._rpc.call(address, request, timeout_s=self._timeout_s)
 
     async def must_answer(self, address: str, request: Call[R_co]) -> R_co:
@@ -73,7 +73,9 @@ class Admin:
         return await self.ask_master(await self.leader(), request)
 
     async def leader(self) -> str:
-        """The address of the master that leads in the highest term; raises `ToolError`."""
+        """The address of the master that leads in the highest term; raises `ToolError` if there is
+        none.
+        """
         answers = await self.all_of(self.masters, self._connect)
         leaders = [
             (answer.meta.term, address)
@@ -93,7 +95,9 @@ class Admin:
             return None
 
     async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
-        """Ask `question` of each item, some at a time; answers are in the order of the items."""
+        """Ask `question` of each item with limited concurrency; answers are in the order of the
+        items.
+        """
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(item: A) -> B:

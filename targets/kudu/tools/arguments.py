@@ -14,7 +14,7 @@ ROWS_MAX: Final = 1_000_000
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complaints are `UsageError`s, and names of options are written out."""
+    """Reports mistakes as `UsageError`, and accepts no abbreviated options."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(allow_abbrev=False, **named)
@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The action's name in `action`, and its arguments; raises `UsageError`."""
+    """Parse the action's name (`action`) and its arguments; raises `UsageError`."""
     parser = _Parser(
         prog="harness kudu",
         description="Look at a cluster of the bundled Kudu, and administer it, with the words of "
@@ -106,7 +106,7 @@ def _remote_replica(modes: Any) -> None:
 
 
 def _metastore(modes: Any) -> None:
-    """`hms ...`, where the deployment has metastores."""
+    """Add `hms ...`, for deployments with metastores."""
     actions = modes.add_parser("hms", help="entries in the metastore").add_subparsers(required=True)
     texts = {
         "check": "compare Kudu's tables with their entries",

@@ -1,4 +1,4 @@
-"""Tables of text, laid out as Kudu's tools do (`DataTable` in `tools/tool_action_common.cc`)."""
+"""Text tables in the layout of Kudu's tools (`DataTable` in `tools/tool_action_common.cc`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.plugins import Said
 
 
 def data_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table: headings in the middle of their columns, a rule, the rows."""
+    """The lines of a table: centred headings, a rule, the rows."""
     widths = [
         max(len(heading), *(len(row[i]) for row in rows)) if rows else len(heading)
         for i, heading in enumerate(headings)

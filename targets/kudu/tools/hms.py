@@ -1,10 +1,11 @@
-"""`harness kudu hms ...`: Kudu's tables and their entries in the metastore, compared and mended.
+"""`harness kudu hms ...`: comparison and repair of Kudu's tables and their metastore entries.
 
-After `tools/tool_action_hms.cc`: `list`, `check`, `fix`, `precheck` and `downgrade`. A table and an
-entry belong together by the table's id. `fix` creates missing entries, and writes what Kudu says
-over entries that differ, their names and `kudu.master_addresses` included; entries without a table
-are dropped on demand alone (`--drop_orphan_hms_tables`). `downgrade` leaves the entries of before
-the synchronization (`LEGACY_HANDLER`), which `fix` takes for missing ones of the same name.
+After `tools/tool_action_hms.cc`: `list`, `check`, `fix`, `precheck` and `downgrade`. The table's id
+links a table and its entry. `fix` creates missing entries and overwrites entries that differ with
+Kudu's data, including their names and `kudu.master_addresses`. It drops entries without a table
+only on demand (`--drop_orphan_hms_tables`). `downgrade` converts entries to the format used before
+the synchronization (`LEGACY_HANDLER`); `fix` treats such entries as missing and creates entries of
+the same name.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from targets.kudu.tools.data_table import listing
 
 
 class Metastore:
-    """The two catalogs, as a tool sees them; raises `ToolError`."""
+    """Both catalogs, for a tool; raises `ToolError`."""
 
     def __init__(self, admin: Admin, catalog: HmsCatalog, cluster_id: str) -> None:
-        """`catalog` writes in the name of the masters."""
+        """Let `catalog` write on behalf of the masters."""
         self.admin = admin
         self.catalog = catalog
         self.cluster_id = cluster_id
 
     async def entries(self) -> list[api.MetaTable]:
-        """Entries of Kudu tables of this cluster, by name, earlier ones included."""
+        """Entries of this cluster's Kudu tables, by name, including entries in the earlier
+        format.
+        """
         listed = await self.catalog.all_entries()
         return sorted(
             (entry for entry in listed if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
@@ -44,7 +47,7 @@ class Metastore:
 
 
 async def _tables(admin: Admin) -> list[TableRecord]:
-    """Kudu's tables, by name, as far as entries show them."""
+    """Kudu's tables by name, with the fields that entries contain."""
     listed = await admin.ask_leader(m.ListTablesRequest())
     tables = []
     for entry in sorted(listed.tables, key=lambda table: table.name):
@@ -68,7 +71,7 @@ async def _tables(admin: Admin) -> list[TableRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A table, its entry, or both, and the mistake in them."""
+    """A table, its entry, or both, and the mismatch between them."""
 
     kind: str  # missing, orphan, inconsistent, badly named
     table: TableRecord | None
@@ -192,8 +195,9 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Tell whether the cluster's names can be names in Hive, where upper and lower case are one. It
-    needs no metastore.
+    """Check whether the cluster's table names are valid in Hive, which ignores case.
+
+    The check needs no metastore.
     """
     del given
     tables = await _tables(admin)
@@ -220,7 +224,7 @@ async def _downgrade(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def use_metastore(action: str, metastore: Metastore, given: argparse.Namespace) -> Said:
-    """Carry out one of the actions. Raises `ToolError`."""
+    """Run one of the actions. Raises `ToolError`."""
     try:
         return await HMS_ACTIONS[action](metastore, given)
     except HmsError as error:
@@ -233,4 +237,4 @@ HMS_ACTIONS = {
     "hms list": _list,
     "hms downgrade": _downgrade,
 }
-"""By the names that `arguments.parse` gives them; `precheck` is apart."""
+"""Actions by the names that `arguments.parse` gives them; `precheck` is handled separately."""

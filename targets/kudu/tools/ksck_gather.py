@@ -1,7 +1,7 @@
-"""Asking a cluster for what a check needs (Kudu: `tools/ksck_remote.cc`).
+"""Collection of the data for a cluster check (Kudu: `tools/ksck_remote.cc`).
 
-Tables and replicas come from the master that leads, as any client gets them, and then from the
-tablet servers themselves. Silence is part of the result.
+The leading master reports tables and replicas, as it does to any client; then the tablet servers
+are asked themselves. A missing answer is part of the result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _Hosted = Mapping[str, m.HostedTablet]
 
 
 async def gather(admin: Admin, *, checksum: bool = False) -> Observed:
-    """Everything that `judge` looks at; with `checksum` also the rows of all replicas."""
+    """All input of `judge`; with `checksum` also the rows of all replicas."""
     asked = await admin.all_of(admin.masters, lambda address: _master(admin, address))
     masters = tuple(server for server, _ in asked)
     states = tuple(
@@ -104,7 +104,7 @@ async def _tserver(admin: Admin, entry: m.TabletServerEntry) -> tuple[ServerSumm
 async def _consensus_state(
     admin: Admin, address: str, uuid: str, tablet_id: str
 ) -> ConsensusState | None:
-    """A replica's own view; `None` where the server has no running replica."""
+    """A replica's own view; `None` if the server has no running replica."""
     answer = await admin.ask(address, GetConsensusStateRequest(uuid, tablet_id))
     config = answer.active_config
     if answer.error is not None or config is None:
@@ -121,7 +121,9 @@ async def _consensus_state(
 
 
 class _Replicas:
-    """Tables, by what the leading master says and what these tablet servers have."""
+    """The tables according to the leading master, with the replicas that these tablet servers
+    have.
+    """
 
     def __init__(self, admin: Admin, servers: Mapping[str, tuple[ServerSummary, _Hosted]]) -> None:
         self._admin = admin
@@ -129,7 +131,9 @@ class _Replicas:
         self.unread: list[str] = []
 
     async def table(self, leader: str, listed: m.ListedTable) -> ObservedTable | None:
-        """A table; `None` if it was deleted meanwhile, or if some tablet of it does not run yet."""
+        """A table; `None` if it was deleted meanwhile, or if one of its tablets does not run
+        yet.
+        """
         identifier = m.TableIdentifier(table_id=listed.id)
         locations = m.GetTableLocationsRequest(
             identifier, max_returned_locations=LOCATIONS_MAX, any_replica=True
@@ -190,7 +194,7 @@ class _Replicas:
         )
 
     async def checksums(self, tables: Sequence[ObservedTable]) -> ChecksumResults:
-        """The rows of all replicas of a tablet, at one timestamp of its leader."""
+        """The rows of all replicas of a tablet, at one timestamp that its leader chooses."""
         return ChecksumResults(
             tables={
                 table.name: tuple(await self._admin.all_of(table.tablets, self._checksum))

@@ -1,19 +1,19 @@
 """The results of a cluster check from the answers of servers (Kudu: `tools/ksck.cc`).
 
-Pure. `Observed` holds the answers, `judge` the results. The health of a tablet is that of the
-first rule which holds:
+The functions are pure: `judge` derives the results from the answers in `Observed`. The first
+matching rule gives the health of a tablet:
 
 1. a replica is being copied: RECOVERING;
 2. fewer voters run than a majority needs: UNAVAILABLE;
-3. fewer run than there are: UNDER_REPLICATED;
+3. fewer voters run than the tablet has: UNDER_REPLICATED;
 4. there are fewer voters than the table wants: UNDER_REPLICATED;
 5. the master knows no leader: UNAVAILABLE;
 6. a replica's active configuration has another leader or other members than the master's:
-   CONSENSUS_MISMATCH;
+  CONSENSUS_MISMATCH;
 7. HEALTHY.
 
-Masters must agree on type, term, leader and members of their own group, so one that does not answer
-already makes the check fail.
+Masters must agree on type, term, leader and members of their own group, so a single master that
+does not answer makes the check fail.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _BY_WORST: Final = tuple(Health)
 
 
 class ObservedTablet(msgspec.Struct, frozen=True, kw_only=True):
-    """A live tablet as the leading master records it, and its replicas as their servers do."""
+    """A live tablet as the leading master records it, and its replicas as their servers report
+    them.
+    """
 
     id: str
     master_cstate: ConsensusState
@@ -59,23 +61,24 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was asked for. `tables` is `None` where no master that leads was found: then the
-    check stops there.
+    """All collected answers.
+
+    `tables` is `None` if no leading master was found; the check then stops at that point.
     """
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]
     tservers: tuple[ServerSummary, ...] = ()
     tserver_states: dict[str, str] = {}
-    """By uuid. Kudu's JSON report does not have them, so neither have the results."""
+    """States by uuid. They are no part of the results, because Kudu's JSON report lacks them."""
     tables: tuple[ObservedTable, ...] | None = None
     unread: tuple[str, ...] = ()
-    """Why tables could not be looked at, a sentence each."""
+    """The reasons why tables could not be checked, one sentence each."""
     checksums: ChecksumResults | None = None
 
 
 def judge(seen: Observed) -> KsckResults:
-    """The results of a check."""
+    """Derive the results of a check."""
     errors = list(_server_errors("masters", seen.masters))
     conflict = _in_conflict(seen)
     if conflict:
@@ -135,7 +138,7 @@ def _server_errors(what: str, servers: Sequence[ServerSummary]) -> Iterable[str]
 
 
 def _in_conflict(seen: Observed) -> bool:
-    """Whether a healthy master has no state, or one unlike another's."""
+    """Whether a healthy master reports no state, or a state that differs from another master's."""
     states = {state.uuid: state.consensus_state for state in seen.master_states}
     if any(server.uuid not in states for server in seen.masters):
         return True
@@ -174,7 +177,7 @@ def _tablet(table: ObservedTable, tablet: ObservedTablet) -> TabletSummary:
 
 
 def _health(table: ObservedTable, tablet: ObservedTablet) -> tuple[Health, str]:
-    """The health of a tablet, and the end of the sentence about it."""
+    """The health of a tablet, and the end of the sentence that describes it."""
     master, replicas = tablet.master_cstate, tablet.replicas
     voters = [replica for replica in replicas if replica.is_voter]
     running = sum(replica.is_running for replica in voters)

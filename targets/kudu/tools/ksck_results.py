@@ -1,7 +1,7 @@
 """The results of a cluster check, in the shapes of Kudu's `KsckResultsPB` (`tools/tool.proto`).
 
-The fields are the keys of the JSON report, in its order. Results are plain data: `ksck_judge.py`
-makes them from the servers' answers, `ksck_text.py` prints them.
+The fields are the keys of the JSON report, in the report's order. Results are plain data:
+`ksck_judge.py` derives them from the servers' answers, and `ksck_text.py` prints them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class ServerHealth(enum.StrEnum):
-    """The answer of a server."""
+    """The health of a server, by its answer."""
 
     HEALTHY = "HEALTHY"
     UNAVAILABLE = "UNAVAILABLE"
@@ -20,8 +20,9 @@ class ServerHealth(enum.StrEnum):
 
 
 class Health(enum.StrEnum):
-    """The health of a tablet, and of a table: that of its worst tablet. The order is that of
-    `KsckCheckResult`, the healthiest first.
+    """The health of a tablet; a table has the health of its worst tablet.
+
+    The order is that of `KsckCheckResult`, the healthiest first.
     """
 
     HEALTHY = "HEALTHY"
@@ -44,7 +45,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsensusState(_Part, frozen=True):
-    """A Raft group as one of its members, or the master, sees it. Uuids are sorted."""
+    """A Raft group according to one of its members or to the master. Uuids are sorted."""
 
     type: ConfigType
     term: int | None = None
@@ -54,8 +55,10 @@ class ConsensusState(_Part, frozen=True):
     non_voter_uuids: tuple[str, ...] = ()
 
     def agrees_with(self, other: ConsensusState) -> bool:
-        """Whether leader, voters and non-voters are the same, and for two replicas also the term
-        and the type. A master's record has no pending configuration, and its term may lag.
+        """Whether leader, voters and non-voters are the same.
+
+        For two replicas, term and type must be the same as well. A master's record has no pending
+        configuration, and its term may lag.
         """
         if ConfigType.MASTER not in (self.type, other.type) and (
             (self.type, self.term) != (other.type, other.term)
@@ -66,7 +69,7 @@ class ConsensusState(_Part, frozen=True):
 
 
 class ServerSummary(_Part, frozen=True):
-    """A master or a tablet server; `status` says why it is not healthy."""
+    """A master or a tablet server; `status` says why it is unhealthy."""
 
     uuid: str
     address: str
@@ -77,14 +80,16 @@ class ServerSummary(_Part, frozen=True):
 
 
 class MasterConsensusState(_Part, frozen=True):
-    """The masters' group as one of them sees it."""
+    """The masters' group according to one master."""
 
     uuid: str
     consensus_state: ConsensusState
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows of. `state` is `None` where its server does not have it."""
+    """A replica that the master knows. `state` is `None` if the replica's server does not have
+    it.
+    """
 
     ts_uuid: str
     ts_address: str | None = None
@@ -101,7 +106,7 @@ class ReplicaSummary(_Part, frozen=True):
 
 
 class TabletSummary(_Part, frozen=True):
-    """A tablet; `status` says in words what `health` is about."""
+    """A tablet; `status` explains `health` in words."""
 
     id: str
     table_id: str
@@ -113,7 +118,7 @@ class TabletSummary(_Part, frozen=True):
 
 
 class TableSummary(_Part, frozen=True):
-    """A table, and how many of its tablets are of which health."""
+    """A table, with the number of its tablets per health."""
 
     id: str
     name: str
@@ -128,7 +133,7 @@ class TableSummary(_Part, frozen=True):
 
 
 class ReplicaChecksum(_Part, frozen=True):
-    """The checksum of one replica's rows; without one, `status` says why."""
+    """The checksum of one replica's rows; if it is missing, `status` says why."""
 
     ts_uuid: str
     ts_address: str
@@ -145,7 +150,7 @@ class TabletChecksum(_Part, frozen=True):
 
 
 class ChecksumResults(_Part, frozen=True):
-    """The checksums, by table name, at one snapshot."""
+    """The checksums of all tables, by name, at one snapshot."""
 
     snapshot_timestamp: int | None = None
     tables: dict[str, tuple[TabletChecksum, ...]] = {}
@@ -159,7 +164,7 @@ class VersionSummary(_Part, frozen=True):
 
 
 class CountSummary(_Part, frozen=True):
-    """The number of things looked at, by kind."""
+    """The number of checked objects, by kind."""
 
     masters: int = 0
     tservers: int = 0
@@ -169,7 +174,7 @@ class CountSummary(_Part, frozen=True):
 
 
 class KsckResults(_Part, frozen=True):
-    """All of it. The cluster is fine if there are no `errors`; `warnings` do not fail a check."""
+    """All results. The cluster is fine if there are no `errors`; `warnings` do not fail a check."""
 
     errors: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

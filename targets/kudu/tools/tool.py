@@ -1,4 +1,4 @@
-"""The tool as a whole: arguments in, a text out."""
+"""The entry point of the tool: parses arguments and returns the text to print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ TEXT_BYTES_MAX: Final = 8 * 1024 * 1024
 _ESCAPED: Final = {
     code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
 }
-"""Names of tables are their users': none gives orders to a terminal. Good in JSON as well."""
+"""Escapes for control characters: users choose table names, which must not control the terminal.
+
+The escapes are valid in JSON as well.
+"""
 
 
 async def use_tool(
@@ -30,10 +33,10 @@ async def use_tool(
     *,
     announce: Callable[..., None],
 ) -> Said:
-    """Do what `arguments` ask for. Raises `UsageError` for arguments that there are not.
+    """Run the action that `arguments` name. Raises `UsageError` for unknown arguments.
 
-    `metastore` is what actions on entries work on, where there is one; `announce` the `Env.event`
-    of the client.
+    `metastore` returns the catalogs for actions on entries, if there is a metastore; `announce` is
+    the client's `Env.event`.
     """
     options = parse(arguments)
     try:

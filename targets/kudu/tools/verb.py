@@ -15,7 +15,7 @@ from targets.kudu.tools.arguments import parse
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print what the tool says; its exit code is 0, 1 where the cluster or the call failed."""
+    """Print the tool's output; the exit code is 0, or 1 if the cluster or the call failed."""
     place = find_place(parse(arguments).cluster)
     answer = question(place, UseTool(arguments=tuple(arguments)))
     output = msgspec.convert(answer, Said)

@@ -1,13 +1,14 @@
-"""Heartbeats to every master, one loop each, as Kudu has one thread each.
+"""Heartbeats to every master, with one loop per master, as Kudu has one thread per master.
 
-The shell around `ReportTracker`: it waits for the interval or for a change, asks the tablet
-manager for the reports that are due, and feeds the answer back. A tablet that turns dirty is
-reported at once, after a short pause in which further changes join it. A master that does not
-answer costs only its own loop.
+This is the shell around `ReportTracker`. A loop waits for the interval or for a change, asks the
+tablet manager for the reports that are due, and passes the answer to the tracker. A tablet that
+becomes dirty is reported at once, after a short pause in which further changes join the report. A
+master that does not answer delays only its own loop.
 
-Masters name the masters in their answers. Masters that a server did not get at its start get a
-loop as well, for as long as they are members: it believes the newest term, and of the same term the
-leader. It always keeps the ones of its start, so it finds its way back from anywhere.
+The answers of masters name the current masters. A server also runs a loop for each master that was
+not in its initial list, as long as that master is a member. It believes the answer of the newest
+term and, within a term, that of the leader. It always keeps the loops of its initial list, so it
+can recover from any state.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class TabletReports(Protocol):
     def report(
         self, tablet_ids: Sequence[str] | None
     ) -> tuple[tuple[ReportedTablet, ...], tuple[str, ...]]:
-        """These tablets, or all for `None`, as they are now, and the ids that are gone."""
+        """The current reports of these tablets, or of all for `None`, and the ids that no longer
+        exist.
+        """
         ...
 
     @property
@@ -46,12 +49,12 @@ class TabletReports(Protocol):
 
 
 class ClusterMembership(Protocol):
-    """The cluster that this server belongs to; kept on disk, so that it never joins another one."""
+    """This server's cluster, stored on disk, so that the server never joins another one."""
 
     cluster_id: str
 
     async def join(self, cluster_id: str) -> None:
-        """Remember it for good, by the first ready leader that answered."""
+        """Store the cluster of the first ready leader that answered; it never changes again."""
         ...
 
 
@@ -79,7 +82,8 @@ class _MasterLoop:
             failures_before_backoff=flags.heartbeat_max_failures_before_backoff,
             full_on=_full_on(node.bugs),
         )
-        self.others: Sequence[_MasterLoop] = ()  # whose marks an acknowledgement clears as well
+        # loops whose marks an acknowledgement clears as well
+        self.others: Sequence[_MasterLoop] = ()
         self._wake = Wakeup()
 
     def mark_dirty(self, tablet_id: str) -> None:
@@ -88,7 +92,7 @@ class _MasterLoop:
             self._wake.set()
 
     async def run(self, tablets: TabletReports, *, only_leader: bool = False) -> None:
-        """Heartbeat for ever; with `only_leader`, for as long as the master leads and answers."""
+        """Send heartbeats for ever; with `only_leader`, as long as the master leads and answers."""
         while True:
             self._wake.clear()
             await self._beat(tablets)
@@ -97,7 +101,9 @@ class _MasterLoop:
             if self._tracker.beat_now:
                 if self._tracker.failures == 0:
                     await asyncio.sleep(_COALESCE_S)
-                else:  # refused at once, say: Kudu retries without a pause, which only burns CPU
+                # for example, a refused connection: Kudu retries without a pause, which only burns
+                # CPU
+                else:
                     await asyncio.sleep(self._interval_s / 10)
                 continue
             if await self._wake.wait(self._interval_s):
@@ -117,14 +123,16 @@ class _MasterLoop:
         if response.error is not None:
             self._tracker.failed()
             return
-        # A cluster whose logs are not synced may lose its own id to a power cut (P18), and makes
-        # another: a server that belonged to it for ever would be useless. Kudu's keep none.
+        # A cluster whose logs are not synced may lose its own id in a power cut (P18), and then
+        # creates another one. A server that belonged to the old id for ever would be useless.
+        # Kudu's servers store no id.
         lasts = self._node.flags.log_force_fsync_all
         if lasts and response.cluster_id and not self._membership.cluster_id:
             await self._membership.join(response.cluster_id)
         own_id = self._membership.cluster_id
         if own_id and response.cluster_id and response.cluster_id != own_id:
-            self._tracker.failed()  # asked before this server belonged anywhere; now it is refused
+            # the request was sent before this server had joined a cluster; now it would be refused
+            self._tracker.failed()
             return
         marked = self._tracker.dirty if self.others else {}
         self._tracker.answered(plan, response)
@@ -160,15 +168,16 @@ class Heartbeater:
         *,
         seqno: int,
     ) -> None:
-        """Heartbeat to all `masters`, and to masters that they name; `seqno` grows with every
-        start, so that they notice it.
+        """Send heartbeats to all `masters`, and to masters that these name.
+
+        `seqno` grows with every start, so that masters notice a restart.
         """
         self._env = node.env
         self._node = node
         self._membership = membership
         self._seqno = seqno
         self._told = tuple(masters)
-        self._named_by = (-1, False)  # the term of the master that was believed last; if it led
+        self._named_by = (-1, False)  # term of the last believed master, and whether it led
         self._named: tuple[str, ...] = ()  # by that one
         self._loops: dict[str, _MasterLoop] = {}
         self._tablets: TabletReports | None = None  # once it runs
@@ -180,7 +189,7 @@ class Heartbeater:
         return tuple(self._loops)
 
     def mark_dirty(self, tablet_id: str) -> None:
-        """The tablet changed: every master has to hear it."""
+        """Note a change of the tablet, which every master must learn."""
         for loop in self._loops.values():
             loop.mark_dirty(tablet_id)
 
@@ -191,7 +200,7 @@ class Heartbeater:
             self._tablets = tablets
             for master in self._loops:
                 self._start(master, tablets)
-            await asyncio.get_running_loop().create_future()  # until it is cancelled
+            await asyncio.get_running_loop().create_future()  # until the task is cancelled
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -201,7 +210,9 @@ class Heartbeater:
         self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
 
     async def _follow_leader(self, tablets: TabletReports) -> NoReturn:
-        """Switch LEADER-ONLY-HEARTBEATS: to one master, until it does not lead; then the next."""
+        """Switch LEADER-ONLY-HEARTBEATS: send to one master as long as it leads, then to the
+        next.
+        """
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
             for loop in [*self._loops.values()]:
@@ -209,7 +220,7 @@ class Heartbeater:
                 await asyncio.sleep(pause_s)
 
     def _learn(self, answer: TSHeartbeatResponse) -> None:
-        """Learn the masters from the answer of one of them."""
+        """Learn the current masters from the answer of one of them."""
         named_by = (answer.meta.term, answer.leader_master)
         if answer.master_addresses and named_by >= self._named_by:
             self._named_by = named_by
@@ -218,7 +229,7 @@ class Heartbeater:
                 self._follow((*self._told, *self._named))
 
     def _follow(self, masters: Sequence[str]) -> None:
-        """Have a loop for each of these, and for no other."""
+        """Run a loop for each of these masters and for no other."""
         wanted = dict.fromkeys(masters)
         if wanted.keys() == self._loops.keys():
             return

@@ -1,18 +1,18 @@
 """The rows of one tablet: every version of every key, and reads at any timestamp of its history.
 
 Multi-version concurrency control without locks (Kudu's `tablet/mvcc.h`, much reduced): the log
-gives each write a timestamp above all before it, so a reader at T sees, of every key, the newest
-version at or below T.
+gives each write a timestamp above all earlier ones, so a reader at T sees the newest version of
+every key at or below T.
 
 A version is 8 bytes of timestamp and the msgpack map {column id: value} without nulls; a deletion
-has no map. So versions sort as bytes by their time, rows of different schemas coexist, and a
-dropped column's values stay in place: its id is never used again (KUDU-461).
+has no map. So the bytes of versions sort by time, and rows of different schemas coexist. The values
+of a dropped column stay in place, because its id is never reused (KUDU-461).
 
-**Bounded history.** A version goes when the one after it is older than the age limit, or when all
-history is over its limit in bytes. `history_start` rises with that: reads below it are refused.
+**Bounded history.** A version is removed when its successor is older than the age limit, or when
+the history exceeds its limit in bytes. `history_start` rises with that: reads below it are refused.
 
-**Digest.** A sum of one hash for each live row, so a write changes it in constant time. Two stores
-with the same rows have the same digest, independent of their history.
+**Digest.** The digest is the sum of one hash per live row, so a write updates it in constant time.
+Two stores with the same rows have the same digest, independent of their history.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Record = tuple[bytes, bytes]
 """A key and one version of it."""
 
 _BLOCK_MAX: Final = 1024
-"""Keys in a block of `SortedKeys`."""
+"""Maximum number of keys in a block of `SortedKeys`."""
 _TIMESTAMP_BYTES: Final = 8
 _DIGEST_BYTES: Final = 16
 _DIGEST_MASK: Final = (1 << 8 * _DIGEST_BYTES) - 1
@@ -44,15 +44,15 @@ decode_row = _rows.decode
 
 
 class SortedKeys:
-    """A sorted set of keys in blocks: an insertion moves a block's worth of pointers.
+    """A sorted set of keys in blocks, so an insertion moves only the pointers of one block.
 
-    Every block has at least one key, and `_firsts` its first.
+    Every block has at least one key, and `_firsts` holds the first key of each block.
     """
 
     __slots__ = ("_blocks", "_firsts")
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
-        """`keys` need not be sorted but must differ."""
+        """Fill the set; `keys` need not be sorted but must be distinct."""
         ordered = sorted(keys)
         half = _BLOCK_MAX // 2
         self._blocks = [ordered[at : at + half] for at in range(0, len(ordered), half)]
@@ -81,7 +81,7 @@ class SortedKeys:
             del self._blocks[at], self._firsts[at]
 
     def since(self, start: bytes) -> Iterator[bytes]:
-        """The keys from `start` on. Nothing may be added or removed meanwhile."""
+        """The keys from `start` on. Do not add or remove keys during the iteration."""
         at = max(0, bisect.bisect_right(self._firsts, start) - 1)
         if at < len(self._blocks):
             block = self._blocks[at]
@@ -91,24 +91,27 @@ class SortedKeys:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Keys and maps of a scan; `next_key` is where it goes on, `None` at its end."""
+    """Keys and maps of a page; `next_key` is where the scan continues, `None` at its end."""
 
     rows: list[tuple[bytes, bytes]]
     next_key: bytes | None
 
 
 class RowStore:
-    """All versions in memory. `changes` are those since they were last taken."""
+    """All versions, in memory. `changes` holds the versions written since changes were last
+    taken.
+    """
 
     def __init__(self, *, history_bytes_max: int) -> None:
-        """History beyond `history_bytes_max` goes before its age."""
+        """Drop history beyond `history_bytes_max` before it reaches the age limit."""
         self._history_bytes_max = history_bytes_max
-        self._chains: dict[bytes, bytes | list[bytes]] = {}  # oldest first; alone, not in a list
+        # oldest first; a single version is stored without a list
+        self._chains: dict[bytes, bytes | list[bytes]] = {}
         self._keys = SortedKeys()
-        self._superseded: deque[tuple[int, bytes, int]] = deque()  # when, which key, bytes
+        self._superseded: deque[tuple[int, bytes, int]] = deque()  # timestamp, key, bytes
         self.history_start = 0
         self.history_bytes = 0
-        self.version_bytes = 0  # of all versions, as records
+        self.version_bytes = 0  # bytes of all versions, as records
         self.live_rows = 0
         self.changes: list[Record] = []
         self._digest = 0
@@ -127,7 +130,7 @@ class RowStore:
         return version[_TIMESTAMP_BYTES:] or None
 
     def _at(self, key: bytes, above: bytes) -> bytes | None:
-        """The map as of the newest version below the bytes `above`."""
+        """The map of the newest version below `above`, which are the bytes of a timestamp."""
         chain = self._chains[key]
         if isinstance(chain, bytes):
             version = chain if chain < above else b""
@@ -139,8 +142,10 @@ class RowStore:
     def scan(
         self, timestamp: int, start: bytes, end: bytes, *, rows_max: int, bytes_max: int
     ) -> Page:
-        """A page of the live rows in `[start, end)` at `timestamp`, at least one row if there is
-        one, unless too many keys had to be skipped. An empty `end` is unbounded.
+        """A page of the live rows in `[start, end)` at `timestamp`.
+
+        The page has at least one row if there is one, unless too many keys had to be skipped. An
+        empty `end` is unbounded.
         """
         assert timestamp >= self.history_start, f"{timestamp} is before {self.history_start}"
         above = (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big")
@@ -161,8 +166,9 @@ class RowStore:
     # --- writing ----------------------------------------------------------------------------
 
     def put(self, key: bytes, timestamp: int, row: bytes | None) -> None:
-        """Write a version, `None` to delete; never below the newest one. One of the same timestamp
-        is replaced: a write is one instant.
+        """Write a version, or `None` to delete; never below the newest version of the key.
+
+        A version with the same timestamp is replaced, because one write happens at one instant.
         """
         version = timestamp.to_bytes(_TIMESTAMP_BYTES, "big") + (row or b"")
         self._digest_out(key)
@@ -174,7 +180,7 @@ class RowStore:
         else:
             superseded = self._append(key, chain, version)
         self.version_bytes += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
-        if row is None:  # it stays for as long as what it hides
+        if row is None:  # a deletion is kept as long as the versions that it hides
             superseded += len(key) + len(version) + _RECORD_OVERHEAD_BYTES
         if superseded:
             self._superseded.append((timestamp, key, superseded))
@@ -183,8 +189,9 @@ class RowStore:
         self.changes.append((key, version))
 
     def _append(self, key: bytes, chain: bytes | list[bytes], version: bytes) -> int:
-        """Put a version on the end; returns the bytes that become history, negative where it
-        replaces a deletion, which was counted.
+        """Append a version; return the number of bytes that become history.
+
+        The number is negative if the version replaces a deletion, which was counted as history.
         """
         newest = chain if isinstance(chain, bytes) else chain[-1]
         record_bytes = len(key) + len(newest) + _RECORD_OVERHEAD_BYTES
@@ -209,7 +216,7 @@ class RowStore:
         self._digest = (self._digest + self._hash_newest(key, +1)) & _DIGEST_MASK
 
     def _hash_newest(self, key: bytes, sign: int) -> int:
-        """The hash of a live row, which is counted in or out; 0 where there is none."""
+        """The hash of a live row, which is also counted in `live_rows`; 0 if there is none."""
         chain = self._chains.get(key)
         if chain is None:
             return 0
@@ -223,8 +230,9 @@ class RowStore:
     # --- history ----------------------------------------------------------------------------
 
     def collect(self, oldest: int) -> None:
-        """Forget versions that only reads below the timestamp `oldest` could see, and more where
-        history is over its limit.
+        """Remove versions that only reads below the timestamp `oldest` could see.
+
+        If the history exceeds its limit, more versions are removed.
         """
         while self._superseded and (
             self._superseded[0][0] <= max(oldest, self.history_start)
@@ -236,7 +244,9 @@ class RowStore:
             self._prune(key, (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big"))
 
     def _prune(self, key: bytes, above: bytes) -> None:
-        """Keep the newest version below `above` and all after it; no deletion as the only one."""
+        """Keep the newest version below `above` and all later ones, but no leading deletion below
+        `above`.
+        """
         chain = self._chains.get(key)
         if chain is None:
             return
@@ -262,7 +272,7 @@ class RowStore:
     # --- snapshots --------------------------------------------------------------------------
 
     def take_changes(self) -> list[Record]:
-        """The versions written since they were last taken, in order."""
+        """The versions written since the last call, in order."""
         changes, self.changes = self.changes, []
         return changes
 
@@ -278,9 +288,11 @@ class RowStore:
         return records
 
     def load(self, records: Iterable[Record], history_start: int) -> Iterator[None]:
-        """Fill an empty store with these records; the last one of a key and timestamp counts, and
-        the versions of a key come oldest first. Works in short steps, which the caller must take
-        to the end before anything else.
+        """Fill an empty store with these records.
+
+        The versions of a key come oldest first; of records with the same key and timestamp the last
+        one counts. The iterator works in short steps, and the caller must exhaust it before
+        anything else.
         """
         assert not self._chains, "the store is not empty"
         chains = self._chains

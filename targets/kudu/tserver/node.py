@@ -1,10 +1,11 @@
 """The tablet server process: identity, RPC services, tablets and heartbeats put together.
 
 `config` is `{"masters": [address...], "address": "t1:7050", "flags": {...}, "profile": name,
-"bugs": [switch...]}`. The file `instance` keeps its identity: the uuid, drawn at the first boot (a
-wiped server is a new one), and the number of its last start. That is the wall clock in ns, as in
-Kudu, but it always grows, so that a clock that was set back between two starts cannot make masters
-take the living server for its own predecessor. All replicas are open before the server listens.
+"bugs": [switch...]}`. The file `instance` stores the server's identity: the uuid, drawn at the
+first boot (a wiped server is a new server), and the number of its last start. That number is the
+wall clock in ns, as in Kudu, but it always grows. Otherwise, if the clock was set back between two
+starts, masters could take the running server for its own predecessor. All replicas are open before
+the server listens.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class _Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Membership:
-    """The cluster, as the file `instance` has it (`ClusterMembership`)."""
+    """The cluster, stored in the file `instance` (`ClusterMembership`)."""
 
     def __init__(self, env: Env, instance: _Instance) -> None:
         self.cluster_id = instance.cluster_id
@@ -93,7 +94,7 @@ async def main(env: Env, config: dict[str, Any]) -> None:
 
 
 async def _start_instance(env: Env) -> _Instance:
-    """This server's identity at this start; durable before it is announced."""
+    """This server's identity for this start; durable before it is announced."""
     now_ns = env.clock.wall_ns()
     try:
         body = await checked_file.read(env.disk, _INSTANCE, _MAGIC)

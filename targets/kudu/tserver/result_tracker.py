@@ -1,18 +1,19 @@
-"""Exactly once: what became of recent writes, so that a resent one gets the first answer.
+"""Exactly once: results of recent writes, so that a resent write gets the first answer.
 
-Kudu's `rpc/result_tracker.h`, but decided where the log is applied and by the log's timestamps: so
-all replicas know the same, a new leader knows what the old one did, and it all comes back with the
-log and its snapshots. Two copies of a request may both be in the log; only the first one counts.
+Kudu's `rpc/result_tracker.h`, with one difference: results are decided when the log is applied, by
+the log's timestamps. So all replicas know the same results, a new leader knows those of the old
+one, and the log and its snapshots restore them. Two copies of a request may both be in the log;
+only the first one takes effect.
 
-A result is kept for `remember_responses_ttl_ms` and a client for `remember_clients_ttl_ms` after
-its last write. The last writers are kept always: else one clock that is hours ahead, and the
-log with it, would have all of them forgotten at once, and late copies act again. A client tells
-below which number it has all its answers; those go at once. What comes with a number whose result
-is gone is stale: whether it happened is not known here any more.
+A result is kept for `remember_responses_ttl_ms`, and a client for `remember_clients_ttl_ms` after
+its last write. The latest clients are always kept: otherwise one clock that is hours ahead, and
+with it the log, would remove all of them at once, and late copies would take effect again. A client
+reports the number below which it has all answers, and those results are removed at once. A request
+whose number has no result any more is stale: the server no longer knows whether it was applied.
 
-Results must not go early, or a late copy would act again. So where there are too many of them,
-`is_full` has the leader turn new writes away (THROTTLED). But time passes here with the log alone,
-so a write is let in again once it makes room itself.
+Results must not be removed early, or a late copy would take effect again. So if there are too many
+results, `is_full` makes the leader refuse new writes (THROTTLED). But time advances here only with
+the log, so a write is accepted again once it would make room itself.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _AGES_SPARE: Final = 1024
 
 
 class WriteResult(msgspec.Struct, frozen=True, array_like=True):
-    """The result of a write: its timestamp, its place in the log, the rows not written."""
+    """The result of a write: its timestamp, its place in the log, and the rows that were not
+    written.
+    """
 
     timestamp: int
     index: int
@@ -42,7 +45,7 @@ class WriteResult(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StoredClient(msgspec.Struct, frozen=True, array_like=True):
-    """A client in a snapshot; `results` by number."""
+    """A client in a snapshot; `results` are keyed by number."""
 
     client_id: str
     stale_before: int
@@ -65,20 +68,21 @@ class Results:
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """Set how long results, and clients without a new write, are remembered; the `clients_kept`
-        that wrote last are not forgotten.
+        """Set the lifetimes of results and of clients without new writes.
+
+        The `clients_kept` clients that wrote last are never forgotten.
         """
         self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
-        self._clients: dict[str, _Client] = {}  # by their last write
+        self._clients: dict[str, _Client] = {}  # in the order of their last write
         self._by_age: deque[tuple[int, str, int]] = deque()  # timestamp, client, number
         self.count = 0
-        self._row_errors = 0  # in all of them
+        self._row_errors = 0  # number of row errors in all results
 
     @property
     def is_full(self) -> bool:
-        """Whether new writes must wait for old results to go."""
+        """Whether new writes must wait until old results are removed."""
         return (
             self.count >= limits.RESULTS_MAX
             or self._row_errors >= limits.ROW_ERRORS_MAX
@@ -86,8 +90,9 @@ class Results:
         )
 
     def makes_room(self, timestamp: int) -> bool:
-        """Tell whether a write at `timestamp` would let go of surplus results, also of ones that
-        came with writes that were let in together.
+        """Report whether a write at `timestamp` would expire all surplus results.
+
+        These include results of writes that were accepted at the same time.
         """
         count, row_errors = self.count, self._row_errors
         for age in self._by_age:
@@ -95,7 +100,7 @@ class Results:
                 break
             if age[0] > timestamp - self._results_ttl:
                 return False
-            if self._is_kept(*age):  # else it was forgotten by number
+            if self._is_kept(*age):  # otherwise the result was removed by its number
                 count -= 1
                 row_errors -= len(self._clients[age[1]].results[age[2]].errors)
         excess = len(self._clients) - limits.CLIENTS_MAX
@@ -105,17 +110,17 @@ class Results:
         return last.last_timestamp <= timestamp - self._clients_ttl
 
     def find(self, client_id: str, seq_no: int) -> WriteResult | None:
-        """The result of a write that was applied lately."""
+        """The result of a recently applied write."""
         client = self._clients.get(client_id)
         return None if client is None else client.results.get(seq_no)
 
     def is_stale(self, client_id: str, seq_no: int) -> bool:
-        """Whether the result of such a write would be gone."""
+        """Whether the result of a write with this number would have been removed."""
         client = self._clients.get(client_id)
         return client is not None and seq_no < client.stale_before
 
     def add(self, client_id: str, seq_no: int, first_incomplete: int, result: WriteResult) -> None:
-        """Keep the result of a write that is neither known nor stale."""
+        """Store the result of a write that is neither known nor stale."""
         client = self._clients.pop(client_id, None) or _Client()
         self._clients[client_id] = client
         client.last_timestamp = result.timestamp
@@ -136,13 +141,14 @@ class Results:
         self._row_errors += sign * sum(len(result.errors) for result in results)
 
     def expire(self, timestamp: int) -> None:
-        """Forget results that are too old at `timestamp`."""
+        """Remove results that are too old at `timestamp`."""
         while self._by_age and self._by_age[0][0] <= timestamp - self._results_ttl:
             age = self._by_age.popleft()
             if self._is_kept(*age):
                 _, client_id, seq_no = age
                 self._forget_below(self._clients[client_id], seq_no + 1)
-        if len(self._by_age) > 2 * self.count + _AGES_SPARE:  # most were forgotten by number
+        # most results were removed by their number
+        if len(self._by_age) > 2 * self.count + _AGES_SPARE:
             self._by_age = deque(age for age in self._by_age if self._is_kept(*age))
         while len(self._clients) > self._clients_kept:
             client_id = next(iter(self._clients))
@@ -153,7 +159,9 @@ class Results:
             del self._clients[client_id]
 
     def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
-        """Whether this result is there still, and not one of a client that was forgotten since."""
+        """Whether this result still exists and does not belong to a client that was forgotten
+        meanwhile.
+        """
         result = self.find(client_id, seq_no)
         return result is not None and result.timestamp == timestamp
 
@@ -169,7 +177,7 @@ class Results:
         )
 
     def load(self, stored: Iterable[StoredClient]) -> None:
-        """Become what `store` gave."""
+        """Restore the state that `store` returned."""
         self._clients.clear()
         self.count = self._row_errors = 0
         ages = []

@@ -1,15 +1,15 @@
-"""The rows of a tablet on disk: immutable files, and in the Raft snapshot a list of them.
+"""The rows of a tablet on disk: immutable files, which the Raft snapshot lists.
 
-A snapshot writes the changes since the last one to a new file, so its cost is that of the writes,
-not of the rows. Small neighbours are joined, by size as in a log-structured merge tree (O'Neil et
-al., 1996): a file never follows one less than twice its size, so their number is logarithmic below
-`FILE_BYTES_MAX` and then grows with the data. Dead versions go when the machine writes all rows
-instead of changes, which it does before the files hold more than twice the live bytes.
+A snapshot writes the changes since the last one to a new file, so it costs as much as the writes,
+not as the rows. Small adjacent files are merged by size, as in a log-structured merge tree (O'Neil
+et al., 1996). A file never follows one that is less than twice its size, so the number of files is
+logarithmic below `FILE_BYTES_MAX` and linear above. Dead versions disappear when the machine writes
+all rows instead of changes, which it does before the files exceed twice the live bytes.
 
 A crash at any point is harmless: files are durable before the list that names them, and files that
-the list no longer names go after it. The next start removes leftovers.
+the list no longer names are removed after it is written. The next start removes leftovers.
 
-Rows are stored and sent as records in blocks, so that files are joined as bytes.
+Rows are stored and sent as records in blocks, so that files can be merged as bytes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from targets import checked_file
 from targets.kudu.tserver.mvcc import Record
 
 FILE_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Files are not joined beyond this size, so that rewrites, also in memory, stay small."""
+"""Files are not merged beyond this size, so that rewrites stay small, also in memory."""
 
 BLOCK_BYTES_MAX: Final = 256 * 1024
-"""The size at which a block ends, give or take one record."""
+"""The approximate size of a block, within one record."""
 
 _SIZE: Final = struct.Struct(">I")
 _records = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
@@ -39,7 +39,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 class StoredRows(msgspec.Struct, frozen=True, array_like=True):
     """A tablet's state: `head` without the rows, and blocks of records, older versions of a key
-    first. With `is_whole` these are all rows, otherwise the changes since the stored ones.
+    first. With `is_whole` the blocks hold all rows, otherwise the changes since the last snapshot.
     """
 
     head: bytes
@@ -51,7 +51,7 @@ _stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 class _Manifest(msgspec.Struct, frozen=True, array_like=True):
-    """The head of a tablet's state, and its row files, oldest first, as (number, bytes)."""
+    """The head of a tablet's state, and its row files as (number, bytes), oldest first."""
 
     head: bytes
     files: tuple[tuple[int, int], ...]
@@ -64,13 +64,15 @@ class RowFiles:
     """The row files of one replica. Calls must not overlap."""
 
     def __init__(self, disk: Disk, folder: str, digest: Callable[[], bytes]) -> None:
-        """Keep them in `folder`; `digest` is of the state machine's whole state."""
+        """Store files in `folder`; `digest` returns the digest of the state machine's whole
+        state.
+        """
         self._disk = disk
         self._prefix = folder + _PREFIX
         self.digest = digest
         self._files: list[tuple[int, int]] = []
         self._obsolete: list[int] = []
-        self._number_next: int | None = None  # until the folder was read
+        self._number_next: int | None = None  # `None` until the folder was read
 
     @property
     def counters(self) -> dict[str, int]:
@@ -80,7 +82,9 @@ class RowFiles:
         return f"{self._prefix}{number:010d}"
 
     async def _look(self) -> int:
-        """The next number; the first time, files that the manifest does not name are obsolete."""
+        """The next file number; the first call also marks files missing from the manifest as
+        obsolete.
+        """
         if self._number_next is None:
             self._number_next = 1
             named = {number for number, _ in self._files}
@@ -112,7 +116,7 @@ class RowFiles:
         return _encode(_Manifest(stored.head, tuple(self._files)))
 
     async def _add(self, body: bytes) -> None:
-        """Write one more file, joined with the ones before it that are not much larger."""
+        """Write one more file, merged with preceding files that are not much larger."""
         joined: list[int] = []
         size = len(body)
         while self._files:
@@ -136,7 +140,7 @@ class RowFiles:
 
 
 def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
-    """Blocks put together to files of at most `FILE_BYTES_MAX`, or of one block."""
+    """Combine blocks into files of at most `FILE_BYTES_MAX`, or of a single block."""
     files: list[bytes] = []
     group: list[bytes] = []
     size = 0
@@ -153,7 +157,7 @@ def _grouped(blocks: Sequence[bytes]) -> list[bytes]:
 
 
 def pack_blocks(records: Iterable[Record]) -> list[bytes]:
-    """Records in blocks: each its length in 4 bytes and a msgpack list of pairs."""
+    """Pack records into blocks: each has its length in 4 bytes and a msgpack list of pairs."""
     blocks = []
     waiting: list[Record] = []
     size = 0
@@ -174,7 +178,7 @@ def _block(records: list[Record]) -> bytes:
 
 
 def read_blocks(parts: Iterable[bytes]) -> Iterator[Record]:
-    """The records of blocks, any number of whole ones in each part."""
+    """The records of blocks; each part has any number of whole blocks."""
     for part in parts:
         view = memoryview(part)
         offset = 0

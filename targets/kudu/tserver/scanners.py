@@ -1,15 +1,17 @@
-"""Scans and checksums of one tablet, a page at a time, at one timestamp.
+"""Scans and checksums of one tablet, page by page, at one timestamp.
 
-A scan first settles on a timestamp that is safe here (`time_manager.py`); every page is read at it,
-and its token carries it, so that any replica can go on. The modes differ in how it is chosen:
+A scan first chooses a timestamp that is safe on this replica (`time_manager.py`). Every page is
+read at that timestamp, and the page's token carries it, so that any replica can continue. The modes
+differ in the choice of the timestamp:
 
-* READ_LATEST on a leader: a majority confirms the leadership after the request came, and everything
-  committed before is applied. Then the newest applied timestamp: it includes all that was
-  acknowledged before the request, so the read is linearizable.
-* READ_LATEST elsewhere, where allowed: the newest one applied here, of any age; the answer says so.
-* READ_AT_SNAPSHOT: the requested one, or this server's time; it may be ahead of that by the
-  allowed difference of clocks.
-* READ_YOUR_WRITES: the newest one applied here, or the caller's if that is newer.
+* READ_LATEST on a leader: a majority confirms the leadership after the request arrived, and
+  everything committed before is applied. The timestamp is then the newest applied one. It includes
+  everything acknowledged before the request, so the read is linearizable.
+* READ_LATEST on another replica, if allowed: the newest timestamp applied here, of any age; the
+  answer says so.
+* READ_AT_SNAPSHOT: the requested timestamp, or by default this server's time. The requested one may
+  be ahead of the server's time by the allowed clock error.
+* READ_YOUR_WRITES: the newest timestamp applied here, or the caller's if that is newer.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _Code = m.TabletErrorCode
 
 
 class _Token(msgspec.Struct, frozen=True, array_like=True):
-    """The position at which a scan continues, and its timestamp."""
+    """The position and the timestamp at which a scan continues."""
 
     timestamp: int
     next_key: bytes
@@ -101,7 +103,7 @@ class Scans:
     # --- the timestamp ----------------------------------------------------------------------
 
     async def _choose(self, request: m.ScanRequest) -> tuple[int, bool]:
-        """The timestamp to read at, which is safe, and whether leadership was confirmed for it."""
+        """The safe timestamp for the read, and whether leadership was confirmed for it."""
         self._update(request.propagated_timestamp, _Code.CLOCK_TOO_FAR_AHEAD)
         if request.mode is m.ReadMode.READ_LATEST:
             if self._replica.role != "LEADER" and request.allow_followers:
@@ -120,13 +122,13 @@ class Scans:
             raise TabletRefusedError(code, str(error)) from error
 
     async def _latest(self, timeout_ms: int) -> int:
-        """The newest timestamp of a leader, confirmed to be one."""
+        """The newest timestamp of a leader whose leadership was confirmed."""
         if self._replica.role != "LEADER":
             raise TabletRefusedError(
                 _Code.NOT_THE_LEADER, f"{self._replica.group_id} is led elsewhere"
             )
         if not self._confirms and self._replica.has_what_older_terms_committed:
-            # Without a lease it may have been deposed, but it has all that older terms committed.
+            # Without a lease the leader may be deposed, but it has all that older terms committed.
             return self._machine.last_timestamp
         try:
             await self._replica.confirm_leadership(timeout_s=timeout_ms / 1000)
@@ -139,7 +141,7 @@ class Scans:
         return self._machine.last_timestamp
 
     async def _at(self, timestamp: int, timeout_ms: int) -> int:
-        """`timestamp`, once it is safe."""
+        """Return `timestamp` once it is safe."""
         self._update(timestamp, _Code.INVALID_SNAPSHOT)
         try:
             await self._safe_time.wait(timestamp, timeout_ms / 1000)
@@ -211,7 +213,7 @@ class Scans:
         )
 
     async def checksum(self, request: m.ChecksumRequest) -> m.ChecksumResponse:
-        """The checksum of all rows as they can be read at a timestamp. Yields between pages."""
+        """The checksum of all rows that a read at the timestamp returns. Yields between pages."""
         try:
             timestamp = request.snapshot_timestamp or self._clock.now()
             await self._at(timestamp, request.timeout_ms)

@@ -1,19 +1,22 @@
 """The replicated state of one tablet: a deterministic state machine over its log.
 
-Each log entry's payload is one operation, told apart by its tag, as Kudu's consensus log tells
-`ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). Everything is decided where an
-operation is *applied*, so that every replica decides alike:
+Each log entry's payload is one operation, identified by its tag, as Kudu's consensus log
+distinguishes `ALTER_SCHEMA` from `WRITE_OP` (`consensus/consensus.proto`). All decisions are made
+when an operation is *applied*, so that every replica makes the same ones:
 
 * The rules of a schema change (`tablet/ops/alter_schema_op.cc`): an older version is refused, the
   same version is accepted if the schema is the same, and a newer one replaces the old one.
-* **The timestamp of a write.** Its leader proposes one by its clock; what counts is the larger of
-  that and one more than the last. So timestamps rise along the log by construction, under any
-  leader and however clocks were set, and the rows at T are what a prefix of the log wrote.
-* Errors of single rows; the other rows of the write are written.
-* Whether the write was applied before (`_results.py`), or its result is gone (`stale`).
+* **The timestamp of a write.** The leader proposes a timestamp from its clock. The write gets the
+  larger of the proposed timestamp and the last timestamp plus one. So timestamps rise along the log
+  by construction, under any leader and any clock settings, and the rows at T are the result of a
+  prefix of the log.
+* **Errors of single rows.** The other rows of the write are written.
+* **Resends.** A write may have been applied before (`result_tracker.py`), or its result may be gone
+  (`stale`).
 
-Snapshots are a head, and either the versions since the last snapshot or all of them: all when what
-lies on disk is about to be more than twice the live bytes (`_row_files.py` keeps the files).
+A snapshot has a head and either the versions since the last snapshot or all versions. It has all
+versions if the files on disk would otherwise exceed twice the live bytes (`rowset.py` stores the
+files).
 """
 
 from __future__ import annotations
@@ -49,9 +52,9 @@ class AlterOutcome(enum.Enum):
     """The result of a schema change."""
 
     APPLIED = "applied"
-    SAME = "same"  # the replica has this version and this schema already
-    OLDER = "older"  # the replica's version is newer
-    MISMATCHED = "mismatched"  # the same version with another schema
+    SAME = "same"  # the replica already has this version with this schema
+    OLDER = "older"  # the replica has a newer version
+    MISMATCHED = "mismatched"  # the replica has this version with another schema
 
 
 class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCHEMA"):
@@ -63,8 +66,10 @@ class AlterSchemaOp(msgspec.Struct, frozen=True, array_like=True, tag="ALTER_SCH
 
 
 class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
-    """Write rows at `timestamp` or later. `foreign` are the positions of rows whose keys belong to
-    another tablet: the leader knows the partition, other replicas need not.
+    """Write rows at `timestamp` or later.
+
+    `foreign` holds the positions of rows whose keys belong to another tablet: the leader knows the
+    partition, other replicas may not.
     """
 
     timestamp: int
@@ -76,13 +81,16 @@ class WriteOp(msgspec.Struct, frozen=True, array_like=True, tag="WRITE"):
 
 
 class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
-    """Write nothing; what follows has a timestamp above `timestamp`."""
+    """Write nothing; later operations have timestamps above `timestamp`."""
 
     timestamp: int
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """`result` is `None` where the write is stale; `again`: it was applied before."""
+    """The result of a write; `result` is `None` if the write is stale.
+
+    `again` says that the write was applied before.
+    """
 
     result: WriteResult | None
     again: bool = False
@@ -94,7 +102,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """A snapshot of the machine, but for its rows."""
+    """A snapshot of the machine without its rows."""
 
     table_name: str
     schema: Schema
@@ -109,7 +117,7 @@ _stored = msgspec.msgpack.Decoder(StoredRows)
 
 
 def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int) -> AlterOutcome:
-    """The outcome of `operation` on a replica with this schema."""
+    """The outcome of `operation` on a replica with this schema and version."""
     if operation.schema_version < schema_version:
         return AlterOutcome.OLDER
     if operation.schema_version > schema_version:
@@ -118,7 +126,7 @@ def judge_alter(operation: AlterSchemaOp, *, schema: Schema, schema_version: int
 
 
 class TabletMachine:
-    """The applied state of one replica. Satisfies the `StateMachine` of a Raft replica."""
+    """The applied state of one replica. Implements the `StateMachine` of a Raft replica."""
 
     def __init__(
         self,
@@ -130,8 +138,10 @@ class TabletMachine:
         on_change: Callable[[], None],
         on_timestamp: Callable[[int], None],
     ) -> None:
-        """Start from what the tablet was created with. `on_change` is called after a change of the
-        schema, `on_timestamp` when `last_timestamp` rises.
+        """Start from the parameters with which the tablet was created.
+
+        `on_change` is called after a change of the schema, `on_timestamp` when `last_timestamp`
+        rises.
         """
         self._flags = flags
         self._on_change = on_change
@@ -139,8 +149,8 @@ class TabletMachine:
         self._history_age = from_micros(flags.tablet_history_max_age_sec * _US_PER_S)
         self.table_name = table_name
         self.applied_index = 0
-        self.last_timestamp = 1  # nothing was written at 1; 0 means none
-        self._disk_bytes = 0  # of the row files that the next snapshot builds on
+        self.last_timestamp = 1  # no write has timestamp 1; 0 means none
+        self._disk_bytes = 0  # size of the row files on which the next snapshot builds
         self._set_schema(schema, schema_version)
         self.rows = self._no_rows()
         self.results = Results(
@@ -185,7 +195,7 @@ class TabletMachine:
         return outcome
 
     def _advance(self, timestamp: int) -> None:
-        """Let time pass up to `timestamp`, unless it did already; old versions go."""
+        """Advance time to `timestamp`, unless it has passed already; old versions are removed."""
         if timestamp <= self.last_timestamp:
             return
         self.last_timestamp = timestamp
@@ -216,7 +226,7 @@ class TabletMachine:
         return WriteOutcome(result)
 
     def _write_row(self, row: RowOperation, timestamp: int) -> RowErrorCode | None:
-        """Write one row, or say why not."""
+        """Write one row, or return the error."""
         key = encode_key(self.key, row.key)
         before = self.rows.newest(key)
         kind = row.kind
@@ -228,7 +238,7 @@ class TabletMachine:
             self.rows.put(key, timestamp, None)
             return None
         if any(column_id not in self.values for column_id in row.values):
-            return RowErrorCode.INVALID_ARGUMENT  # dropped since the leader looked
+            return RowErrorCode.INVALID_ARGUMENT  # dropped after the leader checked the write
         after = row.values if before is None else {**decode_row(before), **row.values}
         if any(row.values.get(column_id, 0) is None for column_id in self._required):
             return RowErrorCode.INVALID_ARGUMENT
@@ -253,7 +263,9 @@ class TabletMachine:
         )
 
     def digest(self) -> bytes:
-        """Of the whole state but for history, which replicas may forget at different times."""
+        """A digest of the whole state except history, which replicas may forget at different
+        times.
+        """
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:
@@ -269,16 +281,17 @@ class TabletMachine:
         return _encoder.encode(StoredRows(head, is_whole, blocks))
 
     async def restore(self, data: bytes, index: int) -> None:
-        """Become the state that `snapshot` had at `index`; `data` must hold all of its rows.
+        """Restore the state that `snapshot` had at `index`; `data` must hold all rows.
 
-        Until it is complete, readers find the old state.
+        Until the restore is complete, readers see the old state.
         """
         stored = _stored.decode(data)
         assert stored.is_whole, "a snapshot of changes alone"
         head = _heads.decode(stored.head)
         rows = self._no_rows()
         for _ in rows.load(read_blocks(stored.blocks), head.history_start):
-            await asyncio.sleep(0)  # this server leads other tablets, which must have heartbeats
+            # yield: this server may lead other tablets, whose heartbeats must not be late
+            await asyncio.sleep(0)
         self.rows = rows
         self.table_name = head.table_name
         self.applied_index = index

@@ -1,9 +1,10 @@
 """The metadata of one replica on disk: Kudu's tablet superblock (`tablet/metadata.proto`).
 
 `tablets/<id>/superblock` is replaced atomically; the Raft group of the tablet keeps its own files
-under `tablets/<id>/raft`. The superblock holds what the replica was created with; later schemas
-are in the log and its snapshots. It is written before the group's first file and removed after
-its last, so that a crash in between leaves something that start-up can finish.
+under `tablets/<id>/raft`. The superblock holds the parameters with which the replica was created;
+later schemas are in the log and its snapshots. The superblock is written before the group's first
+file and removed after the last one, so that start-up can finish a creation or deletion that a crash
+interrupted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _VERSION: Final = 1
 
 
 class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A replica as it was created, and whether its data are still there."""
+    """The creation parameters of a replica, and whether its data still exist."""
 
     version: int = _VERSION
     tablet_id: str
@@ -39,8 +40,10 @@ class Superblock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     initial_config: RaftConfig
     data_state: str = READY
     partition_schema: PartitionSchema | None = None
-    tombstone_config_index: int = -1  # the committed configuration when it was tombstoned
-    copied_at: int = -1  # a copy is complete once it has committed this, as its source had before
+    # index of the committed configuration when the replica was tombstoned
+    tombstone_config_index: int = -1
+    # a copy is complete once it has committed this index, which its source had committed before
+    copied_at: int = -1
 
 
 class SuperblockStore:
@@ -56,7 +59,7 @@ class SuperblockStore:
     async def load_all(self) -> list[Superblock]:
         """Every superblock, by tablet id.
 
-        Raises `DamagedFileError`: the disk lies, and the node must not serve.
+        Raises `DamagedFileError` if the disk returns damaged data; the node must then not serve.
         """
         tablet_ids = []
         for path in await self._disk.list(_FOLDER):
@@ -70,5 +73,5 @@ class SuperblockStore:
         await checked_file.write(self._disk, path, _MAGIC, msgspec.json.encode(superblock))
 
     async def remove(self, tablet_id: str) -> None:
-        """Forget one; the last file of a deleted tablet."""
+        """Remove a superblock, which is the last file of a deleted tablet."""
         await self._disk.remove(f"{_FOLDER}{tablet_id}{_NAME}")

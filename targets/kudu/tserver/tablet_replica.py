@@ -1,10 +1,12 @@
-"""One replica of a tablet on this server: its superblock, its state machine, its Raft group, and
-the parts that write to it and read from it.
+"""One replica of a tablet on this server.
+
+It combines the superblock, the state machine and the Raft group with the parts that write to the
+tablet and read from it.
 
 A replica whose data are being copied is a member of its group like any other, with an empty log
-that the leader fills by entries or a snapshot. Its files are consistent at every moment, so after a
-crash it goes on where it was. (Kudu copies files, has to tombstone a copy that a crash cut short,
-and starts over.)
+that the leader fills with entries or a snapshot. Its files are always consistent, so after a crash
+it continues where it was. (Kudu copies files, must tombstone a copy that a crash interrupted, and
+starts again.)
 """
 
 from __future__ import annotations
@@ -37,8 +39,10 @@ _WITH_DATA: Final = frozenset({COPYING, READY})
 
 
 class Tablet:
-    """A replica. One without data (`TOMBSTONED`) only votes. Callers of `writes` and `scans` must
-    check `is_serving` first.
+    """A replica of a tablet.
+
+    A replica without data (`TOMBSTONED`) only votes. Callers of `writes` and `scans` must check
+    `is_serving` first.
     """
 
     def __init__(
@@ -50,7 +54,9 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`clock` is the server's; `on_dirty` gets the id when there is news for masters."""
+        """`clock` is the server's; `on_dirty` is called with the tablet's id when a master must be
+        told news.
+        """
         self.superblock = superblock
         self._env = node.env
         self._on_dirty = on_dirty
@@ -109,43 +115,45 @@ class Tablet:
 
     @property
     def tablet_id(self) -> str:
-        """The tablet's id, equal on all replicas."""
+        """The tablet's id, the same on all replicas."""
         return self.superblock.tablet_id
 
     @property
     def has_data(self) -> bool:
-        """Whether it takes part in its group: `READY`, or `COPYING` and on its way there."""
+        """Whether the replica has data and takes part in its group: `READY`, or still `COPYING`."""
         return self.superblock.data_state in _WITH_DATA
 
     @property
     def is_copied(self) -> bool:
-        """Whether a `COPYING` replica has all that its source had when the copy began."""
+        """Whether a `COPYING` replica has everything that its source had when the copy began."""
         return self._replica.core.commit_index >= self.superblock.copied_at
 
     @property
     def is_serving(self) -> bool:
-        """Whether it can be written to and read from."""
+        """Whether the replica accepts writes and reads."""
         ready = self.superblock.data_state == READY
         return ready and self._replica.state_text == "RUNNING"
 
     @property
     def committed_config_index(self) -> int:
-        """The index that DeleteTablet's compare-and-set is about."""
+        """The index that DeleteTablet compares in its compare-and-set."""
         if not self.has_data:
             return self.superblock.tombstone_config_index
         return self._known_config.opid_index
 
     @property
     def _known_config(self) -> m.RaftConfig:
-        """The newest configuration known to be committed: for a copy the one it began with, since
-        the vote state of an earlier tombstone may name an older one. Orders based on that older
-        one must not hit the copy.
+        """The newest configuration known to be committed.
+
+        For a copy it may be the one with which the copy began, because the vote state of an earlier
+        tombstone may name an older one. Orders based on that older configuration must not hit the
+        copy.
         """
         current, first = self._replica.committed_config, self.superblock.initial_config
         return first if first.opid_index > current.opid_index else current
 
     async def start(self) -> None:
-        """Recover and take part in the group; a tombstone removes leftover files, and votes."""
+        """Recover and take part in the group; a tombstone removes leftover files and only votes."""
         if not self.has_data:
             await self._replica.delete_data(keep_votes=True)
             await self._vote_on()
@@ -154,12 +162,12 @@ class Tablet:
         await self._replica.start()
 
     async def stop(self) -> None:
-        """Leave the group; the files stay."""
+        """Leave the group; the files remain."""
         await self._voter.stop()
         await self._replica.stop()
 
     async def bury(self, tombstone: Superblock, store: SuperblockStore) -> None:
-        """Leave the group for good but for its votes. After a crash, `start` finishes this."""
+        """Leave the group for good, except for its votes. After a crash, `start` finishes this."""
         await self._replica.stop()
         await self._replica.keep_last_logged()
         await store.write(tombstone)
@@ -172,14 +180,15 @@ class Tablet:
             await self._voter.start()
 
     async def delete_data(self) -> None:
-        """Remove the group's files; only after `stop`."""
+        """Remove the group's files; call this only after `stop`."""
         await self._replica.delete_data()
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
         """Replicate a schema change through the group and wait until it is applied here.
 
-        One at a time; a second caller has to come back. The rules are checked before, to spare the
-        log, and again where the operation is applied. Raises `TabletRefusedError`.
+        Only one change runs at a time; a second caller must retry later. The rules are checked
+        before, to save a log entry, and again when the operation is applied. Raises
+        `TabletRefusedError`.
         """
         if not self.is_serving:
             raise TabletRefusedError(
@@ -202,7 +211,7 @@ class Tablet:
             )
         except NotLeaderError as error:
             raise TabletRefusedError(_Code.NOT_THE_LEADER, str(error)) from error
-        except RaftError as error:  # the master asks again; a change applies only once
+        except RaftError as error:  # the master asks again; the change takes effect only once
             raise TabletRefusedError(_Code.UNKNOWN_ERROR, str(error)) from error
         finally:
             self._altering = False
@@ -229,7 +238,8 @@ class Tablet:
         """Advance this leader's log so that a follower can read at a timestamp."""
         self._check_leads()
         try:
-            self._clock.update(request.timestamp)  # one wrong clock must not drag the others along
+            # fails if the request is too far ahead: one wrong clock must not drag the others along
+            self._clock.update(request.timestamp)
         except ClockError as error:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
         if not await self._safe_time.advance(request.timestamp, self._safe_time_limit_s):
@@ -237,7 +247,7 @@ class Tablet:
         return m.AdvanceSafeTimeResponse()
 
     def _time_passed(self, timestamp: int) -> None:
-        """The machine has applied something with a new timestamp."""
+        """Handle a new timestamp that the machine has applied."""
         self._clock.observe(timestamp)
         self._safe_time.reached(timestamp)
 
@@ -246,7 +256,9 @@ class Tablet:
         self._on_dirty(self.tablet_id)
 
     def _tell_version(self) -> None:
-        """Masters may call an alter done once some replica of each tablet has its version."""
+        """Announce the schema version: masters may complete an alter once each tablet has reported
+        it.
+        """
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
@@ -308,7 +320,7 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """`status`, with the logs and `digest`, which is equal on all replicas with the same
+        """`status` plus the logs and `digest`, which is equal on all replicas with the same
         `applied_index`.
         """
         status = self.status()
@@ -318,7 +330,9 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """The replica for its pages, as plain JSON; cheap for any number of rows."""
+        """The replica's state for its pages, as plain JSON; the cost does not depend on the number
+        of rows.
+        """
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,

@@ -1,18 +1,19 @@
-"""The reports that one master still has to get from this tablet server: a pure state machine.
+"""The reports that one master has not yet received from this tablet server: a pure state machine.
 
 There is one tracker per master, as Kudu has one heartbeat thread per master
 (`tserver/heartbeater.cc`). A tablet that changed is *dirty* for that master until a report that
-contains the change was acknowledged, so no change is lost with a heartbeat or a leader. The rules:
+contains the change was acknowledged, so no change is lost if a heartbeat is lost or the leader
+changes. The rules:
 
-* It starts as if told to register and to send a full report.
-* A dirty mark carries the number of the next report; it is cleared only when a report with that
-  or a later number is acknowledged (`processed_sequence`). A failed beat clears nothing.
-* A full report is due when the master asks for one, and when the master is found to lead in a
-  later term than that of the last full report it acknowledged. Kudu looks at the *flag* turning
-  from false to true instead, and so misses a leader that lost and regained its leadership between
-  two beats (row P3 of the profiles, section 20.1 of the reference).
-* Reports go only to a master that may lead: followers drop them. One that becomes leader shows it
-  in its next answer and then gets everything.
+* Initially, a registration and a full report are due.
+* A dirty mark carries the number of the next report; it is cleared only when a report with that or
+  a later number is acknowledged (`processed_sequence`). A failed heartbeat clears nothing.
+* A full report is due when the master asks for one, and when an answer shows that the master leads
+  in a later term than that of the last full report it acknowledged. Kudu instead checks whether the
+  *flag* turns from false to true, and so misses a leader that lost and regained its leadership
+  between two heartbeats (row P3 of the profiles, section 20.1 of the reference).
+* Reports go only to a master that may lead, because followers drop them. A master that becomes
+  leader says so in its next answer and then gets everything.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ class ReportKind(enum.Enum):
 
 
 class FullOn(enum.Enum):
-    """The event that makes a full report due, apart from a start and a master's request."""
+    """The event that makes a full report due, besides a start and a master's request."""
 
-    LATER_TERM = "later term"  # the master leads in a later term than that of the last one
-    FLIP = "flip"  # its answer turns from follower to leader (switch LEADER-FLAP-ABA)
-    NOTHING = "nothing"  # only what changes is reported (switches KUDU-1374, KUDU-1353)
+    LATER_TERM = "later term"  # the master leads in a later term than that of the last full report
+    FLIP = "flip"  # the master's answer turns from follower to leader (switch LEADER-FLAP-ABA)
+    NOTHING = "nothing"  # only changes are reported (switches KUDU-1374, KUDU-1353)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BeatPlan:
-    """One heartbeat to send: with `tablet_ids` for an incremental report, sorted."""
+    """One heartbeat to send; `tablet_ids` of an incremental report are sorted."""
 
     register: bool
     kind: ReportKind
@@ -60,12 +61,14 @@ class ReportTracker:
         self._failures_before_backoff = failures_before_backoff
         self._needs_register = True
         self._needs_full = True
-        self._leads = False  # by its last answer
-        self._full_report_term = -1  # of the last full report it acknowledged as leader
+        self._leads = False  # according to the master's last answer
+        # term of the last full report that the master acknowledged as leader
+        self._full_report_term = -1
         self._next_sequence = 0
-        self._dirty: dict[str, int] = {}  # tablet id -> number of the first report to hold it
+        # tablet id -> number of the first report that contains the change
+        self._dirty: dict[str, int] = {}
         self._failures = 0
-        self._unhandled = 0  # reports in a row that it left unhandled although it leads
+        self._unhandled = 0  # consecutive reports that the master did not handle although it leads
 
     @property
     def dirty(self) -> dict[str, int]:
@@ -77,10 +80,10 @@ class ReportTracker:
 
     @property
     def beat_now(self) -> bool:
-        """Whether the next heartbeat should not wait for its interval.
+        """Whether to send the next heartbeat without waiting for the interval.
 
-        After too many failures or unhandled reports in a row everything waits for the interval:
-        a master in trouble is not helped by a storm.
+        After too many consecutive failures or unhandled reports every heartbeat waits for the
+        interval: a storm would not help a master in trouble.
         """
         limit = self._failures_before_backoff
         if self._failures >= limit or self._unhandled >= limit:
@@ -89,7 +92,7 @@ class ReportTracker:
 
     @property
     def leads(self) -> bool:
-        """Whether the master answered last, and as the leader."""
+        """Whether the master answered the last heartbeat and leads."""
         return self._leads and self._failures == 0
 
     def forget(self, tablet_ids: Iterable[str]) -> None:
@@ -98,7 +101,7 @@ class ReportTracker:
             self._dirty.pop(tablet_id, None)
 
     def mark_dirty(self, tablet_id: str) -> None:
-        """The tablet's state, term, leader, configuration or schema changed."""
+        """Note that the tablet's state, term, leader, configuration or schema has changed."""
         self._dirty[tablet_id] = self._next_sequence
 
     def plan(self) -> BeatPlan:
@@ -113,11 +116,11 @@ class ReportTracker:
         )
 
     def failed(self) -> None:
-        """The heartbeat got no answer, or an error: everything stays owed."""
+        """Note that the heartbeat failed or got no answer: everything stays due."""
         self._failures += 1
 
     def answered(self, plan: BeatPlan, response: TSHeartbeatResponse) -> None:
-        """The heartbeat of `plan` was answered without error."""
+        """Note that the heartbeat of `plan` was answered without an error."""
         self._failures = 0
         self._needs_register = response.needs_reregister
         acknowledged = (

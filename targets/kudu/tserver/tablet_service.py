@@ -14,7 +14,7 @@ from targets.kudu.tserver.tablet_replica import Tablet
 
 
 class Tablets(Protocol):
-    """The tablets of the server: its tablet manager. Operations raise `TabletRefusedError`."""
+    """The server's tablets, served by its tablet manager. Operations raise `TabletRefusedError`."""
 
     def find(self, tablet_id: str) -> Tablet: ...
     def list_tablets(self) -> m.ListTabletsResponse: ...
@@ -25,7 +25,7 @@ class Tablets(Protocol):
 
 
 class TabletService:
-    """The handlers. A refusal becomes the error of an answer here."""
+    """The handlers. They turn a refusal into the error of an answer."""
 
     def __init__(self, server: RpcServer, tablets: Tablets, disk: Disk) -> None:
         self._server = server
@@ -46,7 +46,7 @@ class TabletService:
         request_type: type[Any],
         call: Callable[[Tablet, Any], Coroutine[Any, Any, m.TabletResponse]],
     ) -> None:
-        """Serve requests about the tablet that they name."""
+        """Serve requests for the tablet that they name."""
 
         async def handle(request: Any, _peer: str) -> m.TabletResponse:
             try:

@@ -1,27 +1,29 @@
 """Safe timestamps: no write at or below one will ever be applied here again.
 
-**The argument.** A write's timestamp is settled where the log is applied, as the larger of what its
-leader proposed and one more than the timestamp before it (`_machine.py`). So timestamps rise along
-the log, on every replica alike. A replica that has applied an entry with a timestamp at or above T
-has applied *every* entry at or below T: later entries of the log are above T, from any leader.
-And committed entries are never lost or changed (Raft). So this alone is the test:
+**The argument.** A write's timestamp is determined when the log is applied, as the larger of the
+leader's proposal and the previous timestamp plus one (`tablet.py`). So timestamps rise along the
+log, on every replica alike. A replica that has applied an entry with a timestamp at or above T has
+applied *every* entry at or below T: later entries of the log, from any leader, are above T. And
+committed entries are never lost or changed (Raft). So a single test suffices:
 
     T is safe here  <=>  `machine.last_timestamp` >= T
 
-It rests on no clock, no lease and no leader's word. Hence a snapshot is the same on all replicas
-and for ever: over failovers (a new leader has every committed entry in its log before its own, and
-is held above their timestamps), under skewed clocks (a leader whose clock is behind proposes what
-is raised when applied), with paused or cut-off leaders (they can commit nothing, so they make
-nothing safe, and their safe part is a prefix of the log all the same).
+The test needs no clock, no lease and no statement of a leader. Hence a snapshot is the same on all
+replicas and for ever. It survives failovers: a new leader has every committed entry in its log
+before its own entries, which get higher timestamps. It survives skewed clocks: if a leader's clock
+is behind, its proposals are raised when they are applied. It survives paused or partitioned
+leaders: they can commit nothing, so they make nothing safe, and their safe part is still a prefix
+of the log.
 
-It follows that no answer misses a write with a timestamp up to its snapshot that was or will be
-acknowledged: acknowledged means applied, with a place in the log; places up to T are all here.
+It follows that an answer contains every write with a timestamp up to its snapshot that was or will
+be acknowledged. An acknowledged write was applied, so it has a place in the log, and all places up
+to T are here.
 
-**Progress.** Without writes, the log has no entry beyond T. Then the leader appends one that
-only carries a timestamp (`AdvanceOp`), for all who wait at once; a follower asks its leader for it.
-Kudu sends a safe time with each heartbeat instead (`consensus/time_manager.h`), which trusts the
-leader to stay one and its successor's clock to be above its promises; an entry is dearer, but only
-reads of the present need it.
+**Progress.** Without writes, the log has no entry at or above T. Then the leader appends an entry
+that only carries a timestamp (`AdvanceOp`), which serves all waiting reads at once; a follower asks
+its leader to do so. Kudu sends a safe time with each heartbeat instead
+(`consensus/time_manager.h`), which relies on the leader staying in office and on its successor's
+clock being ahead of its promises. An entry costs more, but only reads of the present need one.
 """
 
 from __future__ import annotations
@@ -42,12 +44,12 @@ from targets.kudu.tserver.tablet import AdvanceOp, TabletMachine
 
 _RETRY_S: Final = 0.1
 _ASK_LEADER_S: Final = 1.0
-"""How long a leader is waited for: it may be gone, and another one have taken its place."""
+"""The time limit of a wait for a leader, which may be gone and already replaced."""
 _NS: Final = 1_000_000_000
 
 
 class SafeTime:
-    """Waits until timestamps are safe on one replica, and makes them so."""
+    """Waits until timestamps are safe on one replica, and makes them safe."""
 
     def __init__(
         self,
@@ -72,13 +74,14 @@ class SafeTime:
         return len(self._waiting)
 
     def reached(self, timestamp: int) -> None:
-        """The machine's `last_timestamp` is this now."""
+        """Note the new `last_timestamp` of the machine."""
         while self._waiting and self._waiting[0][0] <= timestamp:
             heapq.heappop(self._waiting)[2].finish(None)
 
     async def wait(self, timestamp: int, timeout_s: float) -> None:
-        """Wait until `timestamp` is safe here, at most `timeout_s`. Raises `TimeoutError`, and
-        `OverflowError` where too many wait.
+        """Wait at most `timeout_s` until `timestamp` is safe here.
+
+        Raises `TimeoutError`, and `OverflowError` if too many reads wait.
         """
         deadline_ns = self._now_ns() + int(min(timeout_s, self._lag_max_s) * _NS)
         while self._machine.last_timestamp < timestamp:
@@ -94,7 +97,7 @@ class SafeTime:
                 await self._await(timestamp, min(left_s, _RETRY_S))
 
     async def _await(self, timestamp: int, timeout_s: float) -> None:
-        """Wait for the log, until it is there or the time is over."""
+        """Wait until the log has reached the timestamp or the time has run out."""
         if self._machine.last_timestamp >= timestamp:
             return
         if len(self._waiting) >= READS_WAITING_MAX:
@@ -113,7 +116,7 @@ class SafeTime:
                 heapq.heapify(self._waiting)
 
     async def _push(self, timestamp: int, timeout_s: float) -> bool:
-        """See to it that the log gets there; tell whether the leader has done so."""
+        """Advance the log to the timestamp; return whether the leader has done so."""
         replica = self._replica
         if replica.role == "LEADER":
             return await self.advance(timestamp, timeout_s)
@@ -133,8 +136,9 @@ class SafeTime:
         return response.error is None
 
     async def advance(self, timestamp: int, timeout_s: float) -> bool:
-        """Commit an entry, as leader, at or above `timestamp`; false where that failed. One entry
-        is under way at most, and serves all who wait.
+        """Commit an entry at or above `timestamp`, as leader; false if that failed.
+
+        At most one entry is being committed at a time, and it serves all waiting reads.
         """
         deadline_ns = self._now_ns() + int(timeout_s * _NS)
         while self._machine.last_timestamp < timestamp:

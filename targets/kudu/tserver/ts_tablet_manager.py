@@ -1,18 +1,20 @@
 """The tablets of one server: Kudu's `TSTabletManager` (`tserver/ts_tablet_manager.cc`).
 
-Masters order creations and deletions, possibly twice, so both are idempotent. At most one such
-transition of a tablet is under way; a second request is refused with ALREADY_INPROGRESS. The files
-on disk change in steps, each of which the next start can finish:
+Masters may order a creation or deletion twice, so both are idempotent. At most one transition of a
+tablet runs at a time; a second request is refused with ALREADY_INPROGRESS. The files on disk change
+in steps, and the next start can finish after any of them:
 
 * create: superblock `READY`, then the Raft group's files;
-* delete: superblock `DELETED`, then the group's files go, then the superblock;
-* tombstone: the end of the log into the vote state, superblock `TOMBSTONED`, then the log goes.
+* delete: superblock `DELETED`, then the group's files are removed, then the superblock;
+* tombstone: the end of the log is stored in the vote state, then superblock `TOMBSTONED`, then the
+  log is removed.
 
-A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would
-bring it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
+A deleted id is refused until the server restarts, as in Kudu, since a late CreateTablet would bring
+it back. A tombstone keeps the vote state of its group, and votes (KUDU-871).
 
-A leader that finds a member without a replica has one made here (`start_copy`), also in the place
-of a tombstone. It is empty, and `COPYING` until it holds all that its source had committed then.
+A leader that finds a member without a replica asks that server to create one (`start_copy`),
+possibly in place of a tombstone. The replica starts empty and is `COPYING` until it holds
+everything that its source had committed at that time.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from targets.kudu.tserver.tablet_replica import Tablet
 
 _Code = m.TabletErrorCode
 _DELETED_IDS_MAX: Final = 100_000
-"""The number of deleted ids that are refused; older ones are forgotten, as all are at a restart."""
+"""Maximum number of remembered deleted ids; the oldest are forgotten, and a restart forgets all."""
 _COPY_LOOK_S: Final = 0.2
 """The interval at which the manager checks whether a copy is complete."""
 
@@ -56,7 +58,7 @@ class TabletManager:
         consensus: ConsensusService,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`on_dirty` gets the ids of tablets with news for the masters."""
+        """`on_dirty` is called with the ids of tablets that have news for the masters."""
         self._node = node
         self._env = node.env
         self._uuid = node.uuid
@@ -65,11 +67,11 @@ class TabletManager:
         self._clock = HybridClock(node.env.clock, max_error_us=node.flags.max_clock_sync_error_usec)
         self._store = SuperblockStore(node.env.disk)
         self._tablets: dict[str, Tablet] = {}
-        self._in_transition: dict[str, str] = {}  # tablet id -> the action under way
+        self._in_transition: dict[str, str] = {}  # tablet id -> the running transition
         self._deleted: dict[str, None] = {}  # ids deleted since this start, in order
 
     async def open_all(self) -> None:
-        """Reopen every replica found on disk, and finish deletions that a crash cut short."""
+        """Reopen every replica on disk, and finish deletions that a crash interrupted."""
         started = []
         for superblock in await self._store.load_all():
             tablet = self._tablet(superblock)
@@ -85,7 +87,7 @@ class TabletManager:
     # --- TabletServerAdminService ------------------------------------------------------------
 
     async def create_tablet(self, request: m.CreateTabletRequest) -> None:
-        """Create a replica; a second request for it is TABLET_ALREADY_EXISTS."""
+        """Create a replica; a repeated request is answered with TABLET_ALREADY_EXISTS."""
         self._check(request.dest_uuid, request.tablet_id)
         tablet_id = request.tablet_id
         if tablet_id in self._deleted:
@@ -113,8 +115,9 @@ class TabletManager:
     async def delete_tablet(self, request: m.DeleteTabletRequest) -> None:
         """Delete a replica for good, or leave a tombstone.
 
-        CAS_FAILED when its committed configuration is newer than the caller's: a deletion based on
-        old news must not hit a replica that was added again since (KUDU-1129).
+        Fails with CAS_FAILED if the replica's committed configuration is newer than the caller's: a
+        deletion based on an old state must not hit a replica that was added again since
+        (KUDU-1129).
         """
         self._check(request.dest_uuid, request.tablet_id)
         if request.delete_type not in {DELETED, TOMBSTONED}:
@@ -146,7 +149,7 @@ class TabletManager:
         self._on_dirty(tablet_id)
 
     async def alter_schema(self, request: m.AlterSchemaRequest) -> None:
-        """Change a tablet's schema on its whole group; only its leader can."""
+        """Change a tablet's schema in its whole group; only the group's leader can do this."""
         self._check(request.dest_uuid, request.tablet_id)
         tablet = self._tablets.get(request.tablet_id)
         if tablet is None:
@@ -173,8 +176,10 @@ class TabletManager:
             raise TabletRefusedError(_Code.ALREADY_INPROGRESS, f"{tablet_id} is {doing}")
 
     async def start_copy(self, request: raft.StartTabletCopyRequest) -> raft.ConsensusError | None:
-        """Make an empty replica for a leader to fill, also over a tombstone, whose votes it keeps
-        (`MissingGroupHook`). A tablet that was deleted here for good is refused.
+        """Create an empty replica for a leader to fill (`MissingGroupHook`).
+
+        It may replace a tombstone, whose votes it keeps. A tablet that was deleted here for good is
+        refused.
         """
         code, tablet_id = raft.ConsensusErrorCode, request.tablet_id
         doing = self._in_transition.get(tablet_id)
@@ -232,7 +237,7 @@ class TabletManager:
         """Make a copy `READY` once it is complete."""
         tablet_id = tablet.tablet_id
         while not tablet.is_copied or tablet_id in self._in_transition:
-            await asyncio.sleep(_COPY_LOOK_S)  # there is no event for an applied entry
+            await asyncio.sleep(_COPY_LOOK_S)  # polled, because applying an entry triggers no event
             if tablet.superblock.data_state != COPYING:
                 return  # deleted or tombstoned meanwhile
         self._in_transition[tablet_id] = "copying"

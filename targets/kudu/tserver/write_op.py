@@ -1,9 +1,9 @@
 """Writes to one tablet, on its leader.
 
-A request is checked against the schema and the partition, put into the log with a timestamp, and
-answered when it is applied here. A resend joins the first copy while that is under way, and gets
-its answer from the state machine afterwards, also from another leader: the copy that is applied
-first counts (`result_tracker.py`).
+A request is checked against the schema and the partition, appended to the log with a timestamp, and
+answered when it is applied here. A resend joins the first copy while that is still running.
+Afterwards it gets its answer from the state machine, even on another leader: the copy that is
+applied first counts (`result_tracker.py`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from targets.kudu.tserver.result_tracker import WriteResult
 from targets.kudu.tserver.tablet import TabletMachine, WriteOp
 
 ROWS_MAX: Final = 10_000
-"""Rows in one request."""
+"""Maximum number of rows in one request."""
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024
-"""One log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
+"""Maximum size of a log entry (Kudu: `rpc_max_message_size` and a limit on a batch)."""
 
 _Code = m.TabletErrorCode
 _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
@@ -43,7 +43,7 @@ _CODES: Final[dict[type[RaftError], m.TabletErrorCode]] = {
 
 
 class Writes:
-    """Takes the writes of one replica."""
+    """Handles the writes to one replica."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Writes:
     # --- checks -----------------------------------------------------------------------------
 
     def _check(self, request: m.WriteRequest) -> None:
-        """Refuse a request before it is put into the log."""
+        """Refuse an invalid request before it is appended to the log."""
         name, results = request.request_id, self._machine.results
         if results.is_stale(name.client_id, name.seq_no):
             raise _stale()
@@ -169,7 +169,7 @@ class Writes:
             raise TabletRefusedError(_Code.CLOCK_TOO_FAR_AHEAD, str(error)) from error
 
     def _problem(self, row: m.RowOperation) -> str | None:
-        """The reason why a row does not match the schema."""
+        """The reason why a row does not match the schema; `None` if it does."""
         try:
             encode_key(self._machine.key, row.key)
         except ValueError as error:

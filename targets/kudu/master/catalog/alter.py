@@ -1,9 +1,9 @@
 """AlterTable and DeleteTable.
 
-Column steps, a new name and another number of replicas make one new version of the table. It is
-ALTERING until every tablet has reported that version; readers see the fully applied schema
-meanwhile. Altering an ALTERING table is allowed: the version goes on, the applied schema stays the
-one before the first alter. Column ids are never used again (KUDU-461).
+One request may change columns, the name and the number of replicas; it creates one new version of
+the table. The table is ALTERING until every tablet has reported that version; meanwhile readers see
+the fully applied schema. An ALTERING table may be altered again: the version increases, and the
+applied schema stays the one before the first alter. Column ids are never reused (KUDU-461).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from targets.kudu.messages import (
 
 
 def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, now_ns: int) -> Plan:
-    """The altered table. Without any change it succeeds and does nothing, as in Kudu. Raises
-    `RefusedError`.
+    """The altered table. Raises `RefusedError`.
 
-    Replicas follow a new number later (`rereplication.py`).
+    A request without any change succeeds and does nothing, as in Kudu. If the number of replicas
+    changes, `rereplication.py` adds or evicts replicas later.
     """
     table = catalog.find_running(request.table)
     if not request.steps and request.new_table_name is None and request.num_replicas is None:
@@ -69,7 +69,7 @@ def plan_alter(catalog: Catalog, request: AlterTableRequest, flags: Flags, *, no
 
 
 def alter_done(table: TableRecord) -> TableRecord:
-    """The table RUNNING, with its newest schema shown."""
+    """The table in state RUNNING, with its newest schema visible."""
     assert table.state is TableState.ALTERING, f"table {table.id} is {table.state.name}"
     return msgspec.structs.replace(
         table, state=TableState.RUNNING, applied_schema=None, applied_version=table.version
@@ -77,7 +77,7 @@ def alter_done(table: TableRecord) -> TableRecord:
 
 
 def plan_delete(catalog: Catalog, request: DeleteTableRequest, *, now_ns: int) -> Plan:
-    """The table REMOVED and all its tablets DELETED in one batch, then the replicas.
+    """Mark the table REMOVED and all its tablets DELETED in one batch, then delete the replicas.
 
     Before 2016 Kudu wrote them one by one (KUDU-495) and called tablet servers first
     (ORDER-DELETE).
@@ -97,7 +97,7 @@ def plan_delete(catalog: Catalog, request: DeleteTableRequest, *, now_ns: int) -
 def delete_replicas(
     catalog: Catalog, tablet: TabletRecord, reason: str
 ) -> tuple[DeleteReplica, ...]:
-    """Calls that delete every replica of a dead tablet."""
+    """Build the calls that delete every replica of a dead tablet."""
     return tuple(
         DeleteReplica(tablet.id, tablet.table_id, peer.uuid, DELETED, reason)
         for peer in catalog.peers(tablet)

@@ -1,10 +1,11 @@
-"""The bytes of a batch in the log.
+"""The binary format of batches in the log.
 
-A batch of many tablets repeats the same table, servers and schema over and over: 1,000 tablets took
-88 kB when they were created and 354 kB when they were placed. Batches of `PACKED_FROM` tablets or
-more are therefore *packed*: ids as bytes, and everything that repeats once, with numbers in its
-place. That makes 39 kB of the first and 46 kB of the second. Smaller batches are plain msgpack, as
-all were before, so old logs read as ever; the first byte tells the two apart.
+A batch of many tablets repeats the same table, servers and schema: 1,000 tablets took 88 kB when
+they were created and 354 kB when they were placed. Batches of at least `PACKED_FROM` tablets are
+therefore *packed*: ids are stored as bytes, and each repeated value is stored once and referred to
+by number. That reduces the first batch to 39 kB and the second to 46 kB. Smaller batches are plain
+msgpack, like all batches of earlier versions, so old logs stay readable; the first byte tells the
+two formats apart.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from targets.kudu.master.catalog.records import (
 from targets.kudu.messages import Partition, PeerConfig, RaftConfig
 
 PACKED_FROM: Final = 16
-"""Tablets. Packing costs time on every master, and a few tablets are not worth it."""
+"""Number of tablets. Packing costs time on every master and does not pay off for a few tablets."""
 
-_TABLET_BYTES_MIN: Final = 28  # packed, and of the whole key range
+_TABLET_BYTES_MIN: Final = 28  # packed, and covering the whole key range
 
-_PACKED: Final = b"\xc1"  # the one byte that begins no msgpack
+_PACKED: Final = b"\xc1"  # the only byte with which no msgpack value begins
 _ID_DIGITS: Final = 32
 Item = TypeVar("Item")
 
@@ -59,7 +60,7 @@ class _Tablet(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _PackedBatch(msgspec.Struct, frozen=True, array_like=True):
-    """`rest` is the batch without its tablets."""
+    """A packed batch; `rest` is the batch without its tablets."""
 
     rest: Batch
     texts: tuple[str, ...]
@@ -73,16 +74,16 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _plain: Final = msgspec.msgpack.Decoder(Batch)
 _packed: Final = msgspec.msgpack.Decoder(_PackedBatch)
 _hms: Final = msgspec.msgpack.Decoder(HmsBatch)
-_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])  # an array of one field more
+_HMS_HEAD: Final = bytes([0x90 + len(HmsBatch.__struct_fields__)])  # an array with one more field
 
 
 def tablets_limit(flags: Flags) -> int:
-    """An upper bound of the tablets that fit into a batch."""
+    """An upper bound for the number of tablets that fit into a batch."""
     return entry_limit(flags) // _TABLET_BYTES_MIN
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """The bytes of `batch` in the log."""
+    """Encode `batch` for the log."""
     if isinstance(batch, HmsBatch):
         return _encoder.encode(batch)
     if len(batch.tablets) < PACKED_FROM or not all(_is_id(t.id) for t in batch.tablets):
@@ -91,7 +92,7 @@ def encode_batch(batch: Batch) -> bytes:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """The batch of a log entry; raises `msgspec.ValidationError` on foreign bytes."""
+    """Decode a log entry; raises `msgspec.ValidationError` on unknown bytes."""
     if payload.startswith(_PACKED):
         return _unpack(_packed.decode(memoryview(payload)[1:]))
     if payload.startswith(_HMS_HEAD):
@@ -100,12 +101,12 @@ def decode_batch(payload: bytes) -> Batch:
 
 
 def _is_id(text: str) -> bool:
-    """Whether `text` is what its bytes read back as."""
+    """Whether `text` can be restored from its bytes."""
     return len(text) == _ID_DIGITS and not set(text) - set("0123456789abcdef")
 
 
 class _Pool(Generic[Item]):
-    """Values in the order in which they were first seen, each once."""
+    """Distinct values in the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._numbers: dict[Item, int] = {}
@@ -146,7 +147,7 @@ def _pack(batch: Batch) -> _PackedBatch:
 
 
 def _unpack(packed: _PackedBatch) -> Batch:
-    """Records that were equal before share their common parts again."""
+    """Equal records share their common parts again after decoding."""
     texts, peers, origins, times = packed.texts, packed.peers, packed.origins, packed.times_ns
 
     def unpack_consensus(state: _Consensus | None) -> ConsensusState | None:

@@ -1,9 +1,9 @@
-"""Writes as they were before the write contract: lock, copy, one batch, commit, publish, calls.
+"""Broken write paths behind switches: writes as they were before the write contract.
 
-The three exceptions in the appendix of Kudu's multi-master design, which were fixed in March and
-April 2016, the several writes of one operation (KUDU-495), and a gap that Kudu has to this day
-(RENAME-GAP). Each is the broken half of a condition in its caller. The events let a nemesis hit the
-windows.
+The contract is: lock, copy, one batch, commit, publish, calls. The switches restore the three
+exceptions in the appendix of Kudu's multi-master design, fixed in March and April 2016; operations
+with several writes (KUDU-495); and a gap that Kudu still has (RENAME-GAP). Each function is the
+broken half of a condition in its caller. The events let a nemesis strike inside these windows.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from targets.kudu.master.leader_term import Epoch
 from targets.kudu.messages import Schema
 
 GAP_S: Final = 0.0002
-"""The time a thread may take from one step in memory to the next, while other threads work."""
+"""The time that a thread may take between two steps in memory while other threads run."""
 
 
 async def create_unordered(env: Env, epoch: Epoch, plan: Plan, reply: Reply) -> None:
     """ORDER-CREATE: publish, then replicate. Raises `RefusedError` after taking the table back.
 
     The maps show the new table at once, in state UNKNOWN and without a schema; then the tablets and
-    the table are replicated one after another. Clients can see a table that never comes to be.
+    the table are replicated one after another. Clients can see a table that is never created.
     """
     (table,) = plan.tables
     blank = msgspec.structs.replace(
@@ -59,7 +59,8 @@ def send_deletes(env: Env, epoch: Epoch, plan: Plan) -> None:
 async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
     """ORDER-REPLACE: show new tablets before they are replicated.
 
-    If that fails they are taken back in two steps, between which the table lacks a tablet.
+    If the replication fails, the tablets are removed again in two steps, between which the table
+    lacks a tablet.
     """
     tablets = epoch.catalog.tablets
     before = [tablets[t.id] for t in plan.tablets if t.state is TabletState.REPLACED]
@@ -85,8 +86,10 @@ async def replace_unordered(env: Env, epoch: Epoch, plan: Plan) -> None:
 async def write_split(
     env: Env, epoch: Epoch, plan: Plan, reply: Reply, *, is_delete: bool
 ) -> Applied:
-    """KUDU-495-SPLIT: the tablets of a new table, then the table; a table that goes, then each of
-    its tablets. Raises `RefusedError`.
+    """KUDU-495-SPLIT: write an operation on a table in several batches. Raises `RefusedError`.
+
+    A create writes the tablets first, then the table; a delete writes the table first, then each
+    tablet.
     """
     if not plan.tablets:
         return await epoch.write(plan.tables, reply=reply)
@@ -100,13 +103,13 @@ async def write_split(
         for tablet in plan.tablets:
             await epoch.write(tablets=[tablet])
             env.event("tablet-replicated", tablet=tablet.id)
-    except RefusedError as refusal:  # the table is gone already: a plain refusal would be wrong
+    except RefusedError as refusal:  # the table is gone already, so a plain refusal would be wrong
         raise write_lost(refusal.error.message) from refusal
     return applied
 
 
 async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
-    """RENAME-GAP: the old name is gone a moment before the new one resolves; the id always does.
+    """RENAME-GAP: for a moment neither the old nor the new name resolves; the id always does.
 
     Raises `RefusedError`.
     """

@@ -1,9 +1,9 @@
 """CreateTable, AlterTable and DeleteTable: the shell around their planners.
 
-Each runs at most once per request id: a stored answer is repeated, and a request whose first copy
-is under way waits for it. A definite error that comes from the state ("already exists", "not
-found", "no such column") is answered only after leadership was confirmed and the request planned
-once more (`confirmed`); errors of the request itself need no confirmation.
+Each operation runs at most once per request id: the master repeats a stored answer, and a copy of a
+running request waits for the first copy. A final error that depends on the state ("already exists",
+"not found", "no such column") is answered only after leadership was confirmed and the request was
+planned once more (`confirmed`). Errors of the request itself need no confirmation.
 """
 
 from __future__ import annotations
@@ -43,15 +43,17 @@ from targets.kudu.messages import (
 )
 
 IN_FLIGHT_MAX: Final = 512
-"""DDL requests of one leadership at once."""
+"""Concurrent DDL requests of one leadership."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""The number of times a name may move to another table while the request waits for the lock."""
+"""Maximum number of times that a name may move to another table while a request waits for the
+lock.
+"""
 Seen = TypeVar("Seen")
 
 
 class Ddl:
-    """The three operations, on the epoch that they get. All raise `RefusedError`."""
+    """The three operations; each receives the epoch in which it runs. All raise `RefusedError`."""
 
     def __init__(self, node: NodeContext, tservers: TServerMap) -> None:
         self._node = node
@@ -60,11 +62,11 @@ class Ddl:
         self._tservers = tservers
 
     async def create(self, epoch: Epoch, request: CreateTableRequest) -> Reply:
-        """Create a table; done when it is committed, before any tablet runs."""
+        """Create a table; returns when the table is committed, before any tablet runs."""
         return await self._once(epoch, request.request_id, lambda: self._create(epoch, request))
 
     async def alter(self, epoch: Epoch, request: AlterTableRequest) -> Reply:
-        """Alter or rename a table; done when it is committed, before tablets have followed."""
+        """Alter or rename a table; returns when the change is committed, before tablets follow."""
 
         def plan() -> Plan:
             now_ns = self._env.clock.wall_ns()
@@ -79,7 +81,7 @@ class Ddl:
         return await self._once(epoch, request.request_id, execute)
 
     async def delete(self, epoch: Epoch, request: DeleteTableRequest) -> Reply:
-        """Delete a table; done when it is committed, before replicas are gone."""
+        """Delete a table; returns when the deletion is committed, before replicas are deleted."""
 
         def plan() -> Plan:
             return plan_delete(epoch.catalog, request, now_ns=self._env.clock.wall_ns())
@@ -95,7 +97,7 @@ class Ddl:
     async def _once(
         self, epoch: Epoch, request_id: RequestId, execute: Callable[[], Awaitable[Reply]]
     ) -> Reply:
-        if Bug.KUDU_1537 in self._node.bugs:  # request ids are unknown
+        if Bug.KUDU_1537 in self._node.bugs:  # the profile has no request ids
             return await execute()
         key = (request_id.client_id, request_id.seq_no)
         stored = epoch.catalog.find_reply(*key)
@@ -151,8 +153,10 @@ class Ddl:
         return await self._commit(epoch, plan, request.request_id)
 
     async def _wait_alive(self, epoch: Epoch, check: Callable[[int], None]) -> None:
-        """Check the number of available tablet servers, until two heartbeats after this leader got
-        ready: a master that has just started knows of none yet (KUDU-1358).
+        """Check the number of available tablet servers.
+
+        The check starts two heartbeats after this leader got ready, because a master that has just
+        started knows no tablet servers yet (KUDU-1358).
         """
         interval_ns = self._flags.heartbeat_interval_ms * 1_000_000
         waits = not self._node.bugs & {Bug.KUDU_1358, Bug.PLACE_AT_ONCE}
@@ -184,15 +188,16 @@ class Ddl:
                 plan = await confirmed(epoch, plan_again)
                 if plan.table_id == table.id:
                     return await self._commit(epoch, plan, request_id, is_delete=is_delete)
-            # While we waited the name moved to another table, whose lock we do not hold.
+            # During the wait the name moved to another table, whose lock this request does not
+            # hold.
         raise busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(
         self, epoch: Epoch, plan: Plan, request_id: RequestId, *, is_delete: bool = False
     ) -> Reply:
-        """Write one batch with the answer in it; then, and only then, make the calls."""
+        """Write one batch that includes the answer; then, and only then, make the calls."""
         reply = _reply(plan, request_id)
-        if not plan.tables:  # an alter without steps
+        if not plan.tables:  # an alter that changes nothing
             await epoch.confirm()
             return replace(reply, index=epoch.catalog.revision, term=epoch.term)
         bugs, is_new = self._node.bugs, plan.table_id not in epoch.catalog.tables
@@ -234,7 +239,7 @@ def _unwrap(outcome: Outcome) -> Reply:
 
 
 async def confirmed(epoch: Epoch, look: Callable[[], Seen]) -> Seen:
-    """The result of `look`; a refusal counts only after the leadership was confirmed."""
+    """The result of `look`; a refusal counts only after leadership was confirmed."""
     try:
         return look()
     except RefusedError:

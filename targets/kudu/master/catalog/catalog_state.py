@@ -1,13 +1,13 @@
-"""The maps: tables by id and name, tablets by id and by table; of leaders also reported versions.
+"""The catalog's maps: tables by id and name, tablets by id and table, reported versions on leaders.
 
-A leader rebuilds its maps from the rows of the system tablet at its election, a follower keeps a
-read view. `publish` moves both forward, a whole batch in one synchronous step. A rename therefore
-switches the old and the new name at once (Kudu leaves an instant in which neither resolves:
+A leader rebuilds its maps from the rows of the system tablet at its election; a follower keeps a
+read view. `publish` applies a whole batch to either in one synchronous step. A rename therefore
+switches the old and the new name at once (in Kudu there is an instant in which neither resolves:
 RENAME-GAP), and a list is one snapshot (Kudu's is torn: LIST-TORN). `revision` is the index of the
 last operation in the maps.
 
-Names in use by a create or rename under way are reserved here; reservations live in this object
-only and end with its leadership.
+Running creates and renames reserve their names here. Reservations exist only in this object and end
+with its leadership.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from targets.kudu.messages import (
 
 @dataclass(frozen=True, slots=True)
 class LeaderView:
-    """The group of a tablet as its leader saw it, under the configuration of `opid_index`."""
+    """The Raft group of a tablet as its leader reported it, under the configuration of
+    `opid_index`.
+    """
 
     leader_uuid: str
     opid_index: int
@@ -70,32 +72,38 @@ class Catalog:
         self.tables: dict[str, TableRecord] = {}
         self.tablets: dict[str, TabletRecord] = {}
         self.by_name: dict[str, str] = {}  # live tables only
-        self.reserved: dict[str, str] = {}  # name -> what reserved it
+        self.reserved: dict[str, str] = {}  # name -> the operation that reserved it
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}
-        self.reported_versions: dict[str, int] = {}  # tablet -> highest of its replicas
-        self.unsettled: dict[str, None] = {}  # tables altering, or with tablets that do not run
+        # tablet -> highest version that one of its replicas reported
+        self.reported_versions: dict[str, int] = {}
+        # tables that are altering, or have tablets that do not run
+        self.unsettled: dict[str, None] = {}
         self.tservers: dict[str, TServerRecord] = {}
-        self.views: dict[str, LeaderView] = {}  # tablet -> as its leader last told this leader
-        self.to_review: dict[str, None] = {}  # tablets that may lack a replica, or have too many
-        self._live_tablets: dict[str, list[TabletRecord]] = {}  # table -> by partition start
+        # tablet -> the state that its leader last reported to this leader
+        self.views: dict[str, LeaderView] = {}
+        self.to_review: dict[str, None] = {}  # tablets that may have too few or too many replicas
+        # table -> its tablets by partition start
+        self._live_tablets: dict[str, list[TabletRecord]] = {}
         self.hidden: dict[str, None] = {}  # new names that do not resolve yet: switch RENAME-GAP
         self.heard: dict[str, dict[str, None]] | None = None
-        """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader. Replicas
-        are otherwise from the stored configuration."""
+        """Switch KUDU-1353: tablet -> the tablet servers that reported it to this leader.
+
+        Without the switch, replicas come from the stored configuration.
+        """
 
     @classmethod
     def load(cls, rows: SystemTablet, term: int) -> Catalog:
         """The maps of everything applied so far.
 
-        A tablet counts as "version not yet reported" until a report to this leader. A tablet
-        without its table is left out: Kudu exits here (Corruption), but no such row comes from
-        one-batch writes, and a master of profile `strict` never exits by itself.
+        A tablet's version counts as not yet reported until a report reaches this leader. A tablet
+        without its table is left out. Kudu exits in that case (Corruption), but one-batch writes
+        create no such row, and a master of profile `strict` never exits by itself.
         """
         catalog = cls(term)
         catalog.revision = rows.last_index
         catalog.tables = dict(rows.tables)
         catalog.tservers = dict(rows.tservers)
-        catalog.replies = rows.replies  # shared: append-only and never read across leaderships
+        catalog.replies = rows.replies  # shared: append-only, and never read by another leadership
         for table_id, table in sorted(rows.tables.items()):
             catalog._live_tablets[table_id] = []
             if table.is_live:
@@ -115,7 +123,7 @@ class Catalog:
         return None if raw is None else decode_reply(raw)
 
     def find(self, identifier: TableIdentifier) -> TableRecord:
-        """The live table of an identifier. Raises `RefusedError`, as Kudu has it.
+        """The live table of an identifier. Raises `RefusedError` in the same cases as Kudu.
 
         An id and a name of different tables are "not found", as in Kudu.
         """
@@ -135,7 +143,7 @@ class Catalog:
         return table
 
     def find_running(self, identifier: TableIdentifier) -> TableRecord:
-        """Find a table that runs; one that does not run is code 3 with SERVICE_UNAVAILABLE."""
+        """Find a running table; a table that does not run gives code 3 with SERVICE_UNAVAILABLE."""
         table = self.find(identifier)
         if not table.is_running:
             raise RefusedError(
@@ -177,7 +185,9 @@ class Catalog:
         )
 
     def is_in_maintenance(self, ts_uuid: str) -> bool:
-        """Whether a tablet server gets no replicas, and its silence is no failure."""
+        """Whether a tablet server is in maintenance: it gets no replicas, and its silence is no
+        failure.
+        """
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
 
@@ -190,7 +200,7 @@ class Catalog:
         return tuple(peer for peer in peers if peer.uuid in heard)
 
     def differences(self, other: Catalog) -> list[str]:
-        """The differences between two catalogs, in words, with one example per map."""
+        """The differences between two catalogs in words, with one example per map."""
         differences = []
         if self.revision != other.revision:
             differences.append(f"revision {self.revision}, not {other.revision}")
@@ -219,7 +229,7 @@ class Catalog:
     # --- changes -----------------------------------------------------------------------------
 
     def reserve(self, name: str, owner: str) -> None:
-        """Keep `name` for an operation under way, until `release`."""
+        """Reserve `name` for a running operation, until `release`."""
         assert name not in self.reserved, f"{name!r} is already reserved"
         self.reserved[name] = owner
 
@@ -227,7 +237,7 @@ class Catalog:
         del self.reserved[name]
 
     def publish(self, batch: Batch, index: int) -> None:
-        """Take over a committed batch, all of it at once."""
+        """Apply a committed batch in one step."""
         assert index > self.revision, f"operation {index} after {self.revision} was published"
         self._put(batch.tables, batch.tablets)
         if batch.tservers:
@@ -238,7 +248,7 @@ class Catalog:
     def publish_unlogged(
         self, tables: Sequence[TableRecord], tablets: Sequence[TabletRecord]
     ) -> None:
-        """Show records that no log contains: the broken half of switch ORDER-CREATE."""
+        """Show records that are in no log: the broken half of switch ORDER-CREATE."""
         self._put(tables, tablets)
 
     def show(self, name: str, table_id: str) -> None:
@@ -255,7 +265,9 @@ class Catalog:
             del self.tablets[tablet.id]
 
     def take_back_unlogged(self, table_id: str) -> None:
-        """Forget a table that `publish_unlogged` showed, unless a write confirmed it since."""
+        """Forget a table that `publish_unlogged` showed, unless a committed write has confirmed it
+        since.
+        """
         table = self.tables.get(table_id)
         if table is None or table.state is not TableState.UNKNOWN:
             return
@@ -291,7 +303,7 @@ class Catalog:
             self._settle(table_id)
 
     def _settle(self, table_id: str) -> None:
-        """Keep `unsettled` true after a change to this table."""
+        """Keep `unsettled` up to date after a change to this table."""
         table = self.tables.get(table_id)
         if table is not None and (
             table.state is TableState.ALTERING

@@ -1,8 +1,8 @@
 """CreateTable: checks in Kudu's order, then one table and its tablets as one batch.
 
 The tablets are PREPARING; the background loop places them. The stored table is RUNNING at once, as
-in Kudu, where PREPARING never leaves memory; `IsCreateTableDone` says whether its tablets run.
-All checks raise `RefusedError`.
+in Kudu, which stores no PREPARING table; `IsCreateTableDone` says whether its tablets run. All
+checks raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _replicas_of(request: CreateTableRequest, flags: Flags) -> int:
 
 
 def check_create(request: CreateTableRequest, flags: Flags) -> None:
-    """The checks that need no state: schema, partitioning, replication factor."""
+    """Run the checks that need no state: schema, partitioning, replication factor."""
     problem = (
         bad_name("table name", request.name, flags)
         or bad_name("owner", request.owner, flags, may_be_empty=True)
@@ -42,7 +42,7 @@ def check_create(request: CreateTableRequest, flags: Flags) -> None:
     if problem is not None:
         raise invalid_schema(problem)
     tablets, limit = partition_count(request.partition_schema), tablets_limit(flags)
-    if tablets > limit:  # refused before any work: a request must not exhaust the leader
+    if tablets > limit:  # refused before any work: one request must not exhaust the leader
         raise invalid_argument(
             f"a table of {tablets} tablets does not fit into one operation, which holds {limit} at "
             "most (flag rpc_max_message_size)"
@@ -75,7 +75,7 @@ def check_replicas(replicas: int, flags: Flags) -> None:
 
 
 def check_placement(request: CreateTableRequest, flags: Flags, live_tservers: int) -> None:
-    """The checks against the tablet servers heard of lately. More may report a moment later."""
+    """Check the request against the live tablet servers. More of them may report a moment later."""
     replicas = _replicas_of(request, flags)
     check_live(replicas, live_tservers)
     tablets = partition_count(request.partition_schema)
@@ -108,7 +108,9 @@ def plan_create(
     new_id: Callable[[], str],
     now_ns: int,
 ) -> Plan:
-    """The table and its tablets, after both checks above passed; refused if the name is taken."""
+    """The table and its tablets, once both checks above have passed; refused if the name is
+    taken.
+    """
     catalog.check_name_free(request.name)
     columns = with_ids(request.schema.columns)
     table = TableRecord(

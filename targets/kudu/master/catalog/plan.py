@@ -1,8 +1,8 @@
-"""The decision of a planner: records to put in one batch, and calls to tablet servers after it.
+"""Plans of operations: records for one batch, and calls to tablet servers after it.
 
-Planners are pure: a catalog and a request in, a `Plan` out, or a `RefusedError`. The shell takes
-the locks, replicates the batch, and only when it is committed makes the calls (the strict-ordering
-contract at the top of Kudu's `master/catalog_manager.cc`).
+Planners are pure: they take a catalog and a request and return a `Plan`, or raise `RefusedError`.
+The shell takes the locks, replicates the batch, and makes the calls only when the batch is
+committed (the strict-ordering contract at the top of Kudu's `master/catalog_manager.cc`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class CreateReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity under which it is pending once at most (KUDU-2992)."""
+        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         return ("create", self.tablet_id, self.ts_uuid)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteReplica:
-    """Delete or tombstone one replica. With `cas_config_opid_index` the tablet server refuses when
-    the replica has a newer configuration (KUDU-1129).
+    """Delete or tombstone one replica.
+
+    With `cas_config_opid_index` the tablet server refuses if the replica has a newer configuration
+    (KUDU-1129).
     """
 
     tablet_id: str
@@ -46,25 +48,25 @@ class DeleteReplica:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity under which it is pending once at most (KUDU-2992)."""
+        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         cas = "" if self.cas_config_opid_index is None else str(self.cas_config_opid_index)
         return ("delete", self.tablet_id, self.ts_uuid, self.delete_type, cas)
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTablet:
-    """Bring a tablet to its table's newest schema, through its leader."""
+    """Update a tablet to its table's newest schema, through the tablet's leader."""
 
     tablet_id: str
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The identity under which it is pending once at most (KUDU-2992)."""
+        """The call's identity; a second call with the same identity is not queued (KUDU-2992)."""
         return ("alter", self.tablet_id)
 
 
 def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
-    """The key of a change of the configuration of that index."""
+    """The key of changes to the configuration with that index."""
     return ("config", tablet_id, str(opid_index))
 
 
@@ -72,18 +74,18 @@ def config_key(tablet_id: str, opid_index: int) -> tuple[str, ...]:
 class ChangeConfig:
     """Bring a tablet one step closer to its number of good replicas, through its leader.
 
-    An addition names the chosen server. The step applies only to the configuration it was decided
-    on: the tablet's leader compares `cas_config_opid_index` as well.
+    An addition names the chosen server. The step applies only to the configuration on which the
+    decision was based: the tablet's leader compares `cas_config_opid_index` as well.
     """
 
     tablet_id: str
     decision: Decision
-    server: tuple[str, str] | None  # uuid and address, of an addition
+    server: tuple[str, str] | None  # uuid and address of the server; only for an addition
     cas_config_opid_index: int
 
     @property
     def key(self) -> tuple[str, ...]:
-        """One change of one configuration is pending at most."""
+        """The call's identity: at most one change per configuration is pending."""
         return config_key(self.tablet_id, self.cas_config_opid_index)
 
     @property
@@ -104,11 +106,11 @@ Call = CreateReplica | DeleteReplica | AlterTablet | ChangeConfig
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One logical operation. No records means that there is nothing to write."""
+    """The plan of one logical operation. Without records there is nothing to write."""
 
     table_id: str
     schema_version: int
     tables: tuple[TableRecord, ...] = ()
     tablets: tuple[TabletRecord, ...] = ()
-    reserve: str | None = None  # a name to keep while the batch is under way
+    reserve: str | None = None  # a name to reserve while the batch is being written
     calls: tuple[Call, ...] = ()

@@ -1,12 +1,12 @@
 """The records of the system tablet: tables and tablets, kept answers, and the batch of a write.
 
 States and their codes are Kudu's (`master/master.proto`: SysTablesEntryPB, SysTabletsEntryPB).
-Every record is immutable; a change makes a new one. One logical operation is one `Batch` (the fix
-of KUDU-495), and the answer to its request travels inside it, so that a resent request gets the
-first answer (Kudu has no such thing: KUDU-1537).
+Every record is immutable; a change creates a new record. One logical operation is one `Batch` (the
+fix of KUDU-495). The batch contains the answer to the request, so that a resent request gets the
+first answer (Kudu has no such mechanism: KUDU-1537).
 
-Rows of deleted tables and tablets are kept for ever, as in Kudu, so that a late replica is known
-to be dead; `buried` keeps them small.
+Rows of deleted tables and tablets are kept for ever, as in Kudu, so that masters recognise a late
+replica as dead; `buried` shrinks these rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SYSTEM_TABLET_ID: Final = "0" * 32
 
 
 class TableState(enum.IntEnum):
-    """The life of a table. PREPARING never leaves memory; UNKNOWN is never stored."""
+    """The states of a table. PREPARING exists only in memory; UNKNOWN is never stored."""
 
     UNKNOWN = 0
     PREPARING = 1
@@ -32,7 +32,7 @@ class TableState(enum.IntEnum):
 
 
 class TabletState(enum.IntEnum):
-    """The life of a tablet; REPLACED and DELETED are terminal."""
+    """The states of a tablet; REPLACED and DELETED are final."""
 
     PREPARING = 0
     CREATING = 1
@@ -55,7 +55,7 @@ class ConsensusState(_Record, frozen=True):
 
 
 class TableRecord(_Record, frozen=True):
-    """A table. While ALTERING, `applied_schema` of `applied_version` is what readers are shown."""
+    """A table. While it is ALTERING, readers see `applied_schema` of `applied_version`."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class TableRecord(_Record, frozen=True):
     applied_schema: Schema | None = None
     applied_version: int = 0
     state_msg: str = ""
-    create_ns: int = 0  # wall clocks of the leaders that did it
+    create_ns: int = 0  # wall clocks of the leaders that created and altered it
     alter_ns: int = 0
     delete_ns: int = 0
     owner: str = ""
@@ -80,7 +80,7 @@ class TableRecord(_Record, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        """Whether it serves: RUNNING or ALTERING."""
+        """Whether the table serves requests: it is RUNNING or ALTERING."""
         state = self.state
         return state is TableState.RUNNING or state is TableState.ALTERING
 
@@ -94,7 +94,7 @@ class TableRecord(_Record, frozen=True):
         return self.version if self.applied_schema is None else self.applied_version
 
     def buried(self, delete_ns: int, reason: str) -> TableRecord:
-        """This table, REMOVED and stripped to what its id is still needed for."""
+        """This table in state REMOVED, reduced to the fields for which its id is still needed."""
         return msgspec.structs.replace(
             self,
             state=TableState.REMOVED,
@@ -107,8 +107,10 @@ class TableRecord(_Record, frozen=True):
 
 
 class Origin(_Record, frozen=True):
-    """The start of every replica of a tablet, at any time of its creation: the log does the rest.
-    Were it taken from the table at the time of each call, replicas could start differently.
+    """The initial state of every replica of a tablet, whenever the replica is created.
+
+    The log adds all later changes. If each call took this state from the table as it is at that
+    time, replicas could start differently.
     """
 
     table_name: str
@@ -117,9 +119,10 @@ class Origin(_Record, frozen=True):
 
 
 class TabletRecord(_Record, frozen=True):
-    """A tablet. `consensus` and `origin` are `None` before placement and after its end.
-    `created_ns` is the wall clock at which it became CREATING: stored, so that a failover does not
-    restart the creation timeout (BG-CLOCK-RESET of the bug catalogue).
+    """A tablet. `consensus` and `origin` are `None` before placement and after deletion.
+
+    `created_ns` is the wall clock at which the tablet became CREATING. It is stored, so that a
+    failover does not restart the creation timeout (BG-CLOCK-RESET of the bug catalogue).
     """
 
     id: str
@@ -138,7 +141,9 @@ class TabletRecord(_Record, frozen=True):
         return state is not TabletState.REPLACED and state is not TabletState.DELETED
 
     def buried(self, state: TabletState, deleted_ns: int, reason: str) -> TabletRecord:
-        """This tablet, DELETED or REPLACED and stripped to what its id is still needed for."""
+        """This tablet in state DELETED or REPLACED, reduced to the fields for which its id is still
+        needed.
+        """
         assert state in {TabletState.REPLACED, TabletState.DELETED}
         return msgspec.structs.replace(
             self,
@@ -151,18 +156,18 @@ class TabletRecord(_Record, frozen=True):
 
 
 class TServerRecord(_Record, frozen=True):
-    """Decisions about a tablet server; its own doings are not stored."""
+    """Stored decisions about a tablet server; what the server reports is not stored."""
 
     uuid: str
     in_maintenance: bool
-    changed_ns: int  # the wall clock of the leader that did it
+    changed_ns: int  # wall clock of the leader that decided
 
 
 class Reply(_Record, frozen=True):
     """The answer to one DDL request, kept so that resending the request changes nothing.
 
-    `index` and `term` are of the operation that carried it; they are filled in when it is
-    applied and mean nothing before.
+    `index` and `term` are those of the operation that contains the answer; they are filled in when
+    the operation is applied and have no meaning before.
     """
 
     client_id: str
@@ -175,7 +180,7 @@ class Reply(_Record, frozen=True):
 
     @property
     def key(self) -> tuple[str, int]:
-        """The name of the request."""
+        """The key of the request: its client and its number."""
         return self.client_id, self.seq_no
 
 
@@ -183,15 +188,15 @@ _replies: Final = msgspec.msgpack.Decoder(Reply)
 
 
 def decode_reply(raw: msgspec.Raw) -> Reply:
-    """A reply as it is kept."""
+    """Encode a reply for storage."""
     return _replies.decode(raw)
 
 
 class Batch(_Record, frozen=True):
     """One write to the system tablet: whole records, put atomically.
 
-    `leader_term` is the term of the catalog it was planned on. A batch that lands in another term
-    is void: operations never commit on state that was loaded for another leadership
+    `leader_term` is the term of the catalog on which the batch was planned. A batch that lands in
+    another term is void: operations never commit on state that was loaded for another leadership
     (RELOAD-NO-LOCK of the bug catalogue).
     """
 
@@ -205,8 +210,10 @@ class Batch(_Record, frozen=True):
 
 
 class HmsBatch(Batch, frozen=True):
-    """A write that carries out an event of the metastore's log, or passes some over: the id of the
-    last event is stored in the batch of the change itself. Other batches keep their bytes.
+    """A batch that carries out an event of the metastore's log, or skips some events.
+
+    The batch of the change stores the id of the last event as well. The encoding of other batches
+    does not change.
     """
 
     hms_event: int = 0

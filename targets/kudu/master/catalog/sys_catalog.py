@@ -1,16 +1,16 @@
 """The system tablet: the rows all masters replicate, as a deterministic state machine.
 
 Kudu keeps rows of (entry type, entry id, metadata) in one Raft tablet, `sys.catalog`
-(`master/sys_catalog.h`). The rows here are the same, one map per entry type. Time never comes from
-the applying node: it is in the batch, from the leader's wall clock.
+(`master/sys_catalog.h`). The rows here are the same, one map per entry type. Times never come from
+the applying node: the leader puts its wall clock into the batch.
 
-The newest `REPLIES_MAX` answers are kept for resent requests. Count, not age, bounds them: the age
-would follow clocks that may be skewed, and an answer forgotten too early runs an operation twice.
-How many were forgotten is part of the state and of every dump. They are kept as every snapshot
-needs them, encoded, since hardly one is ever asked for.
+The newest `REPLIES_MAX` answers are kept for resent requests. Their number is bounded, not their
+age: ages depend on clocks that may be skewed, and forgetting an answer too early would run an
+operation twice. The number of forgotten answers is part of the state and of every dump. Answers are
+kept encoded, as snapshots need them, since they are rarely requested.
 
-`observer` sees every batch at the very step at which its rows are put; the maps of leaders and of
-followers are published there, so that nothing applied is ever invisible to a read.
+`observer` sees every batch at the very step at which its rows are put; it publishes the maps of
+leaders and followers, so that reads see everything applied.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from targets.kudu.master.catalog.records import (
 
 REPLIES_MAX: Final = 4096
 HMS_EVENTS_MAX: Final = 4096
-"""The number of the metastore's events that are remembered with their results."""
+"""Maximum number of the metastore's events whose results are remembered."""
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result of a batch: `void` when it landed in another term than it was planned in."""
+    """The result of a batch; `void` if it was applied in another term than it was planned in."""
 
     index: int
     void: bool
@@ -64,10 +64,10 @@ _snapshots: Final = msgspec.msgpack.Decoder(_HmsSnapshot)
 
 
 class SystemTablet:
-    """All rows, as applied on this master. Satisfies the `StateMachine` of a Raft replica."""
+    """All rows applied on this master. Implements the `StateMachine` of a Raft replica."""
 
     def __init__(self) -> None:
-        self.last_index = 0  # of the last batch that put rows
+        self.last_index = 0  # index of the last batch that changed rows
         self.cluster_id: str | None = None
         self.tables: dict[str, TableRecord] = {}
         self.tablets: dict[str, TabletRecord] = {}
@@ -75,16 +75,19 @@ class SystemTablet:
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # in the order of application
         self.replies_forgotten = 0
         self.running_since: dict[str, int] = {}
-        """Tablet id -> the operation that made it RUNNING, for dumps: whether `done` was too early.
+        """Tablet id -> the operation that made it RUNNING; shows in dumps whether `done` came too
+        early.
         """
         self.hms_event = 0
-        """The last event of the metastore's log that was carried out, or passed over."""
+        """The last event of the metastore's log that was carried out or skipped."""
         self.hms_events: list[tuple[int, int]] = []
-        """Such ids and the operations that stored them, in the order of application."""
+        """Event ids and the indexes of the operations that stored them, in the order of
+        application.
+        """
         self.observer: Callable[[Batch, int, int], None] | None = None
-        """Called with (batch, index, term) when rows are put."""
+        """Called with (batch, index, term) when a batch changes rows."""
         self.on_restore: Callable[[], None] | None = None
-        """Called when a snapshot took the place of all rows."""
+        """Called when a snapshot replaced all rows."""
 
     def apply(self, index: int, term: int, payload: bytes) -> Applied:
         batch = decode_batch(payload)
@@ -135,7 +138,7 @@ class SystemTablet:
         return _encoder.encode(image)
 
     async def restore(self, data: bytes, index: int) -> None:
-        stored = _snapshots.decode(data)  # of a shorter one the rest is empty
+        stored = _snapshots.decode(data)  # missing fields of a shorter, older snapshot are empty
         assert stored.last_index <= index, (
             f"a snapshot at index {index} holds the later operation {stored.last_index}"
         )

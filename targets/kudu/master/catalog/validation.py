@@ -1,7 +1,7 @@
 """Rules for names, schemas and partitions; every error is INVALID_SCHEMA, as in Kudu.
 
-Masters assign column ids and ignore the ids a client sends. (Kudu refuses them; here the message
-cannot leave them out.) Key columns become not nullable.
+Masters assign column ids and ignore the ids that a client sends. (Kudu refuses requests with ids;
+here the message always contains the field.) Key columns become not nullable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMN_TYPES: Final = (
 
 
 def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) -> str | None:
-    """The reason why `name` cannot be an identifier; `None` if it can."""
+    """The reason why `name` is not a valid identifier; `None` if it is."""
     if not name and not may_be_empty:
         return f"the {what} is empty; give it a name"
     size = len(name.encode())
@@ -45,7 +45,7 @@ def bad_name(what: str, name: str, flags: Flags, *, may_be_empty: bool = False) 
 
 
 def bad_column(column: Column, flags: Flags) -> str | None:
-    """The reason why a table cannot have a column; `None` if it can."""
+    """The reason why a table cannot have a column; `None` if it is allowed."""
     if column.type not in COLUMN_TYPES:
         types = ", ".join(COLUMN_TYPES)
         return f"the column {column.name!r} has type {column.type!r}, which is not one of: {types}"
@@ -53,7 +53,7 @@ def bad_column(column: Column, flags: Flags) -> str | None:
 
 
 def bad_schema(schema: Schema, flags: Flags) -> str | None:
-    """The reason why a table cannot have this schema; `None` if it can."""
+    """The reason why a table cannot have this schema; `None` if it is allowed."""
     columns = schema.columns
     if not columns or not columns[0].is_key:
         return "the schema has no key column in front; the first columns must be the key"
@@ -78,7 +78,7 @@ def bad_schema(schema: Schema, flags: Flags) -> str | None:
 
 
 def bad_partitioning(partition_schema: PartitionSchema, schema: Schema) -> str | None:
-    """The reason why a table cannot be partitioned like this; `None` if it can."""
+    """The reason why a table cannot be partitioned this way; `None` if it is allowed."""
     buckets, splits = partition_schema.num_hash_buckets, partition_schema.range_splits
     if buckets < 1:
         return f"num_hash_buckets is {buckets}; a table has at least one tablet"

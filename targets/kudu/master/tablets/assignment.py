@@ -1,9 +1,10 @@
 """The background loop's decisions for one table: place, replace, complete.
 
 PREPARING tablets become CREATING on chosen tablet servers; a tablet that stays CREATING beyond
-`tablet_creation_timeout_ms` is REPLACED by a new one over the same partition. The deadline comes
-from the stored record, so that failovers do not postpone it for ever (BG-CLOCK-RESET); time seen
-by this leader counts as well, in case the clock of the leader that stored the record ran ahead.
+`tablet_creation_timeout_ms` is REPLACED by a new one over the same partition. The deadline is based
+on the stored record, so that failovers do not postpone it for ever (BG-CLOCK-RESET). The time that
+passed under this leader counts as well, in case the clock of the leader that stored the record ran
+ahead.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 from targets.kudu.messages import PeerConfig, RaftConfig
 
 ASSIGNED_MAX: Final = 4096
-"""Tablets placed in one batch; the others follow in the next, as they are independent."""
+"""Maximum number of tablets placed in one batch; the rest follow in later batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The clocks when a decision is made; `ready_ns` is when this leadership began to serve.
+    """The clock readings for one decision; `ready_ns` is when this leadership began to serve.
 
     With `counts_own_time_only` (switch BG-CLOCK-RESET) only this leader's time counts.
     """
@@ -62,9 +63,10 @@ def plan_assignments(
     rng: random.Random,
     new_id: Callable[[], str],
 ) -> Plan:
-    """Placements and replacements of one table as one batch; empty if there is nothing to do.
+    """Placements and replacements of one table's tablets as one batch; empty if there is nothing to
+    do.
 
-    Of more than `ASSIGNED_MAX` the first ones.
+    A batch has at most `ASSIGNED_MAX` tablets, the first ones.
     """
     changed: list[TabletRecord] = []
     calls: list[Call] = []
@@ -75,7 +77,7 @@ def plan_assignments(
             fresh = TabletRecord(new_id(), table.id, tablet.partition, TabletState.PREPARING)
             placed = _place(fresh, table, alive, moment, rng)
             if placed is None:
-                continue  # there is nowhere to go yet: the old one may still come up
+                continue  # no server can take the new tablet yet: the old one may still start
             reason = f"not created in time; replaced by {placed.id}"
             changed.append(tablet.buried(TabletState.REPLACED, moment.wall_ns, reason))
             calls.extend(delete_replicas(catalog, tablet, reason))
@@ -93,7 +95,7 @@ def plan_assignments(
 
 
 def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int) -> Plan | None:
-    """An empty tablet in the place of a live one, whose rows are lost; `None` if it is dead.
+    """An empty tablet that replaces a live one, whose rows are lost; `None` if the old one is dead.
 
     Operators ask for it when a majority of the replicas is lost for good.
     """
@@ -112,14 +114,14 @@ def plan_replacement(catalog: Catalog, tablet_id: str, new_id: str, now_ns: int)
 
 
 def plan_completion(catalog: Catalog, table: TableRecord) -> Plan | None:
-    """The end of an alter that every tablet has reported; `None` before that."""
+    """Complete an alter that every tablet has reported; `None` before that."""
     if table.state is not TableState.ALTERING or not catalog.is_fully_altered(table):
         return None
     return Plan(table.id, table.version, tables=(alter_done(table),))
 
 
 def create_replicas(tablet: TabletRecord) -> tuple[CreateReplica, ...]:
-    """Calls that create every replica of a CREATING tablet."""
+    """Build the calls that create every replica of a CREATING tablet."""
     assert tablet.consensus is not None, f"tablet {tablet.id} was not placed"
     return tuple(CreateReplica(tablet.id, peer.uuid) for peer in tablet.consensus.config.peers)
 

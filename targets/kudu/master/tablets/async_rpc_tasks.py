@@ -1,17 +1,17 @@
-"""Calls to tablet servers, retried until they take effect or are known to be pointless.
+"""Calls to tablet servers, retried until they take effect or are no longer needed.
 
-After Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each try looks up the target again,
-and an unknown tablet server or a missing leader is a reason to wait, not to give up (KUDU-1991). A
-call that is pending is not queued again (KUDU-2992). Nothing here is stored: the next leader finds
-unfinished work in tablet reports.
+After Kudu's `RetryingTSRpcTask` (`master/catalog_manager.cc`): each attempt looks up the target
+again, and an unknown tablet server or a missing leader is a reason to wait, not to give up
+(KUDU-1991). A pending call is not queued again (KUDU-2992). Nothing here is stored: the next leader
+finds unfinished work in tablet reports.
 
-CreateTablet is tried for as long as the tablet lives, also when it runs already on a majority: a
-replica that its tablet server never got would otherwise be missing until it is copied. (Kudu gives
-up after `tablet_creation_timeout_ms` and has the tablet's leader copy it.)
+CreateTablet is retried as long as the tablet lives, even if it already runs on a majority:
+otherwise a replica whose creation never reached its tablet server would be missing until it is
+copied. (Kudu gives up after `tablet_creation_timeout_ms` and has the tablet's leader copy it.)
 
-Messages are built at the time of the try, from the committed catalog of that moment. A change of a
-tablet's configuration is tried, without a limit, until it is done or no longer needed by the
-newest report of the tablet's leader; the background loop then decides again.
+The message of each attempt is built from the catalog committed at that moment. A change of a
+tablet's configuration is retried without a limit until it is done, or until the newest report of
+the tablet's leader shows that it is no longer needed; the background loop then decides again.
 """
 
 from __future__ import annotations
@@ -52,16 +52,18 @@ from targets.kudu.rpc import RpcError
 from targets.kudu.wakeup import Wakeup
 
 PENDING_MAX: Final = 10_000
-"""Calls pending at once. Beyond it calls are dropped: reports and the creation timeout bring them
-back."""
+"""Maximum number of pending calls.
+
+Further calls are dropped: reports and the creation timeout bring them back.
+"""
 
 _DONE_CREATE: Final = (TabletErrorCode.TABLET_ALREADY_EXISTS,)
 _DONE_DELETE: Final = (
-    # Not ALREADY_INPROGRESS, which Kudu takes for done: it also answers a deletion that meets a
-    # creation under way, and then the replica that comes out of it would never be deleted.
+    # ALREADY_INPROGRESS is missing here, unlike in Kudu: it also answers a deletion during a
+    # creation, and the replica that results from that creation would then never be deleted.
     TabletErrorCode.TABLET_NOT_FOUND,
-    TabletErrorCode.CAS_FAILED,  # a newer configuration: the order was overtaken
-    TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server is no more (KUDU-3341)
+    TabletErrorCode.CAS_FAILED,  # the replica has a newer configuration: the order is out of date
+    TabletErrorCode.WRONG_SERVER_UUID,  # the replica's server no longer exists (KUDU-3341)
 )
 _DONE_ALTER: Final = (
     TabletErrorCode.TABLET_NOT_FOUND,
@@ -78,7 +80,7 @@ _DONE_CONFIG: Final = (
 
 class _Step(enum.Enum):
     DONE = "done"
-    AGAIN = "again"  # the table has moved on: at once, as a new call
+    AGAIN = "again"  # the table has a newer version: send it at once, as a new call
     RETRY = "retry"
 
 
@@ -91,7 +93,9 @@ class _Pending:
 
 
 def retry_delay_ms(retry: int, rng: random.Random) -> int:
-    """The wait before retry number `retry` (from 1): 2^(n+3) ms, a minute after 12, and 0-49 ms."""
+    """The wait before retry number `retry` (from 1): 2^(n+3) ms, a minute from the 13th on, plus
+    0-49 ms.
+    """
     base = 60_000 if retry > 12 else 1 << (retry + 3)
     return base + rng.randrange(50)
 
@@ -133,7 +137,7 @@ class Tasks:
         self._abort(list(self._pending.values()))
 
     def kick(self, ts_uuid: str) -> None:
-        """Cut short the waits of calls that this tablet server, back from silence, can answer."""
+        """Retry the calls to this tablet server now, because it answers again."""
         for entry in self._pending.values():
             if isinstance(entry.call, AlterTablet | ChangeConfig) or entry.call.ts_uuid == ts_uuid:
                 entry.wake.set()
@@ -147,7 +151,7 @@ class Tasks:
                 self.submit([call])
 
     def changes_config(self, tablet_id: str) -> bool:
-        """Whether a change of the stored configuration of this tablet is pending."""
+        """Whether a change of this tablet's stored configuration is pending."""
         return self._config_key(tablet_id) in self._pending
 
     def _config_key(self, tablet_id: str) -> tuple[str, ...]:
@@ -270,7 +274,7 @@ class Tasks:
         if tablet.consensus.config.opid_index != call.cas_config_opid_index:
             return _Step.DONE  # a newer configuration is stored
         if review(self._catalog, tablet.id, self._flags) != call.decision:
-            return _Step.DONE  # a new leader may still owe a report about its peers
+            return _Step.DONE  # a new leader may not have reported its peers yet
         leader_uuid = tablet.consensus.leader_uuid
         leader = None if leader_uuid is None else self._tservers.get(leader_uuid)
         if leader_uuid is None or leader is None:
@@ -281,8 +285,10 @@ class Tasks:
     async def _ask_leader(
         self, address: str, leader_uuid: str, call: ChangeConfig
     ) -> raft.ConsensusError | None:
-        """Have a tablet's leader carry out `call`. A lost answer counts as a failure: the
-        compare-and-set keeps a second request from acting twice.
+        """Have a tablet's leader carry out `call`.
+
+        A lost answer counts as a failure, because the compare-and-set keeps a second request from
+        taking effect twice.
         """
         request = _config_request(call, leader_uuid)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
@@ -300,12 +306,13 @@ class Tasks:
     ) -> _Step:
         server = self._tservers.get(ts_uuid)
         if server is None:
-            return _Step.RETRY  # it is not registered with this master yet (KUDU-1991)
+            return _Step.RETRY  # the server is not registered with this master yet (KUDU-1991)
         timeout_s = self._flags.master_ts_rpc_timeout_ms / 1000
         try:
             response = await self._client.call(server.address, request, timeout_s=timeout_s)
         except RpcError:
-            return _Step.RETRY  # whether it was handled or not: all three calls are idempotent
+            # whether or not the call was handled: all three calls are idempotent
+            return _Step.RETRY
         if response.error is None or response.error.code in final:
             return _Step.DONE
         return _Step.RETRY

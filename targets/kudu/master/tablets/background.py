@@ -1,8 +1,9 @@
 """The leader's background loop: every second, or when woken.
 
-Places PREPARING tablets, replaces tablets that stay CREATING, completes alters that all tablets
-have reported. One table at a time, under its lock, one batch each. Then it reviews the tablets
-whose leaders reported on their peers, and adds or evicts replicas.
+The loop places PREPARING tablets, replaces tablets that stay CREATING, and completes alters that
+all tablets have reported. It handles one table at a time, under the table's lock, with one batch
+per table. Then it reviews the tablets whose leaders reported on their peers, and adds or evicts
+replicas.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from targets.kudu.master.tablets.ts_manager import TServerMap, available
 
 
 async def run_background(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Work until the leadership ends."""
+    """Run the loop until the leadership ends."""
     if Bug.KUDU_1358 in node.bugs:
         tservers.forget_liveness()
     interval_s = node.flags.catalog_manager_bg_task_wait_ms / 1000
@@ -79,11 +80,13 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
             epoch.tasks.submit(plan.calls)
         epoch.check()
         if len(plan.tablets) >= ASSIGNED_MAX:
-            epoch.wake.set()  # there may be more
+            epoch.wake.set()  # there may be more tablets to place
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Settle tablets that are complete, and call the leaders of the others."""
+    """Complete the alters of tables whose tablets are all up to date, and call the others'
+    leaders.
+    """
     catalog, flags, now_ns = epoch.catalog, node.flags, node.env.clock.monotonic_ns()
     if not catalog.to_review:
         return

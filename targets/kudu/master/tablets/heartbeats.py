@@ -1,15 +1,15 @@
 """Heartbeats of tablet servers, and the reports they bring.
 
-Every master notes the live tablet servers; only a ready leader handles reports. It asks each tablet
-server for a full report once in its term (Kudu asks when its answer flips to "leader", which a
-tablet server cut off in between never sees: LEADER-FLAP-ABA), so that work an earlier leader left
-undone is found and done (KUDU-1374).
+Every master notes the live tablet servers, but only a ready leader handles reports. It asks each
+tablet server for a full report once in its term, so that it finds and finishes work that an earlier
+leader left undone (KUDU-1374). In Kudu a tablet server sends a full report when the master's answer
+flips to "leader", and misses a flip during a partition (LEADER-FLAP-ABA).
 
 Most heartbeats bring no news and are answered without a task, a lock or a write.
 
-An answer names the masters, unlike Kudu's, where a tablet server learns of a new master only by a
-restart with the new list: until then a new master that becomes leader counts it as dead and can
-place no table.
+An answer names the masters. In Kudu it does not: a tablet server learns of a new master only by a
+restart with the new list. Until then, a new master that becomes leader considers the tablet server
+dead and can place no table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from targets.kudu.messages import (
 )
 
 REPORTED_MAX: Final = 4096
-"""Tablets of a report that one batch stores; they are independent of each other."""
+"""Maximum number of tablets of a report stored in one batch; they are independent of each other."""
 
 
 class Heartbeats:
@@ -61,9 +61,9 @@ class Heartbeats:
     def handle(
         self, request: TSHeartbeatRequest, _peer: str
     ) -> TSHeartbeatResponse | Coroutine[Any, Any, TSHeartbeatResponse]:
-        """One heartbeat; only a report that changes a record needs to wait for anything.
+        """Handle one heartbeat; only a report that changes a record has to wait.
 
-        Reports are judged without locks first, and most of them teach nothing.
+        Reports are first judged without locks, and most of them bring no news.
         """
         replica = self._leadership.replica
         if replica is None:
@@ -71,9 +71,10 @@ class Heartbeats:
         meta = Meta(self._uuid, replica.term)
         epoch = self._leadership.epoch
         if epoch is None and Bug.LEADER_ONLY_HEARTBEATS in self._bugs:
-            return self._response(meta)  # a follower takes no note
+            return self._response(meta)  # a follower ignores reports
         ours = self._leadership.cluster_id or ""
-        if request.cluster_id and not ours:  # the rows will show whether it is one of ours
+        # the stored rows will show whether it belongs to this cluster
+        if request.cluster_id and not ours:
             return TSHeartbeatResponse(meta, error=not_initialized().error)
         if request.cluster_id and request.cluster_id != ours:
             self._env.event("wrong-cluster", tserver=request.ts_uuid, cluster=request.cluster_id)
@@ -110,7 +111,7 @@ class Heartbeats:
         was_silent = before is None or now_ns - before.heard_ns > self._silence_ns
         server = self._tservers.heard(request, now_ns)
         if server is not None and was_silent:
-            # Calls may have been given up meanwhile; a full report shows the work left undone.
+            # Calls may have been dropped meanwhile; a full report shows the unfinished work.
             server.full_report_term = -1
             if epoch is not None:
                 epoch.tasks.kick(server.uuid)
@@ -129,7 +130,8 @@ class Heartbeats:
         try:
             await self._process(epoch, server.uuid, report.updated_tablets, draft)
             epoch.check()
-        except RefusedError as refusal:  # a report that was not handled is no heartbeat at all
+        # a report that was not handled does not count as a heartbeat
+        except RefusedError as refusal:
             return TSHeartbeatResponse(meta, error=refusal.error)
         _note_handled(epoch, server, report)
         return self._answer(meta, epoch, server, request, handled=True)
@@ -172,8 +174,10 @@ class Heartbeats:
         *,
         handled: bool = False,
     ) -> TSHeartbeatResponse:
-        """Only a leader of `strict` keeps track of full reports per leadership. A server that has
-        joined no cluster yet gets this one's id.
+        """Complete an answer for a tablet server.
+
+        Only a leader in profile `strict` tracks full reports per leadership. A server that has
+        joined no cluster yet receives the id of this one.
         """
         return self._response(
             meta,
@@ -196,7 +200,7 @@ class Heartbeats:
         return TSHeartbeatResponse(meta, **fields)
 
     def _follow_up(self, epoch: Epoch, plan: ReportPlan) -> None:
-        """After the write: note versions, make calls, and wake the loop for finished alters."""
+        """After the write: record versions, make calls, and wake the loop for completed alters."""
         catalog = epoch.catalog
         for tablet_id, version in plan.versions:
             catalog.note_reported_version(tablet_id, version)

@@ -1,14 +1,14 @@
-"""The replica that a tablet lacks, or can do without: a pure decision.
+"""A pure decision about one tablet: which replica to add or to evict.
 
 After Kudu's `consensus/quorum_util.cc`. The scheme is 3-4-3: add a non-voter, let the leader
-replica promote it once it has caught up, evict what it replaces. At no time are there fewer good
-copies than before, and a second failure in between is survived. Its predecessor 3-2-3 evicted
-first, and a second failure before the new copy was complete lost the tablet (KUDU-1097); that is
-`Scheme.EVICT`.
+replica promote it once it has caught up, then evict the replica that it replaces. The number of
+good copies never falls, so the tablet survives a second failure in between. The former scheme 3-2-3
+evicted first, and a second failure before the new copy was complete lost the tablet (KUDU-1097);
+that is `Scheme.EVICT`.
 
-Everything comes from the leader replica's own report, made while no configuration change was
-pending. Every decision is carried out under a compare-and-set on the configuration's index,
-so that an order that was overtaken does nothing.
+All input comes from the leader replica's own report, made while no configuration change was
+pending. Every decision is carried out under a compare-and-set on the configuration's index, so an
+outdated order does nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Scheme(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class AddPeer:
-    """Add a replica on a tablet server that has none; which one is the placement's choice."""
+    """Add a replica on a tablet server that has none; the placement chooses the server."""
 
     member_type: str
     promote: bool
@@ -44,7 +44,7 @@ class EvictPeer:
 
 @dataclass(frozen=True, slots=True)
 class StepDownLeader:
-    """Have the leader hand over: it is to be replaced, and a leader cannot remove itself."""
+    """Have the leader step down: it must be replaced, and a leader cannot remove itself."""
 
 
 Decision = AddPeer | EvictPeer | StepDownLeader
@@ -62,7 +62,7 @@ def decide(
 ) -> Decision | None:
     """The next step towards `num_replicas` good voters; `None` if there is nothing to do.
 
-    `health` is what the leader says of each peer, itself included; of whom it says nothing is
+    `health` is the leader's report on each peer, itself included; a peer without a report is
     UNKNOWN. Servers in maintenance are `spared`: their silence is no reason to add a replica.
     """
     if scheme is Scheme.EVICT:
@@ -79,15 +79,15 @@ def decide(
 
 
 def is_settled(config: RaftConfig, num_replicas: int) -> bool:
-    """Whether a configuration is what a tablet rests in, if all its members are well."""
+    """Whether a configuration needs no change, provided that all its members are healthy."""
     return len(config.peers) == num_replicas and all(
         peer.member_type == "VOTER" and not peer.replace for peer in config.peers
     )
 
 
 def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
-    """Whether all is as it should be: then `decide` says `None`, and need not be asked. The leader
-    is a member.
+    """Whether the tablet needs no change, so that `decide` would return `None`; the leader is a
+    member.
     """
     return is_settled(config, num_replicas) and all(
         health.get(peer.uuid) is PeerHealth.HEALTHY for peer in config.peers
@@ -97,23 +97,24 @@ def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replica
 def _decide_evicting(
     config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth], num_replicas: int
 ) -> Decision | None:
-    """3-2-3: the failed go first; then missing replicas are added as voters; then
-    those marked `replace` go, and surplus ones.
+    """Decide under 3-2-3.
 
-    In Kudu the leader replica evicts by itself. It is the same order, from the same report. There
-    `replace` came with 3-4-3; here replicas move under both.
+    Failed replicas are evicted first. Then missing replicas are added as voters, and finally
+    replicas marked `replace` and surplus replicas are evicted. In Kudu the leader replica evicts by
+    itself; the order is the same, based on the same report. In Kudu `replace` came with 3-4-3; here
+    replicas move under both schemes.
     """
     others = [p.uuid for p in config.peers if p.uuid != leader_uuid]
     failed = [uuid for uuid in others if health.get(uuid) in _FAILED]
     replaced = [p.uuid for p in config.peers if p.replace]
-    leader_goes = leader_uuid in replaced  # which takes a successor that stays
+    leader_goes = leader_uuid in replaced  # the leader hands over to a successor that stays
     voters = len(others) + 1
     if failed and voters > 1:
         return EvictPeer(failed[0])
     if voters - leader_goes < num_replicas:
         return AddPeer("VOTER", promote=False)
     going = [uuid for uuid in others if uuid in replaced]
-    if going:  # unlike the failed, they still count
+    if going:  # unlike failed replicas, these still count
         staying = [health.get(uuid) for uuid in others if uuid not in replaced]
         well = all(each is PeerHealth.HEALTHY for each in staying)
         return EvictPeer(going[0]) if well else None
@@ -123,7 +124,7 @@ def _decide_evicting(
 
 
 class _Peers:
-    """The members of one configuration, counted."""
+    """The numbers of members of one configuration, by kind."""
 
     def __init__(
         self, config: RaftConfig, leader_uuid: str, health: Mapping[str, PeerHealth]
@@ -140,8 +141,8 @@ class _Peers:
         return self._health.get(peer.uuid, PeerHealth.UNKNOWN)
 
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
-        """Whether there are too few voters to stay, those on their way counted, and a majority
-        could take one more in.
+        """Whether too few voters will stay, pending ones included, and a majority can add
+        another.
         """
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
@@ -152,7 +153,7 @@ class _Peers:
     def to_evict(self, num_replicas: int) -> str | None:
         """The member that the tablet can do without, if any; never the leader.
 
-        A leader that is not well by its own account evicts none.
+        A leader that reports itself as unhealthy evicts no replica.
         """
         leader = [p for p in self._voters if p.uuid == self._leader_uuid]
         if not leader or self._of(leader[0]) is not PeerHealth.HEALTHY:
@@ -196,7 +197,7 @@ class _Peers:
         return order.index(True), peer.uuid
 
     def leader_may_go(self, num_replicas: int) -> bool:
-        """Whether the leader is to be replaced and its successors are all there."""
+        """Whether the leader must be replaced and enough other viable replicas exist."""
         leads = any(p.uuid == self._leader_uuid and p.replace for p in self._voters)
         return leads and len(self._viable) >= num_replicas
 

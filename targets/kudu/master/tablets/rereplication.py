@@ -1,9 +1,9 @@
-"""Tablets that lack a replica or have one too many: what to do about each, and where.
+"""Re-replication: the next call for each tablet with too few or too many replicas.
 
-The leader replica of a tablet reports how it sees its peers; `replacement.decide` says what must
-follow, and here it becomes a call. Nothing is stored: a new leader hears everything again. A tablet
-stays in `Catalog.to_review` until its own leader's report shows it at rest, so a decision that
-finds no server, or a call that is lost, comes up again.
+The leader replica of a tablet reports how it sees its peers. `replacement.decide` chooses the next
+step, and this module turns that into a call. Nothing is stored: a new leader of the masters
+receives all reports again. A tablet stays in `Catalog.to_review` until its own leader's report
+shows it at rest, so a decision that finds no server, or a call that is lost, is repeated.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from targets.kudu.master.tablets.ts_manager import TServer, place_replicas
 
 
 def review(catalog: Catalog, tablet_id: str, flags: Flags) -> Decision | None:
-    """The next need of a tablet, by the newest report of the leader that is known to lead it.
+    """The next need of a tablet, according to the newest report of its known leader.
 
-    A report of another leader or configuration says nothing: a newer one is on its way.
+    A report of another leader or configuration is ignored, because a newer one is on its way.
     """
     tablet, view = catalog.tablets.get(tablet_id), catalog.views.get(tablet_id)
     if tablet is None or tablet.state is not TabletState.RUNNING or view is None:
@@ -54,7 +54,9 @@ def plan_change(
     rng: random.Random,
     now_ns: int,
 ) -> ChangeConfig | None:
-    """The call that carries out `decision`; `None` if all available `servers` have a replica."""
+    """The call that carries out `decision`; `None` if all available `servers` already have a
+    replica.
+    """
     consensus = catalog.tablets[tablet_id].consensus
     assert consensus is not None, f"tablet {tablet_id} was reviewed before it was placed"
     server = None

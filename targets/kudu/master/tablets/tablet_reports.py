@@ -1,10 +1,10 @@
-"""Tablet reports: what a tablet server says of its replicas, merged into the catalog.
+"""Tablet reports: merging what a tablet server reports about its replicas into the catalog.
 
-Kudu's rules (`ProcessTabletReport` in `master/catalog_manager.cc`). A tablet this catalog does not
-know is left alone (FENCE-ORPHAN is the opposite), a tablet it knows to be dead is deleted, and a
-replica out of its configuration is tombstoned under a compare-and-set on the configuration's index
-(KUDU-1129). What a leader says of its peers' health is kept in memory; `rereplication.py` decides
-on it once the rest of the report is stored (rule 8).
+The rules are Kudu's (`ProcessTabletReport` in `master/catalog_manager.cc`). A tablet that the
+catalog does not know is ignored (FENCE-ORPHAN is the opposite). A tablet that is known to be dead
+is deleted. A replica outside its tablet's configuration is tombstoned under a compare-and-set on
+the configuration's index (KUDU-1129). A leader's report on its peers' health is kept in memory;
+`rereplication.py` decides on it once the rest of the report is stored (rule 8).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from targets.kudu.messages import RaftConfig, ReportedTablet
 
 @dataclass(slots=True)
 class ReportPlan:
-    """The consequences of a report: records to write, versions learnt, calls to make."""
+    """The consequences of a report: records to write, newly known versions, calls to make."""
 
     tablets: list[TabletRecord] = field(default_factory=list)
     versions: list[tuple[str, int]] = field(default_factory=list)
@@ -42,8 +42,8 @@ class ReportPlan:
 def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
     """Whether a tablet is still in its first configuration and `ts_uuid` belongs to it.
 
-    Only then may a replica be created there from nothing: it has never voted or stored anything.
-    Members of later configurations get their data by tablet copy.
+    Only then may an empty replica be created there: it has never voted or stored anything. Members
+    of later configurations get their data by tablet copy.
     """
     return config.opid_index == -1 and _has_peer(config, ts_uuid)
 
@@ -51,7 +51,7 @@ def is_first_member(config: RaftConfig, ts_uuid: str) -> bool:
 def plan_missing(
     catalog: Catalog, ts_uuid: str, reported: Sequence[ReportedTablet]
 ) -> list[CreateReplica]:
-    """Creations that never took effect: what a full report should hold and does not."""
+    """Creations that never took effect: replicas that should be in a full report but are not."""
     held = {replica.tablet_id for replica in reported}
     return [
         CreateReplica(tablet_id, ts_uuid)
@@ -94,7 +94,7 @@ def plan_report(
 def _judge(
     catalog: Catalog, ts_uuid: str, replica: ReportedTablet, tablet: TabletRecord, plan: ReportPlan
 ) -> TabletRecord | None:
-    """The tablet as it is after this report; `None` where nothing is learnt."""
+    """The tablet as it is after this report; `None` if the report brings nothing new."""
     table = catalog.tables.get(tablet.table_id)
     if not tablet.is_live or table is None or not table.is_live:  # rule 2
         if replica.data_state != DELETED and table is not None:
@@ -103,7 +103,7 @@ def _judge(
         return None
     config, stored = replica.committed_config, tablet.consensus
     if replica.data_state == COPYING and config is None:
-        return None  # nothing is known of it before it has learnt where it belongs
+        return None  # a replica that does not know its configuration yet proves nothing
     if stored is None or _is_stray(ts_uuid, replica, stored.config):  # rule 3
         if stored is not None and replica.data_state != TOMBSTONED:
             plan.calls.append(_tombstone(tablet, ts_uuid, stored.config.opid_index))
@@ -116,7 +116,8 @@ def _judge(
     leader = replica.leader_uuid if _has_peer(config, replica.leader_uuid) else None
     state = tablet.state
     if state is TabletState.CREATING and replica.state == "RUNNING" and leader is not None:
-        state = TabletState.RUNNING  # rule 5; without a leader: CREATE-MINORITY
+        # rule 5; a tablet without a leader stays CREATING (defect CREATE-MINORITY)
+        state = TabletState.RUNNING
     consensus = _merge(stored, replica, config, leader, ts_uuid, plan)
     if leader == ts_uuid and replica.peer_health and not replica.has_pending_config:
         view = LeaderView(ts_uuid, config.opid_index, replica.peer_health)
@@ -140,7 +141,7 @@ def _merge(
     ts_uuid: str,
     plan: ReportPlan,
 ) -> ConsensusState:
-    """Rule 6: what to believe of configuration, term and leader."""
+    """Rule 6: accept or ignore the reported configuration, term and leader."""
     leader_before = stored.leader_uuid
     both_known = leader is not None and leader_before is not None
     if replica.term == stored.term and both_known and leader != leader_before:
@@ -156,19 +157,21 @@ def _merge(
     if not newer_config and not newer_leader:
         return stored
     config = config if newer_config else stored.config
-    if replica.term < stored.term:  # a late report may bring a configuration, never a leader
+    if replica.term < stored.term:  # a late report may bring a configuration, but never a leader
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
-        # A fresh follower that does not know its leader yet says nothing against it (KUDU-1069).
+        # A new follower that does not know its leader yet does not contradict the leader
+        # (KUDU-1069).
         leader = leader_before if _has_peer(config, leader_before) else None
     return ConsensusState(replica.term, leader, config)
 
 
 def _is_stray(ts_uuid: str, replica: ReportedTablet, stored: RaftConfig) -> bool:
-    """Whether a replica is out of the stored configuration, and knows of none that is newer.
+    """Whether a replica is outside the stored configuration and knows no newer one.
 
-    Kudu asks for an older one and so spares a replica that learnt of its own eviction.
+    Kudu requires that the replica knows an older one, and so spares a replica that learnt of its
+    own eviction.
     """
     if _has_peer(stored, ts_uuid):
         return False

@@ -1,12 +1,12 @@
-"""The tablet servers one master has heard of: their addresses, life and load; and placement.
+"""The tablet servers known to one master, with their addresses, liveness and load; and placement.
 
-Not replicated: every master keeps its own map, warm on followers because tablet servers heartbeat
-to all masters (cold maps were KUDU-1358), empty after a restart. Times are the caller's, in ns of
-the monotonic clock.
+The map is not replicated. Every master keeps its own; it is warm on followers because tablet
+servers send heartbeats to all masters (cold maps were KUDU-1358), and empty after a restart. The
+caller passes all times, in ns of the monotonic clock.
 
 New replicas go to the less loaded of two random available servers, as in Kudu's
-`master/placement_policy.cc`; never two replicas of a tablet on one server. Locations (racks) are
-not modelled.
+`master/placement_policy.cc`, and never two replicas of a tablet to one server. Locations (racks)
+are not modelled.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Tablet servers one master keeps; it asks further ones to register again and again."""
+"""Maximum number of tablet servers per master; it tells further ones to register again each
+time.
+"""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
 
 
 class TServer:
-    """One tablet server, as last heard."""
+    """The last known state of one tablet server."""
 
     def __init__(self, uuid: str, seqno: int, address: str, now_ns: int) -> None:
         self.uuid: Final = uuid
@@ -40,11 +42,11 @@ class TServer:
         self._recent_load_ns = now_ns
 
     def load(self, now_ns: int) -> float:
-        """Live replicas plus recent placements, whose weight halves every minute."""
+        """The number of live replicas plus recent placements, whose weight halves every minute."""
         return self.num_live_tablets + self._decayed(now_ns)
 
     def note_placement(self, now_ns: int) -> None:
-        """Count one replica placed here just now."""
+        """Count one replica that was placed here just now."""
         self._recent_load = self._decayed(now_ns) + 1.0
         self._recent_load_ns = now_ns
 
@@ -64,14 +66,14 @@ class TServerMap:
         return self._by_uuid.get(uuid)
 
     def __iter__(self) -> Iterator[TServer]:
-        """All of them, sorted by uuid."""
+        """All registered tablet servers, sorted by uuid."""
         return iter([server for _, server in sorted(self._by_uuid.items())])
 
     def heard(self, request: TSHeartbeatRequest, now_ns: int) -> TServer | None:
-        """Note a heartbeat; `None` means that the tablet server has to register first.
+        """Note a heartbeat; `None` means that the tablet server must register first.
 
-        A restarted one (its sequence number grew) registers again and owes a full report; a late
-        heartbeat of its earlier life is as if unheard.
+        A restarted tablet server (its sequence number has grown) must register again and send a
+        full report. A late heartbeat from before the restart is ignored.
         """
         server = self._by_uuid.get(request.ts_uuid)
         if server is None or server.seqno < request.ts_seqno:
@@ -91,19 +93,20 @@ class TServerMap:
         return server
 
     def forget_liveness(self) -> None:
-        """Forget all heartbeats, but not the servers: the state of a new leader when tablet servers
-        did not heartbeat to followers yet (switch KUDU-1358).
+        """Forget all heartbeats, but not the servers (switch KUDU-1358).
+
+        A new leader had this state when tablet servers did not send heartbeats to followers yet.
         """
         for server in self._by_uuid.values():
             server.heard_ns = _UNHEARD_NS
 
     def alive(self, now_ns: int, unresponsive_ns: int) -> list[TServer]:
-        """The servers heard within `unresponsive_ns`, sorted by uuid."""
+        """The servers whose last heartbeat is at most `unresponsive_ns` old, sorted by uuid."""
         return [server for server in self if now_ns - server.heard_ns <= unresponsive_ns]
 
 
 def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int) -> list[TServer]:
-    """The tablet servers that may get replicas: heard of lately and not in maintenance."""
+    """The tablet servers that may get replicas: live ones that are not in maintenance."""
     unresponsive_ns = flags.tserver_unresponsive_timeout_ms * 1_000_000
     alive = tservers.alive(now_ns, unresponsive_ns)
     return [server for server in alive if not catalog.is_in_maintenance(server.uuid)]
@@ -112,7 +115,9 @@ def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int)
 def place_replicas(
     candidates: Sequence[TServer], count: int, rng: random.Random, now_ns: int
 ) -> list[TServer] | None:
-    """`count` different tablet servers, their placements noted; `None` if there are too few."""
+    """Choose `count` different tablet servers and count the placements; `None` if there are too
+    few.
+    """
     if len(candidates) < count:
         return None
     free = list(candidates)
