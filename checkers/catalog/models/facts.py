@@ -27,8 +27,8 @@ Two kinds of unknown operations lead nowhere because no answer could show them (
   unknown operations that changed its table or failed because of it: nothing else sees a difference.
   This needs that every answer shows the id of the table it is about, and ids that are bound.
 
-Either says what need not be, and not what cannot be; so a model that only replays an order, without
-any known answers, must not use them: it has none of these facts.
+Both rules say which operations may be left out, not which are impossible. A model that only replays
+an order, without any known answers, has none of these facts and must not use the rules.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class TableFacts:
         self._changes: dict[Version, Alter | Rename] = {}
         self._last: dict[str, int] = {}
         self._deleted: dict[str, int | None] = {}
-        self._vague: set[str | None] = set()  # ids with answers that rest on versions not shown
+        # ids in answers that depend on versions but do not show them
+        self._vague: set[str | None] = set()
         self._taken: set[str] = set()  # names with "exists" answers
         self._shown: set[str] = set()
         self._is_empty = True
@@ -126,7 +127,7 @@ class TableFacts:
             self._last[ident] = max(self._last.get(ident, version), version)
 
     def _carry_back(self, renames: Sequence[Rename]) -> None:
-        """Names from which unknown renames lead to taken ones are as good as those."""
+        """Names that unknown renames can turn into taken names count as taken, too."""
         origins: dict[str, list[str]] = {}
         for rename in renames:
             origins.setdefault(rename.new_name, []).append(rename.name)
@@ -138,7 +139,7 @@ class TableFacts:
                     todo.append(name)
 
     def all_bound(self, bindings: Container[str]) -> bool:
-        """Whether every answer shows an id, and one that is bound to a key."""
+        """Whether every answer shows an id, and every shown id is bound to a key."""
         return None not in self._vague and all(ident in bindings for ident in self._shown)
 
     def alter_matters(self, ident: str | None, version: int) -> bool:

@@ -1,4 +1,4 @@
-"""The passes: near-linear looks for two to four operations that contradict each other.
+"""The passes: near-linear searches for two to four operations that contradict each other.
 
 Time is that of calls and returns: "before" means that one operation had returned before the other
 was called. The passes, and the view (see `views`) that confirms what each one finds:
@@ -39,15 +39,16 @@ from checkers.catalog.passes.views import (
 )
 from checkers.linearizability import Model, Operation, Projection, Result, check_operations
 
-LISTS_MAX = 3  # torn lists to look into: each costs a look at all that a table was part of
+# the maximum number of torn lists to examine: each takes a scan of all related operations
+LISTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Operations that cannot all have answered as they did, the one to blame first.
+    """Operations that cannot all have answered as they did; the first is the one to blame.
 
-    `part` is the view in which they contradict each other and holds no others; `rule` says in one
-    sentence what they break.
+    `part` is the view in which the operations contradict each other, and contains only these.
+    `rule` says in one sentence which rule they break.
     """
 
     core: tuple[int, ...]
@@ -63,7 +64,7 @@ class _Sight(NamedTuple):
 
 
 class _Span(NamedTuple):
-    """The span in which a table exists for certain, and the operations that show it."""
+    """The span in which a table surely exists, and the operations that show it."""
 
     begin: float
     end: float
@@ -107,7 +108,7 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 def _contradiction(
     view: str, model: Model[Any, Any, Any], about: Sequence[tuple[CatalogOperation, Any]], rule: str
 ) -> Contradiction:
-    """About the first operation, and the others as they returned."""
+    """A contradiction that blames the first operation; the others are sorted by their returns."""
     first, *others = about
     others.sort(key=lambda pair: (_end(pair[0]), pair[0].id))
     part = tuple(
@@ -149,7 +150,7 @@ def _end(operation: Operation[Any, Any]) -> float:
 
 
 def _listings(known: Iterable[CatalogOperation]) -> list[tuple[CatalogOperation, Answer]]:
-    """The lists that name every table by an id, by their calls."""
+    """The lists that name every table by an id, sorted by their calls."""
     looks = []
     for operation in known:
         answer = answer_of(operation)
@@ -182,7 +183,8 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
             sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    earliest: CatalogOperation | None = None  # to return, of the answers that show more
+    # the first to return of the answers that show a higher rank
+    earliest: CatalogOperation | None = None
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]
         if rank % 2 and len(level) > 1:
@@ -192,7 +194,7 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
             version = _sight_of(sights, earliest)
-            if rank % 2:  # the change came late, so blame who saw what it made
+            if rank % 2:  # the change came late, so blame the operation that saw its effect
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)
@@ -228,7 +230,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """The first to return of those called when `after` had returned."""
+    """The first to return of the operations that were called after `after` had returned."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > _end(after)]
@@ -241,7 +243,7 @@ def _soonest(
 def _lists(
     known: Sequence[CatalogOperation], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Sweep over time with the tables that exist for certain; each list must show them all."""
+    """Sweep over time with the tables that surely exist; each list must show all of them."""
     spans: list[_Span] = []
     for table, listed in tables.items():
         first = min(listed, key=lambda o: (_end(o), o.id))
@@ -274,7 +276,7 @@ def _lists(
 
 @dataclass(slots=True)
 class _Zone:
-    """A tenant of a name, by the answers that show it there; alters carry it along."""
+    """A tenant of a name, from the answers that show it there; alters carry the tenant along."""
 
     first: CatalogOperation
     last: CatalogOperation
@@ -284,12 +286,12 @@ class _Zone:
 
     @property
     def begin(self) -> float:
-        """From when on it was there for certain."""
+        """The moment from which the tenant surely had the name."""
         return _end(self.first)
 
     @property
     def end(self) -> float:
-        """Until when."""
+        """The moment until which the tenant surely had the name."""
         return self.last.call
 
 
@@ -320,7 +322,7 @@ def _tenancy(known: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
 
 
 def _roots(alters: dict[Tenant, CatalogOperation]) -> dict[Tenant, Tenant]:
-    """Tenant -> the first of the run of versions that known alters under this name connect."""
+    """Tenant -> first of the sequence of versions that known alters under this name connect."""
     roots: dict[Tenant, Tenant] = {}
     for table, version in sorted(alters):
         before = (table, version - 1)
@@ -336,7 +338,7 @@ def _tenants(about: TenancyInput) -> Iterator[Tenant]:
 
 
 def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone]:
-    """Forward zones only, by their beginning."""
+    """The forward zones, sorted by their start."""
     zones: dict[Tenant, _Zone] = {}
     for operation, about in sayings:
         for tenant in _tenants(about):
@@ -349,7 +351,7 @@ def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone
                 zone.first, zone.from_version = operation, tenant[1]
             if operation.call > zone.end:
                 zone.last, zone.to_version = operation, tenant[1]
-    # One that goes back to an earlier version is no zone; the first pass has found it already.
+    # A tenant that goes back to an earlier version is no zone; the first pass already reports it.
     forward = [
         zone
         for zone in zones.values()
@@ -365,7 +367,7 @@ def _clash(
     others: Iterable[CatalogOperation],
     rule: str,
 ) -> Contradiction:
-    """The operations that show the zones, the alters within them, and `others`."""
+    """The operations that show the zones, the alters within the zones, and `others`."""
     chosen = list(others)
     for zone in zones:
         chosen += [zone.first, zone.last]
@@ -397,9 +399,9 @@ def _intruders(
     roots: dict[Tenant, Tenant],
     others: Iterable[Saying],
 ) -> Iterator[Contradiction]:
-    """Operations wholly inside a zone that show another tenant, or none."""
+    """Operations wholly inside a zone that show another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
-        return  # they overlap, which is a contradiction already
+        return  # zones overlap, which is already a contradiction
     begins = [zone.begin for zone in zones]
     for operation, about in others:
         at = bisect_left(begins, operation.call) - 1
