@@ -70,9 +70,7 @@ class Permissions:
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
-        """The permit, if a table that the answer showed under this name may be of a create that was
-        under way and may still fail.
-        """
+        """The permit, if a create still under way may have made the shown table, and may fail."""
         done = pair.completion
         if done is None:
             return None

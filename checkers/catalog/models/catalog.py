@@ -48,7 +48,8 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is an id bound in the state; `chain` ends in its newest version."""
+    """A live table. `late_id` is an id bound in the state; `chain` is its version chain's
+    number."""
 
     key: str
     late_id: str | None

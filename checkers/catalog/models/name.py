@@ -43,7 +43,7 @@ class CatalogName(NameView):
     """State: nothing, a table (id and version, no payload), or `SOME`."""
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """The version of a table is unknown if its id is unknown."""
+        """Step as `NameView` does; a table with an unknown id or version becomes `SOME`."""
         legal, after = super().step(state, input_, output)
         return legal, after if after is None or None not in after[:2] else SOME
 

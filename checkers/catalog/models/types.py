@@ -15,8 +15,8 @@ class Rules(NamedTuple):
     """The version number of a newly created table."""
     rename_makes_version: bool = True
     payload: bool = False
-    """Whether a table has one column, its payload: every alter sets it, and every get shows the
-    newest."""
+    """Whether a table has a single column, its payload. Every alter sets the payload, and every
+    get shows the newest."""
 
 
 DDL: Final = Rules()

@@ -28,7 +28,7 @@ from checkers.catalog.passes.views import CatalogOperation, answer_of, shown_by,
 ROUNDS_MAX: Final = 4
 """The number of rounds over all tables and lists; one bound leads to another."""
 PAIRS_MAX: Final = 4_000_000
-"""Pairs of a list and a table to look at in a round; where there are more, lists stay the same."""
+"""The maximum number of (list, table) pairs per round; beyond it, lists are not narrowed."""
 
 END: Final = 1 << 60  # the rank of a delete
 

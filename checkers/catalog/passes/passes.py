@@ -57,7 +57,7 @@ class Contradiction:
 
 
 class _Sight(NamedTuple):
-    """An operation that shows a table, and how far along its life: 2v, or 2v - 1 if it made v."""
+    """An operation that shows a table, and the rank in its life: 2v, or 2v - 1 if it made v."""
 
     rank: int
     operation: CatalogOperation
@@ -74,7 +74,7 @@ class _Span(NamedTuple):
 
 
 def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
-    """The contradiction that was complete first, minimal by removal; `None` proves nothing."""
+    """The contradiction that was complete first, minimized; `None` proves nothing."""
     earliest = min(
         contradictions(operations),
         key=lambda c: (max(map(_end, c.part.operations)), len(c.core)),
@@ -95,7 +95,7 @@ def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradic
 
 
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
-    """Operations (by id) that show (table id, nonce) pairs which are not one to one."""
+    """Operations (by id) whose (table id, nonce) pairs contradict a one-to-one mapping."""
     about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
     return Contradiction(
         tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), about)
@@ -127,7 +127,7 @@ def _about(table: str, operations: Iterable[CatalogOperation], rule: str) -> Con
 
 
 def _minimal(contradiction: Contradiction) -> Contradiction:
-    """Without what the rest does not need: large parts first, then one by one."""
+    """Remove operations that the contradiction does not need: large parts, then single ones."""
     kept = list(contradiction.part.operations)
     size = max(1, len(kept) // 2)
     while True:
