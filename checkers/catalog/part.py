@@ -107,7 +107,8 @@ def _without(history: History, is_gone: Callable[[Pair], bool]) -> History:
 
 def calls_before(history: History) -> Mapping[int, int]:
     """Invocation of an answered read with a bound -> the index from which the read counts as
-    invoked, that of the first op no older than the bound."""
+    invoked, that of the first op no older than the bound.
+    """
     bounded = [
         (pair, bound)
         for pair in history.pairs

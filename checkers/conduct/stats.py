@@ -123,9 +123,9 @@ class _Counts:
 
     @property
     def refusals(self) -> dict[str, dict[str, float]]:
-        """By kind: refused with a result ("exists"), failed with an error, and the share of both.
+        """For each kind: refusals with a result ("exists"), failures with an error, and shares.
 
-        The share is of all operations of the kind.
+        The shares are relative to all operations of the kind.
         """
         shares = {}
         for f, kinds in sorted(self.by_f.items()):

@@ -29,11 +29,11 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "rename": ("invalid-operation", "no-such-object"),
     "drop": ("no-such-object",),
 }
-"""By which exceptions each call may refuse."""
+"""The exceptions with which each call may refuse."""
 
 
 class InvariantsChecker(Checker):
-    """The rows, the metastores' views of them, and the exceptions."""
+    """The database rows, the metastores' views of them, and the exceptions in answers."""
 
     api_version = 1
     name = "hms-invariants"

@@ -200,7 +200,8 @@ def _failure(op: Op, end_ns: int) -> Disturbance:
 
 def _exits(history: History) -> Iterator[Disturbance]:
     """The node is down until the harness starts it again while healing, or to the end of the
-    run."""
+    run.
+    """
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):
         if _field(op, "by") in FOREIGN_EXITS:

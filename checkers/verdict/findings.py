@@ -103,7 +103,8 @@ class Findings:
 
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:
         """The result: `invalid` if there are violations that the profile does not permit; else
-        `unknown` if there are gaps; else `permitted`; else `valid` with the reason `valid`."""
+        `unknown` if there are gaps; else `permitted`; else `valid` with the reason `valid`.
+        """
         permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
         every: dict[str, Any] = {
             "looked": dict(sorted(self.looked.items())),

@@ -26,7 +26,8 @@ def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
     """The permit and exit of each node that ended as permitted and was still down at op
-    `before`."""
+    `before`.
+    """
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():

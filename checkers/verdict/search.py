@@ -125,7 +125,8 @@ def under_permits(
 
 def offenders(failure: Failure) -> tuple[int, ...]:
     """The failing operation first, then the rest of the core if the core is small enough to
-    show."""
+    show.
+    """
     core = [index for index in failure.core if index != failure.operation]
     if len(core) >= OPERATIONS_MAX:
         core = [] if failure.previous is None else [failure.previous]

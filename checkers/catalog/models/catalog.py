@@ -49,7 +49,8 @@ T = TypeVar("T")
 
 class Table(NamedTuple):
     """A live table. `late_id` is an id bound in the state; `chain` is its version chain's
-    number."""
+    number.
+    """
 
     key: str
     late_id: str | None

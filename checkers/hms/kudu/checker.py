@@ -1,4 +1,4 @@
-"""Invariant I10: what Kudu's catalog and the metastore have to agree about.
+"""Invariant I10: where Kudu's catalog and the metastore must agree.
 
 | rule          | what it says                                                                 |
 |---------------|------------------------------------------------------------------------------|
@@ -9,8 +9,8 @@
 | events        | masters stored ids of the metastore's events in rising order, each once      |
 | caught-up     | at rest the leader has stored the newest event                               |
 
-"At rest" is a fact of the harness, about the moment of its last snapshot (`converged`, `pending`).
-A run without that is `unknown`, unless something else is wrong.
+The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). A
+run without this fact is `unknown`, unless another rule is violated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
 class KuduHmsChecker(Checker):
-    """Tables and entries one to one, masters' addresses, and the log of events in order."""
+    """Tables and entries match one to one; masters' addresses and the log of events are right."""
 
     api_version = 1
     name = "kudu-hms"
@@ -62,7 +62,7 @@ class KuduHmsChecker(Checker):
 
 
 def _gap(history: History, snapshot: Mapping[str, Any]) -> str:
-    """The reason for which the state at rest cannot be judged; empty if it can."""
+    """Why the state at rest cannot be judged; empty if it can be judged."""
     if not snapshot:
         return "the run ended before its final snapshot"
     settled = fields_of(next(iter([*history.facts("converged")][::-1]), None))
