@@ -277,9 +277,9 @@ class LinearizabilityCheck:
 
 
 class LinearizabilityModel(HistoryModel):
-    """A history model whose operations are checked against a `Model`: its `specification`, or
-    `_model` where that depends on the operations.
+    """A history model that checks operations against a `Model`.
 
+    That is the class's `specification`, or the result of `_model` if it depends on the operations.
     `begins` is the first state of an object in one word, where `--initial` cannot choose it.
     """
 

@@ -43,8 +43,8 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
         ident = None if operation.input.f == "drop" else idents.get(str(nonce))
         if operation.is_unknown and ident is None and times[str(nonce)] < 2:
-            # Lost drops differ only in number: all are kept, or none if every event has a known
-            # drop.
+            # The log cannot tell lost drops of one table apart: all are kept, or none if the known
+            # drops account for every drop event.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
                 continue
         elif ident is not None and (operation.is_unknown or _is_ok(operation)):

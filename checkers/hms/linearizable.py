@@ -147,8 +147,10 @@ class HmsLinearizable(SearchChecker):
 
 
 class _Try(NamedTuple):
-    """The permits of an attempt. `hints` are the operations as the log of events has them, and
-    `twice` the nonces that it has more than once; drops have none.
+    """The permits of an attempt, with hints from the event log.
+
+    `hints` are the operations as the event log narrows them. `twice` has the nonces with several
+    events in the log; drops have no nonce.
 
     Without `lost`, only renames that were done come between the steps of an operation: a lost one
     may yet come at any time, and leaves little that is not possible.
