@@ -122,10 +122,10 @@ class _Cells:
                     self._deleted.add((part.table, row.key))
 
     def writes(self, part: Part) -> Mops:
-        """The writes of a part; of an unknown one, the writes if it took effect at all.
+        """The writes of a part; of an unanswered part, the writes that are certain if it acted.
 
-        Those are its upserts, and writes that a look shows: other rows may have been refused, and
-        of a row that it has several times, which one is unknown.
+        These are its upserts, and the writes that a look shows. Other rows may have been refused.
+        If the part writes a row several times, it is unknown which write took effect.
         """
         times = Counter(row.key for row in part.rows)
 
