@@ -69,9 +69,10 @@ def transactions(history: History) -> Iterator[Txn]:
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:
-    """Require that a case has text, and that its operations exist, each named once.
+    """Require that a case shows something, and that its operations exist, each named once.
 
-    Raises `NotVerified` if the case has no operations, and `CaseError` otherwise.
+    Raises `NotVerified` if the case only says that a cycle exists, and `CaseError` for an unknown
+    or repeated operation.
     """
     if case.type.endswith("-cycle-exists"):
         raise NotVerified("such a cycle is known to exist, but none is shown")

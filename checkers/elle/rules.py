@@ -28,17 +28,18 @@ Order = Literal["", "process", "realtime"]
 class Rule:
     """A model's condition, which some total order of each key's versions must satisfy.
 
-    No cycle of ww, of wr from `reads` on, and of the order of processes or time. Beyond that, by
-    `kind`, with S -> T for an rw from a reader S to a writer T:
+    There is no cycle of ww, the `order` of processes or time, and (unless the kind is `writes`) wr.
+    Each further `kind` adds a condition, where S -> T is an rw from a reader S to a writer T:
 
-    * `atomic`, `update`, `causal`, `parallel`: T is not visible to S; visible is what S read from;
-      that and earlier writers of what S wrote; all before S by wr and `order`; all before S by ww,
-      wr and `order`;
-    * `prefix`, `si`: no cycle in which S begins before T commits, and what T depends on commits
-      before T begins (`prefix`: ww orders commits alone);
-    * `serial`: no cycle at all.
+    * `atomic`, `update`, `causal`, `parallel`: T is not visible to S. Under `atomic`, S sees the
+      transactions that it read from; under `update`, also earlier writers of the keys that S wrote;
+      under `causal`, everything before S by wr and `order`; under `parallel`, everything before S
+      by ww, wr and `order`.
+    * `prefix`, `si`: there is no cycle of these edges: S begins before T commits, and the
+      transactions that T depends on commit before T begins (`prefix`: ww orders only commits).
+    * `serial`: there is no cycle at all.
 
-    `base` is the model whose anomalies break it, where Elle's tables do not have it themselves.
+    `base` is the model whose anomalies break this one, if Elle's tables do not contain this one.
     """
 
     kind: Kind
