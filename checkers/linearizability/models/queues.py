@@ -56,7 +56,7 @@ class _Queue:
         ]
 
     def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
-        """The elements, or all elements for dequeues."""
+        """Dequeues."""
         del output
         return isinstance(input_, Dequeue)
 
