@@ -1,4 +1,4 @@
-"""For `harness doctor`: whether the native core carries the searches of the checkers."""
+"""The check of `harness doctor` whether the checkers' searches run on the native core."""
 
 from __future__ import annotations
 

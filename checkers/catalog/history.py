@@ -87,7 +87,7 @@ def _field(op: Op, name: str) -> Any:
 
 
 class _Asked(msgspec.Struct):
-    """The types of the fields of invocations."""
+    """The types that the fields of invocations must have."""
 
     name: str = ""
     new_name: str = ""
@@ -126,7 +126,7 @@ def _text(value: Any) -> str | None:
 
 
 def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
-    """(table id, nonce or `None`) of every table that a successful answer shows to exist."""
+    """(table id, nonce or `None`) of every table that a successful answer proves to exist."""
     done = pair.completion
     if done is None or done.type is not OpType.OK:
         return

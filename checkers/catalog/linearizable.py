@@ -1,13 +1,13 @@
 """The checker `linearizable-catalog`: DDL over the whole catalog.
 
-A run's history becomes operations (`history`). Passes look for contradictions between two or three
-answers (`passes`), and replay the answers in the order of their revisions; the search judges what
-they leave, with lost answers first in narrowed intervals.
-Every verdict is proven by a certificate that another method verifies
-(`linearizability.certificate`): one that proves nothing is a crash, and one that was not confirmed
-in time leaves `unknown`. An invalid verdict is explained in sentences that name the operations
-(`sentences`). Time, memory and, where asked for, steps bound a search; a search that reaches a
-bound is `unknown`, so that no other verdict depends on the machine.
+The checker converts a run's history to operations (`history`). Passes look for contradictions
+between two or three answers, and replay the answers in the order of their revisions (`passes`). The
+search judges the histories that the passes leave open; it first tries narrowed intervals for lost
+answers. Every verdict is proven by a certificate that another method verifies
+(`linearizability.certificate`). A certificate that proves nothing is an internal error, and one
+that was not confirmed in time makes the verdict `unknown`. Sentences that name the operations
+explain an invalid verdict (`sentences`). Time, memory and (if requested) steps limit a search; a
+search that reaches a limit is `unknown`, so that no other verdict depends on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations of the vocabulary "ddl" in sentences that name them."""
+"""Sentences that describe operations of the vocabulary "ddl"."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS: Final = {**BY_NAME, **follower_reads.CALLS.by_name}
 CORE_MAX = 5
 STORIES_MAX = 3
 ID_SHOWN_MAX = 8
-"""Longer ids are cut in sentences: people know the name."""
+"""Sentences shorten ids above this length, since users know the name."""
 
 
 def where(pair: Pair) -> str:
@@ -83,7 +83,7 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: object) -> str:
-    """The table under `name` in one surviving configuration, and the change that made it so."""
+    """The table under `name` in one surviving configuration, and the change that put it there."""
     state: Any = survivor.state
     here: str | None
     if isinstance(model, Catalog):

@@ -240,7 +240,7 @@ def _end(fault: Fault) -> float:
 
 
 def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[str, float]:
-    """The units of `per`."""
+    """The amounts of the units that `per` may name."""
     last = history[-1].time if len(history) else 0
     return {str(unit): number for unit, number in (declared.get("amounts") or {}).items()} | {
         "operation": len(history.pairs),

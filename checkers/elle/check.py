@@ -275,7 +275,7 @@ class _Found:
         self.record(cycle.name, lambda: explain_cycle(self.columns, explain, txns, cycle))
 
     def search(self, component: Component, number: int, wanted: Request) -> None:
-        """Find the cycles of one component."""
+        """Find the cycles of one component, and record them."""
         search = Search(component, self.inference.preference)
         refuted = search.refuted()
         for model, members in refuted.items():

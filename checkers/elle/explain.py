@@ -1,4 +1,4 @@
-"""A cycle in words and as a drawing.
+"""Describe a cycle in words and as a drawing.
 
 A cycle is a list of transactions, each of which must come before the next, and the last before the
 first. The text names them T1, T2, ... and gives the reason for each step; the drawing shows the

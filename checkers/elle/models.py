@@ -39,7 +39,7 @@ CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in S
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
 """Findings that mean the check was incomplete; alone they make a verdict unknown."""
 
-# The same implication holds within every suffix.
+# The same implications hold for the process and realtime variants.
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),

@@ -60,7 +60,7 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        reason = f"{BROKEN}: {error}"  # and nothing else is claimed
+        reason = f"{BROKEN}: {error}"  # the verdict rests on these cases alone
         statistics = result.statistics
         return type(result)(
             Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics

@@ -218,7 +218,7 @@ class KeyedCheck:
 
 
 def wildcard_note(count: int) -> str:
-    """The note on `count` reads that match anything."""
+    """The note that `count` reads match any value."""
     return f"{counted(count, 'read')} of nil match any value and were not looked at"
 
 

@@ -162,7 +162,7 @@ class _Register(LinearizabilityModel):
 
 
 class CasRegister(_Register):
-    """One register as Jepsen and Knossos test it."""
+    """One register, as Jepsen and Knossos test it."""
 
     name = "cas-register"
     doc = "one register with reads, writes and compare-and-set; fail: did not happen"

@@ -139,7 +139,7 @@ class RwRegister(ElleModel):
 
 
 class ClosedPredicate(ElleModel):
-    """Transactions over a declared universe that write, and read by key or predicate."""
+    """Transactions over a declared universe: writes, and reads by key or by predicate."""
 
     name = "closed-predicate"
     doc = "transactions that read by predicates in a known universe: Elle's anomalies and models"

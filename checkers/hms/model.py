@@ -18,7 +18,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
-"""Refusals because of the state."""
+"""Refusals that depend on the state."""
 _PLACE: Final = ""
 """The name of no table."""
 

@@ -46,7 +46,7 @@ def check_events(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """Like `check_operations`, for calls and returns in the order of their positions.
+    """Like `check_operations`, for events (calls and returns) that are ordered by position.
 
     A call without a return is unknown. Ids are arbitrary; results number operations by the order of
     their calls. Raises `ValueError` for a return without a call, or an id that is used twice.

@@ -60,7 +60,7 @@ class Result(enum.Enum):
 
 
 class ModelError(HarnessError):
-    """A model broke its contract, for instance called an operation read-only that is not."""
+    """A model broke its contract, e.g. it called an operation read-only that changed the state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -158,7 +158,7 @@ def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
 
 
 class _States:
-    """The states by number."""
+    """All states, by number."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core
@@ -168,7 +168,7 @@ class _States:
 
 
 class NativeStepper(Stepper):
-    """The model's steps, remembered by the core."""
+    """The model's steps, memoized by the core."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core

@@ -82,7 +82,7 @@ class _Frame:
 
 
 class DepthFirst:
-    """A resumable depth-first search. `best` is the furthest return that any path stood before."""
+    """A resumable depth-first search. `best` is the furthest return before which a path stood."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
         """Start at the beginning of the history."""

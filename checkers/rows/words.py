@@ -1,4 +1,4 @@
-"""Operations on rows in sentences that name them."""
+"""Sentences that describe operations on rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Violations of a checker's rules, counts of what it judged, and the result that follows."""
+"""Violations of a checker's rules, counts of what it judged, and the final result."""
 
 from __future__ import annotations
 

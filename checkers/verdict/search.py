@@ -69,7 +69,7 @@ def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
 
 
 def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutcome | None, int]:
-    """The outcome of the first attempt that finds an order, if any; the steps of the others."""
+    """The outcome of the first attempt that finds an order, if any; steps of the other attempts."""
     spent = 0
     for attempt in attempts:
         outcome = attempted(attempt, limits)

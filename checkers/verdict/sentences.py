@@ -1,4 +1,4 @@
-"""Operations of any vocabulary in words: their index, kind and time, and the node that answered."""
+"""Descriptions of operations of any vocabulary: index, kind, time, and the answering node."""
 
 from __future__ import annotations
 

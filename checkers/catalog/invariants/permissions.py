@@ -85,7 +85,7 @@ class Permissions:
 
 
 class CatalogFindings(Findings):
-    """Findings about a catalog; `may` knows what its profile permits."""
+    """Findings about a catalog; `may` has the permits of the history."""
 
     def __init__(self, checker: str, history: History) -> None:
         self.may = Permissions(history)

@@ -92,8 +92,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
         once: bool = True,
         rules: Rules = DDL,
     ) -> None:
-        """`bindings` maps table ids to keys. `once`: each version of a table is made once, so that
-        what answers show of it holds for ever.
+        """`bindings` maps table ids to keys. `once`: each version of a table is made only once,
+        so that an answer about the version stays true for ever.
         """
         operations = tuple(operations)
         self._bindings = dict(bindings)

@@ -57,7 +57,9 @@ class TableFacts:
     """Facts from the known answers among `operations`."""
 
     def __init__(self, operations: Iterable[Operation[CatalogInput, Answer]]) -> None:
-        """Gather them in one pass, then carry columns along changes whose effect is known."""
+        """Collect the facts in one pass, then derive columns along changes whose effect is
+        known.
+        """
         self._names: dict[Version, str] = {}
         self._columns: dict[Version, Columns] = {}
         self._changes: dict[Version, Alter | Rename] = {}
@@ -65,7 +67,7 @@ class TableFacts:
         self._deleted: dict[str, int | None] = {}
         # ids in answers that depend on versions but do not show them
         self._vague: set[str | None] = set()
-        self._taken: set[str] = set()  # names with "exists" answers
+        self._taken: set[str] = set()  # names about which some answer was "exists"
         self._shown: set[str] = set()
         self._is_empty = True
         renames: list[Rename] = []

@@ -100,7 +100,7 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
         return
     version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
-        # Before a create and after a delete no table has the name.
+        # No table has the name before a create and after a delete.
         if isinstance(call, Create | Delete | Rename):
             yield call.name, TenancyInput("absent")
         if isinstance(call, Rename):
@@ -135,7 +135,8 @@ def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
 
 # --- what a table was at each version ---------------------------------------------------------
 
-ShapeFact = tuple[str, int, Any]  # ("name", v, name), ("columns", v, columns), ("steps", v, steps)
+# facts: ("name", v, name), ("columns", v, columns), ("steps", v, steps)
+ShapeFact = tuple[str, int, Any]
 ShapeInput = tuple[ShapeFact, ...]
 
 

@@ -34,7 +34,7 @@ class Accesses:
     version: LongArray  # per micro-operation, NOTHING for reads without an answer
     nil: LongArray
     count: int  # of versions
-    value: IntArray  # per version, NIL for nil
+    value: IntArray  # for each version; NIL for the nil version
     ok: npt.NDArray[np.bool_]
 
     @property

@@ -66,7 +66,7 @@ def _last_writers(index: AppendIndex) -> IntArray:
 
 
 def infer_append(columns: Columns) -> Inference:
-    """Dependencies and non-cycle anomalies of a list-append history.
+    """Infer dependencies and non-cycle anomalies of a list-append history.
 
     Raises `Refused` if one value was appended to one key twice.
     """

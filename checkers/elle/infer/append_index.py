@@ -151,7 +151,7 @@ def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
 def _seen_version(
     key: IntArray, value: IntArray, first: LongArray, element: IntArray, place: LongArray
 ) -> LongArray:
-    """The versions whose last elements are value[i] of key[i], or -1."""
+    """The versions whose last element is value[i] of key[i]; -1 if there is none."""
     if not len(place) or not len(key):
         return np.full(len(key), -1, np.int64)
     owner = (np.searchsorted(first, place, side="right") - 1).astype(np.int64)

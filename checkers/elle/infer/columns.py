@@ -179,7 +179,7 @@ def _whole(mop: Any) -> Any:
 
 
 class _Names:
-    """Numbers for keys or values, in order of first appearance."""
+    """Assigns numbers to keys or values, in order of first appearance."""
 
     def __init__(self) -> None:
         self.ids: dict[Any, int] = {}

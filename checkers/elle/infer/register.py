@@ -56,7 +56,7 @@ class RegisterOptions:
 
 
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
-    """Dependencies and non-cycle anomalies of a register history.
+    """Infer dependencies and non-cycle anomalies of a register history.
 
     Raises `Refused` if one value was written to one key twice.
     """
@@ -119,7 +119,7 @@ def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> Ve
 
 
 class _Dependencies:
-    """Edges between transactions from edges between versions."""
+    """Dependencies between transactions, derived from edges between versions."""
 
     def __init__(self, accesses: Accesses, order: VersionOrder, options: RegisterOptions) -> None:
         self._accesses = accesses

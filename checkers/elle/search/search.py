@@ -146,7 +146,8 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i after a free step, node i + count after an anti-dependency.
+                # Node i represents i after a free step, and node i + count represents i after an
+                # anti-dependency.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]

@@ -19,7 +19,7 @@ DEADLINE_EVERY_RUNS: Final = 64
 
 
 def never() -> bool:
-    """A deadline that does not pass."""
+    """The default deadline, which never passes."""
     return False
 
 
@@ -80,7 +80,7 @@ def _walk_key(
     for i, run in enumerate(begin):
         at_run.setdefault(run, []).append(i)
     reached: dict[int, int] = {}
-    buffer: list[tuple[int, int]] = []  # (last run that sees it, its bit set)
+    buffer: list[tuple[int, int]] = []  # (last run that sees the source, the source's bit set)
     for run in range(min(begin), max(begin) + 1):
         buffer = [entry for entry in buffer if entry[0] >= run]
         if run:

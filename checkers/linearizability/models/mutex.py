@@ -1,4 +1,4 @@
-"""A lock that one holder has at a time."""
+"""A lock with at most one holder at a time."""
 
 from __future__ import annotations
 
