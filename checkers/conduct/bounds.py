@@ -4,26 +4,27 @@ The snapshot contains the limits (`"bounds"`), so that a stored history can be j
 
     limits    [{name, measure, of, limit, per, why}]; the limit grows by `per`: {unit: share}
     counters  {node: {name: number}} at the end of the run
-    calls     {method: how often all nodes served it}
+    calls     {method: the number of calls that all nodes served}
     amounts   {unit: number}: further units for `per`
     quorum    the nodes of which a majority must be up to serve
 
-| measure   | the number held against the limit                                                 |
+| measure   | the number that is compared with the limit                                        |
 |-----------|-----------------------------------------------------------------------------------|
-| counter   | the counter `of`, of each node, once all has settled                              |
-| memory    | the MiB that each node's processes hold at the end, or with `of` = `any time`     |
-|           | whenever that was measured (`usage`), where it is                                 |
-| disk      | the MiB that each node's files hold, whenever that was measured                   |
-| written   | the MiB that each node wrote in any minute, where that is measured                |
-| calls     | the calls of the method `of`                                                      |
-| elections | the terms in which a leader was heard of                                          |
-| leaders   | the nodes that announced to lead in one term                                      |
-| diverged  | places of a group of which replicas told differently (`harness.run.divergence`)      |
-| outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
+| counter   | the counter named by `of`, of each node, once the target has settled              |
+| memory    | the MiB of memory of each node's processes at the end of the run; if `of` is      |
+|           | `any time`, at every measurement (`usage`)                                        |
+| disk      | the MiB of each node's files, at every measurement                                |
+| written   | the MiB that each node wrote in any minute, if measured                           |
+| calls     | the calls of the method named by `of`                                             |
+| elections | the number of terms for which the harness heard of a leader                       |
+| leaders   | the number of nodes that announced themselves as leader in one term               |
+| diverged  | the log positions at which replicas differ (`harness.run.divergence`)             |
+| outage    | seconds without any answer during chaos; `of` is the kind of overlapping fault    |
 
-Units: operation, fault, second, and the target's amounts. For the measure `written`, the units of
-that minute count: operations of the minute before too, since their writes may come late; faults, if
-they last into it. A node that was not measured is not judged, and the result says so.
+The units are operation, fault, second, and the target's amounts. For the measure `written`, the
+units of the same minute count. Operations of the minute before count too, since their writes may
+come late, and so do faults that last into the minute. A node that was not measured is not judged,
+and the result says so.
 
 The limit of an outage is the sum of the limits of all faults that overlap it, plus the time during
 which faults hit half of the quorum at once or the links of all clients. An outage that overlaps a

@@ -77,7 +77,7 @@ class TableAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _DdlCheck:
-    """Operations of a history in the vocabulary "ddl"."""
+    """The check of a history in the vocabulary "ddl"."""
 
     history: History
     operations: int

@@ -2,15 +2,15 @@
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
-| unique | an id is that of one event, wherever it is seen                                    |
-| gaps   | ids follow one another, in polls and in a log that was not cleaned                 |
+| unique | an id belongs to the same event in every answer                                    |
+| gaps   | ids are consecutive, in polls and in a log that was not cleaned                    |
 | order  | a change that began after another was acknowledged has the higher id               |
-| times  | times do not fall while ids rise                                                   |
-| lost   | a change that was acknowledged is in the log, unless the cleaner may have taken it |
-| phantom| a change in the log was done: it was not refused                                   |
-| twice  | a change is in the log once                                                        |
-| replay | played from the beginning, the log makes the tables that are there in the end; of  |
-|        | one that was cleaned, as far as it goes together with what readers saw             |
+| times  | events with higher ids have the same or later times                                |
+| lost   | an acknowledged change is in the log, unless the cleaner may have removed it       |
+| phantom| no change in the log was refused                                                   |
+| twice  | a change is in the log only once                                                   |
+| replay | a replay of the log produces the final tables; if the log was cleaned, the replay  |
+|        | also uses the events that readers saw, as far as they are consecutive              |
 
 `checkers.hms.readers` checks what each reader must have seen.
 """

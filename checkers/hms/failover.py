@@ -2,10 +2,10 @@
 
 | rule            | what it says                                                               |
 |-----------------|----------------------------------------------------------------------------|
-| bound           | after a lost call the next one is sent within rounds x metastores x the    |
-|                 | time to connect, the delays in between, and a second                       |
+| bound           | after a lost call the client sends the next one within this time: rounds x |
+|                 | metastores x the connect time, plus the delays in between, plus a second   |
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
-|                 | metastore, if there was another one that no fault touched all that time    |
+|                 | metastore, if another metastore was free of faults all that time           |
 
 The bound depends on the client's settings, which are in the snapshot. If metastores come and go,
 the bound depends on the number of metastores that the client knew of. The "other" metastores are

@@ -2,11 +2,11 @@
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
-| once   | a reader goes on from where it was: no event comes again, ids rise                 |
-| missed | a reader that was there before a change began has it in the first poll that begins |
-|        | after its acknowledgement, unless that poll was full, or the cleaner had been      |
-| anew   | a reader is sent to the end only where the cleaner has removed events              |
-| kept   | an event that was read is in the log in the end, unless the cleaner may have it    |
+| once   | a reader continues at its position: no event is repeated, and ids rise             |
+| missed | a reader that started before a change sees the change in the first poll after the  |
+|        | acknowledgement, unless that poll was full or the cleaner had removed the event    |
+| anew   | a reader is sent to the end of the log only if the cleaner has removed events      |
+| kept   | an event that was read is in the final log, unless the cleaner may have removed it |
 
 An empty poll reveals no gap: a reader behind the cleaner learns of the gap with the next event, as
 in Hive. So an empty poll owes only the events that were in the log then, as later polls show.

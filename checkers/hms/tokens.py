@@ -6,18 +6,18 @@ operation that changes the token is under way, or was not answered, any answer i
 
 | rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
-| refused   | a token is refused that is good, wherever it was issued (I11)                       |
-| cancelled | one is accepted that was cancelled                                                  |
-| expired   | one is accepted that has expired                                                    |
-| forged    | a token is accepted that was never issued                                           |
-| owner     | a token is accepted as another owner's                                              |
-| access    | another user renews it, or its renewer may not                                      |
-| twice     | one token was issued twice                                                          |
-| unshared  | `refused` or `cancelled`, by or through a metastore other than the one that issued  |
-|           | the token, or after that one ended: each seems to have tokens of its own            |
-| stale     | the same, soon after the token was issued, renewed or cancelled, where the store    |
-|           | may answer from the past for a time (the snapshot has it)                           |
-| renew-gap | `refused` or `cancelled`, with a renewal of it under way, or not seen to end        |
+| refused   | a good token is refused, no matter which metastore issued it (I11)                  |
+| cancelled | a cancelled token is accepted                                                       |
+| expired   | an expired token is accepted                                                        |
+| forged    | a token that nobody issued is accepted                                              |
+| owner     | a token is accepted for another owner                                               |
+| access    | a user other than the renewer can renew a token, or the renewer cannot              |
+| twice     | the same token was issued twice                                                     |
+| unshared  | `refused` or `cancelled` at another metastore than the issuer, or after the issuer  |
+|           | restarted: each metastore seems to have its own tokens                              |
+| stale     | `unshared`, soon after the token was issued, renewed or cancelled, if the store may |
+|           | return stale answers for some time (the snapshot has this time)                     |
+| renew-gap | `refused` or `cancelled` while a renewal is under way or has an unknown outcome     |
 
 Tokens expire by the metastores' clocks. These differ from the run's clock by up to `MARGIN_MS`,
 plus the effect of clock faults. Answers within that distance of a token's end are not judged. A

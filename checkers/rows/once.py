@@ -4,17 +4,17 @@ Each rule is one pass over the history, and is sound no matter how lost operatio
 
 | rule           | violation                                                                 |
 |----------------|---------------------------------------------------------------------------|
-| phantom        | a cell holds a value that was never written to it                         |
-| refused        | a row holds a refused write ("already-present", "not-found"): the answer  |
-|                | may be to a copy of a request that had taken effect                       |
-| too-early      | a row held a value before a client asked to write it                      |
-| answered-twice | a copy of a request, with the same id, was answered in another way        |
-| took-twice     | an overwritten or deleted value came back at a later timestamp, though    |
-|                | one write only ever wrote it                                              |
+| phantom        | a cell holds a value that nobody wrote to it                              |
+| refused        | a row holds the value of a refused write ("already-present",              |
+|                | "not-found"): perhaps only a copy of the request was refused              |
+| too-early      | a row held a value before any client requested this write                 |
+| answered-twice | a copy of a request, with the same id, got a different answer             |
+| took-twice     | an overwritten or deleted value came back at a later timestamp, although  |
+|                | only one write ever wrote it                                              |
 | one-timestamp  | two writes to one tablet have the same timestamp, or a scan shows a row   |
 |                | twice                                                                     |
 
-And the rules of `places`.
+The checker also applies the rules of `places`.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 | rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|
-| not-asked  | a scan shows a row that is outside of its bounds                              |
-| two-places | a row is in two tablets, or one name leads to two tables, though nothing      |
-|            | deleted or renamed the first                                                  |
-| no-table   | a table is answered to be missing that was there, though nothing deleted or   |
-|            | renamed it                                                                    |
+| not-asked  | a scan shows a row outside its bounds                                         |
+| two-places | a row is in two tablets, or a name leads to two tables, although no operation |
+|            | deleted or renamed the first one                                              |
+| no-table   | an answer says that an existing table is missing, although no operation       |
+|            | deleted or renamed it                                                         |
 
-The last is not judged where leaders may answer from the past (`harness.permits`).
+The rule `no-table` is not judged if leaders may answer from the past (`harness.permits`).
 """
 
 from __future__ import annotations

@@ -3,12 +3,13 @@
 A bound is a promise of the target. While the harness itself did not run, or its engine or its host
 failed, it is unknown what the target would have done in that time. So:
 
-* done within its bound: `valid` under any disturbance, since a disturbance delays and never
-  hastens;
-* not done, or done after its bound, in a window that no disturbance overlaps: the caller convicts
-  if it is sure that the bound was passed (it looked again after the bound), else it says `unknown`;
-* not done, or done late, in a window that a disturbance overlaps: `unknown`, and the disturbance is
-  cited.
+* If the target kept the bound, the verdict is `valid` under any disturbance, since a disturbance
+  can only delay the target.
+* If the target missed the bound and no disturbance overlaps the window, the verdict is `invalid` if
+  the caller is sure that the bound was exceeded (it checked again after the bound), and `unknown`
+  otherwise.
+* If the target missed the bound and a disturbance overlaps the window, the verdict is `unknown`,
+  and the reason cites the disturbance.
 
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
 `infrastructure`, and `node-exit` by the host or by an unknown sender.

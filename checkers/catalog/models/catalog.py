@@ -1,21 +1,21 @@
 """The whole catalog as one object: names, tables, versions and the columns of every version.
 
-A state maps names to tables. A table is known by its *key*: the nonce of the create that made it.
-Answers speak of table ids; `bindings` says which key an id belongs to, worked out beforehand from
-all answers that show both. The only tables without such a binding are those whose create was lost
-and whose nonce no answer showed. Such creates are interchangeable (one key for all with equal name
-and columns), and an id that is seen on their table is bound in the state, at the moment it is seen;
-once bound it is never bound again, even when the table is gone.
+A state maps names to tables. A table is identified by its *key*: the nonce of the create that made
+it. Answers show table ids. `bindings` maps an id to its key; it is computed beforehand from all
+answers that show both. The only tables without such a binding are those whose create was lost and
+whose nonce no answer showed. Such creates are interchangeable: all with the same name and columns
+share a key. When an answer first shows the id of such a table, the state binds the id to the table;
+the id is never bound again, even after the table is removed.
 
 `Rules` adapts the model to the catalog of the supplied tables (`TABLES`): there every id is its own
 key, versions count from 1, and a rename makes no new version.
 
 States are tuples of small numbers: one per name, and one for the set of ids bound so far. Tables
-and version chains are hash-consed, so states are cheap to copy, hash and compare, and how they are
-numbered depends on nothing but the order of steps.
+and version chains are hash-consed, so states are cheap to copy, hash and compare. Their numbers
+depend only on the order of steps.
 
-Two names with their own rules: `rename` of a name that is absent is "not-found" even when the new
-name is taken, and `rename` onto itself answers "exists", as Kudu's masters do.
+`rename` has two special rules, as in Kudu's masters: a rename of an absent name answers "not-found"
+even if the new name is taken, and a rename onto the same name answers "exists".
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 | rule          | what it says                                                                 |
 |---------------|------------------------------------------------------------------------------|
-| no-entry      | at rest each live table of Kudu's has an entry of its name with its id       |
-| no-table      | at rest each entry is of a live table of that name                           |
-| ids           | at rest no two entries have one table id                                     |
-| addresses     | at rest each entry names exactly the masters that vote                       |
-| events        | masters stored ids of the metastore's events in rising order, each once      |
+| no-entry      | at rest each live table in Kudu has an entry with its name and id            |
+| no-table      | at rest each entry belongs to a live table with that name                    |
+| ids           | at rest no two entries have the same table id                                |
+| addresses     | at rest each entry names exactly the voting masters                          |
+| events        | masters stored each id of a metastore event once, in rising order            |
 | caught-up     | at rest the leader has stored the newest event                               |
 
 The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). A
