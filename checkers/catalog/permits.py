@@ -15,7 +15,7 @@ profiles: each write takes effect once, between its call and its return. A permi
   fails. An answer that shows this while the create may be under way proves nothing.
 * `ddl-twice`: a change that was sent more than once may act once more, at any later time.
 * `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
-  loses no acknowledged change that was asked for after the cut.
+  loses no acknowledged change that was invoked after the cut.
 
 The judgement is exact: an order of all operations that keeps these rules exists, or none exists, or
 the search reached its limit. The part before the first power cut is judged by itself first, since
@@ -172,7 +172,7 @@ class _History:
             yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
-        """Whether it found nothing under a name that may have been between two tables."""
+        """Whether the operation found nothing under a name that may be between two tables."""
         answer = operation.said
         if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
             return False
@@ -180,7 +180,7 @@ class _History:
         return name is not None and overlaps(self._touching.get(name, ()), operation)
 
     def _is_dirty(self, operation: CatalogOperation) -> bool:
-        """Whether it shows a table whose create may still be under way."""
+        """Whether the answer shows a table whose create may still be under way."""
         answer, call = operation.said, operation.input
         if not self._dirty or answer is UNKNOWN or not _observes(operation):
             return False
@@ -343,7 +343,7 @@ def _fact_of(converted: CatalogHistory, index: int) -> Fact:
 
 
 def _observes(operation: CatalogOperation) -> bool:
-    """Whether it only observed the state: a read, or a change refused because of the state."""
+    """Whether the operation only observed the state: a read, or a state-dependent refusal."""
     answer = operation.said
     if answer is UNKNOWN:
         return False

@@ -143,7 +143,7 @@ class _Run:
         return float(limit["limit"] + sum(share * units.get(unit, 0) for unit, share in per))
 
     def disturbed(self, limit: Json) -> float:
-        """The limit, where each disturbance counts as a fault."""
+        """The limit if each disturbance counts as a fault."""
         faults = len(self.faults) + weight(self.disturbances)
         return self.bound(limit, {"fault": faults})
 

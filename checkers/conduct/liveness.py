@@ -1,13 +1,15 @@
 """Liveness: a healed quorum must serve again, and a fully healed target must settle.
 
-The harness records both facts, `live` and `converged`, with the bound and the missing parts;
-this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
-harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
-the time between (`checkers.verdict.disturbances`). A run that ended before the facts proves
-nothing, nor does a probe that the target's declared limits had it refuse
-(`checkers.catalog.invariants.refusals`). Where nothing is open but that a node does not answer
-which ended as its profile permits, with no fault left whose end would start it, that is permitted;
-so is a core of which such a node is missing.
+The harness records both facts, `live` and `converged`, with the bound and the missing parts, and
+this checker judges them. If the bound was exceeded, the verdict is never `valid`. It is `invalid`
+only if the harness checked again after the bound, at a node that had to serve, and no disturbance
+by the harness overlapped the time between (`checkers.verdict.disturbances`). Two things prove
+nothing: a run that ended before the facts were recorded, and a probe that the target refused
+because of its declared limits (`checkers.catalog.invariants.refusals`).
+
+The verdict is `permitted` if the only missing part is a node that ended as its profile permits, and
+no remaining fault would restart the node when it ends. The same is true of a core that lacks this
+node.
 """
 
 from __future__ import annotations

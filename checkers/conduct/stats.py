@@ -1,7 +1,7 @@
 """Statistics, and the certificate that a run was not vacuous.
 
-A run in which nothing happened is linearizable. So this checker asks for evidence, and says
-`unknown` with the reason where it is missing:
+A run in which nothing happened is linearizable. So this checker requires evidence, and its verdict
+is `unknown` if some evidence is missing:
 
 * every kind of operation that was invoked succeeded at least once, except for kinds that the
   profile does not have (`Permit.lacks`); such an exception makes the verdict `permitted`, not

@@ -339,9 +339,7 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 
 
 def _shown(found: _Found, wanted: Request) -> set[str]:
-    """The types to report: those that are forbidden, without those that other types make
-    redundant.
-    """
+    """The types to report: forbidden types, except types that other findings already cover."""
     forbidden = wanted.forbidden
     names = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
     concrete = {name for name in names if not name.endswith("-cycle-exists")}

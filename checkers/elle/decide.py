@@ -108,7 +108,7 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide the models for predicate reads, as far as the dependency graph can."""
+    """Decide the models for predicate reads that the dependency graph can decide."""
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = predicate_columns(source, universe)
     return _Decision(columns, lambda _columns, _: infer_predicates(columns), "", wanted).run()

@@ -66,7 +66,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All occurrences of one anomaly, of which only the shown ones are described."""
+    """All occurrences of one anomaly; only some of them have a description."""
 
     count: int
     explain: Callable[[int], Case]

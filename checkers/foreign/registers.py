@@ -222,7 +222,7 @@ class CasRegister(_Register):
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:
-        """Whether it is unknown that the operation took effect."""
+        """Whether the outcome of the operation is unknown."""
         return pair.type is OpType.INFO
 
     def _did_nothing(self, pair: Pair) -> bool:

@@ -1,7 +1,7 @@
 """Transactional isolation, checked by `checkers.elle`, of imported histories and of runs.
 
 A run's checker is a history model with fixed consistency models and without keys. `checkers.elle`
-needs numpy, so it is imported only where it is used: listing plug-ins stays quick.
+needs numpy, so the functions that use it import it: listing plug-ins stays quick.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ListAppend(ElleModel):
 
 
 class RwRegister(ElleModel):
-    """Transactions of writes and reads of registers, where each value is written once."""
+    """Transactions of writes and reads of registers; each value is written only once."""
 
     name = "rw-register"
     doc = "transactions that write and read registers: Elle's anomalies and models"

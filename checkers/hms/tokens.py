@@ -125,7 +125,7 @@ def _node(pair: Pair) -> str | None:
 
 
 def _end(pair: Pair) -> float:
-    """The index of the op by which the operation was over."""
+    """The index of the operation's completion, or infinity while it may still take effect."""
     return math.inf if _is_open(pair) or pair.completion is None else pair.completion.index
 
 

@@ -73,7 +73,7 @@ class Clock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Make this clock the one that `tick` tests."""
+        """Make `tick` test this clock."""
         token = _CURRENT.set(self)
         try:
             yield

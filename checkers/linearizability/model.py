@@ -243,7 +243,7 @@ class Model(Specification[S, I, O]):
         """
 
     def read_only(self, input_: I, output: O | Unknown, /) -> bool:
-        """Whether `step` returns the very state it was given in *every* state where it is legal.
+        """Whether `step` returns the given state itself in *every* state that allows the operation.
 
         The search drops unknown operations for which this is true, and checks the claim at every
         step. When in doubt, return `False`: this is slower but never wrong.

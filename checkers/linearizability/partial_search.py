@@ -26,7 +26,7 @@ DISCREPANCIES: Final = (0, 1, 2, 4)
 """The numbers of unlikely choices in successive walks. These walks share half of the steps; a
 last, unlimited walk gets the rest."""
 AHEAD: Final = 16
-"""The number of next operations by which fall backs are compared."""
+"""The number of next operations to try when fall backs are compared."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
 """The approximate maximum memory for visited configurations."""
@@ -233,7 +233,7 @@ class Search:
         return done
 
     def _choices(self, node: _Place) -> Iterator[tuple[bool, _Choice]]:
-        """The possible next changes, each with whether it is the likely one."""
+        """The possible next changes, each with a flag for the likely choice."""
         met: set[tuple[int, int]] = set()
         for choice in self._ordered(node):
             key = (choice[0], self._number(choice[1]))
@@ -242,9 +242,9 @@ class Search:
                 met.add(key)
 
     def _ordered(self, place: _Place) -> Iterator[_Choice]:
-        """The choices, the likely ones first. Where a term begins, a state may have been lost.
-        Otherwise the next operation by the hints is legal, or it waits for a change with a lost
-        answer.
+        """The choices, the likely ones first. At the start of a term, a state may have been
+        lost. Otherwise the next operation by the hints is legal, or it waits for a change with a
+        lost answer.
         """
         done, state = place.done, place.state
         changes = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))

@@ -85,7 +85,7 @@ def contradiction(
 
 
 def _class_key(operation: Operation[Any, Any]) -> Hashable:
-    """A key by which operations are equal; an unhashable operation is its own class.
+    """A key that is equal for equal operations; an unhashable operation is its own class.
 
     The type of the output is part of the key: 1 == True, but a model may tell them apart.
     """
@@ -143,7 +143,7 @@ class Problem:
         return order
 
     def relevant(self, position: int, mask: int) -> int:
-        """The footprint of all that can affect the operation that must return at `position`.
+        """The footprint of everything that can affect the operation that returns at `position`.
 
         Take any order that places this operation, and go back from it. An earlier operation may
         share nothing with it, and nothing with those operations in between that had to be kept.

@@ -21,8 +21,8 @@ from checkers.linearizability.model import Limits, Model, Operation, Result
 from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
 DIRECT_STEPS = 16
-"""The number of search steps per operation before a direct method is tried. It takes longer than
-this many steps on the native core, and such a short search mostly finds an order."""
+"""The number of search steps per operation before a direct method is tried. On the native core
+this many steps are faster than the direct method, and mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
 """The maximum size of a refuted part whose core a search looks for."""
 

@@ -1,11 +1,11 @@
 """An order of the operations on one row, derived from the timestamps of its writes.
 
 If tablets stamp writes in the order in which they took effect, little is left to search for: the
-writes are in order, and each look belongs in a gap where the row is as the look shows it. This gap
-must come after every write and every look that returned before the look was called, and before
-every write that was called after the look returned. Each look, in the order of calls, takes the
-first such gap, which leaves the most room for later looks. So if timestamps and answers are
-consistent, this finds an order in near-linear time.
+writes are in order, and each look belongs in a gap between writes, at which the row is as the look
+shows it. This gap must come after every write and every look that returned before the look was
+called, and before every write that was called after the look returned. Each look, in the order of
+calls, takes the first such gap, which leaves the most room for later looks. So if timestamps and
+answers are consistent, this finds an order in near-linear time.
 
 The order is a guess, since timestamps may be wrong: the caller replays it, and starts a search if
 the replay fails. Writes of unknown outcome are assumed not to have happened; if they did happen,
@@ -60,7 +60,7 @@ def _place(
     states: dict[Row, list[int]],
     gaps: list[list[int]],
 ) -> bool:
-    """Put each look into a gap; returns whether all looks found one that timestamps allow."""
+    """Put each look into a gap; returns whether timestamps allow a gap for every look."""
     returned = sorted((_end(write), number + 1) for number, write in enumerate(writes))
     looks = sorted(looks, key=lambda o: (o.call, o.id))
     least = by_write = by_look = 0

@@ -1,13 +1,13 @@
 """The permits of a run's profile for rows (`harness.permits`).
 
 * `stale-read`: a leader without a lease, deposed and not yet aware of it, answers from the past. So
-  a look (a latest read or scan of a leader) in some term need not have seen writes that were
-  acknowledged, or seen, in a *later* term by another node. Everything else stays: writes are
-  linearizable, and a node may not take back what it showed in its term. This is decided exactly,
-  for each row that no strict order explains.
+  a look (a read or scan of the latest state at a leader) in some term may miss writes that another
+  node acknowledged, or showed, in a *later* term. Everything else stays: writes are linearizable,
+  and a node may not take back what it showed in its term. This is decided exactly, for each row
+  that no strict order explains.
 * `lost-after-power-cut`: a write acknowledged before a power cut may be gone after it. In real time
   a row may fall back, at any time after a cut, to an earlier state, but loses no write that was
-  asked for after the cut; and a write that was under way may take effect a second time, since the
+  invoked after the cut; and a write that was under way may take effect a second time, since the
   record of it is lost, too (see `relaxed`). A checker that does not search for orders permits a
   contradiction if its operations, including the writers of the seen values, are on both sides of a
   cut; a contradiction on one side of the cut is a violation.

@@ -9,7 +9,8 @@ them under the same model:
   look with a timestamp sees exactly the writes at or before it. So all scans at one timestamp
   agree, later scans do not go back, nothing acknowledged is missing, and every row shown was
   written. Only writes whose answers were lost have no place in this order: they may have any
-  timestamp above the highest one that their process knew when it invoked them (see the vocabulary).
+  timestamp above the highest timestamp that their process knew when it invoked them (see the
+  vocabulary).
 
 The order of timestamps (`orders`) decides most rows, and a search decides the others. Messages
 translate the core that a search finds to operations of the history.

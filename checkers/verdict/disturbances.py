@@ -1,7 +1,7 @@
-"""Disturbances of a run, and the one rule by which liveness and bounds are judged under them.
+"""Disturbances of a run, and the rule for judging liveness and bounds under disturbances.
 
 A bound is a promise of the target. While the harness itself did not run, or its engine or its host
-failed, it is unknown what the target would have done in that time. So:
+failed, it is unknown what the target would have done in that time. The rule is:
 
 * If the target kept the bound, the verdict is `valid` under any disturbance, since a disturbance
   can only delay the target.
@@ -44,7 +44,7 @@ STARVED_SHARE_MIN = 0.1
 """The share of a bound for which nodes may starve without being excused, as bounds are wide."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
-"""The phases that start nodes of the core that are down, and those that start all nodes."""
+"""The phases that start the core's nodes that are down, and all nodes that are down."""
 
 
 class Disturbance(msgspec.Struct, frozen=True):

@@ -98,7 +98,7 @@ class Findings:
 
     @property
     def vacuous(self) -> list[str]:
-        """The rules of which every case was exempt."""
+        """The rules whose cases were all exempt."""
         return sorted(name for name in self.exempted if not self.looked[name])
 
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:

@@ -1,7 +1,7 @@
 """Compare the dumps of nodes with each other.
 
 * Masters apply the same log, so the dump of a master that lags is an earlier state of the same
-  catalog (I5). From the lagging master to one that is ahead, states move forward only, no row
+  catalog (I5). From a lagging master to a master that is ahead, states move forward only, no row
   disappears, and no number decreases.
 * At rest all masters have the same members and name the same leader, who is a member (I7).
 * The tablets of a live table cover each of its partitions exactly once (I6). Keys are hexadecimal,

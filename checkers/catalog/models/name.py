@@ -100,7 +100,7 @@ class _Translation:
                     yield name, Said("absent")
 
     def _comparable(self, ident: str | None, version: int | None) -> tuple[str | None, int | None]:
-        """The id, or `None` if no create is known to have made it: such an id says nothing."""
+        """The id, or `None` if no create is known to have made it, since it then proves nothing."""
         return (ident if ident in self._bindings else None), version
 
     def _payload(self, columns: Columns | None) -> Columns | None:

@@ -6,8 +6,8 @@ Every order of the whole catalog is also one of each view. The models are in `mo
 * **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
   id holds the name for one interval without a break.
 * **an id** (`IdView`): renames, which take an id out of a name's sight, do not disturb it. An id
-  that several creates give has several lives and no view; one that no create gives, however it
-  ended, cannot be shown at all.
+  that several creates make has several lives and therefore no view. An id that no create can have
+  made must not be shown at all.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Create(NamedTuple):
 
 
 class Alter(NamedTuple):
-    """Change columns by steps (see `apply_steps`), which makes a new version."""
+    """Change columns by steps (see `apply_steps`); this makes a new version."""
 
     name: str
     steps: tuple[tuple[str, ...], ...]
@@ -44,7 +44,7 @@ class Alter(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Rename a table, which makes a new version if the rules say so."""
+    """Rename a table; this makes a new version if the rules say so."""
 
     name: str
     new_name: str
@@ -119,7 +119,7 @@ def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | N
 
 
 def is_plain_list(answer: Answer) -> bool:
-    """Whether it is a list that names every table by an id, without duplicate names or ids."""
+    """Whether the answer is a list with an id for every table and without duplicates."""
     names = {name for name, _, _ in answer.listing}
     ids = {ident for _, ident, _ in answer.listing}
     plain = len(names) == len(ids) == len(answer.listing) and None not in ids

@@ -202,7 +202,8 @@ class _Groups:
         wrong[full] = length[full] != length[base] + appended[based]
         compare = full[~wrong[full]]
         base = before[compare]
-        # Some clients represent an empty list as nil, others as []; one that uses both is
+        # Some clients represent an empty list as nil, others as []; a client that mixes them is
+        # inconsistent.
         # inconsistent.
         empty = length[compare] == 0
         unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]

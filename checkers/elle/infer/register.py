@@ -10,8 +10,8 @@ whose answer was lost count in version orders only. With `unknown_writes`, such 
 others if it was read, since it did happen. New here: declared initial values.
 
 With `every_rule`, registers have the rules of lists that upstream lacks: a `future-read`; a
-`garbage-read` where a key would need two initial values, nil included, while a single value without
-a writer becomes the initial one; and no `lost-update` of a value that the reader wrote itself.
+`garbage-read` if a key would need two initial values, nil included (a single value without a writer
+becomes the initial value); and no `lost-update` of a value that the reader wrote itself.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class Search:
         return None
 
     def _retold(self, cycle: Cycle) -> Cycle:
-        """The cycle, where each step has the relation that names it."""
+        """The cycle, with the naming relation of each step."""
         size = len(cycle.txns)
         steps = []
         for i, relation in enumerate(cycle.relations):

@@ -29,8 +29,9 @@ def walked_pairs(
     """Pairs of versions that upstream relates by real time; `None` if that takes too much work.
 
     A pair counts if the reduced real-time graph has a path from a transaction that left the first
-    version to one that found the second, without another transaction on that key in between. All
-    transactions of one run have the same predecessors, so one bit set of sources per run is enough.
+    version to a transaction that found the second, without another transaction on that key in
+    between. All transactions of one run have the same predecessors, so one bit set of sources per
+    run is enough.
     """
     if not len(keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""The orders of versions of one key, as far as simple reading shows them, for `verify`.
+"""The orders of versions of one key that simple reading shows, for `verify`.
 
 For a *list*, the order is its longest read (if several longest reads differ, one that fits all
 steps of a cycle). An append that no read shows comes last, since lists only grow. For a *register*,
