@@ -7,24 +7,24 @@ the table is not judged and counts as exempt.
 | code                                 | legal where                                               |
 |--------------------------------------|-----------------------------------------------------------|
 | NOT_THE_LEADER, CATALOG_MANAGER_...  | at any time: another master leads, or none                |
-| INVALID_SCHEMA                       | the request is bad; for an alter: a step may not apply    |
+| INVALID_SCHEMA                       | the request is invalid, or a step of an alter may fail    |
 | TABLE_NOT_FOUND, unavailable         | a create or rename to that name may be under way          |
 | TABLE_ALREADY_PRESENT, unavailable   | another create or rename to that name may be under way    |
 | REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
-|                                      | where only other masters were stopped), or when there are |
-|                                      | fewer servers than replicas asked for                     |
-| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
-| TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
-| HIVE_METASTORE_ERROR                 | create, rename, delete: once anything was disturbed       |
-| UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
+|                                      | if only other masters were stopped), or if the request    |
+|                                      | has more replicas than there are servers                  |
+| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: the request has such a replication factor    |
+| TABLET_NOT_RUNNING                   | locate only, until an answer shows that the table is done |
+| HIVE_METASTORE_ERROR                 | create, rename, delete: after the first disturbance       |
+| UNKNOWN_ERROR, invalid argument      | never                                                     |
 
 Which requests are invalid depends on the target's limits. If they differ from Kudu's limits, the
 last snapshot declares them under the key `"accepts"`, where every field is optional:
 
-    name_bytes    a longer name is refused
-    columns       a table of more columns is refused, and one more column of a table that is full
-    replicas      [fewest, most]: another replication factor is refused
-    new_replicas  a table of more replicas, all tablets together, is refused
+    name_bytes    the maximum length of a name
+    columns       the maximum number of columns of a table
+    replicas      [fewest, most]: the permitted replication factors
+    new_replicas  the maximum number of replicas of a new table, over all its tablets
 """
 
 from __future__ import annotations
