@@ -8,9 +8,9 @@ completion after everything has arrived.
 * `info` mutations may take effect at any time after their call, or never; `info` reads say nothing.
 * The nonce of a create comes back as the table's comment, so answers tie ids to nonces. One nonce
   with two ids, or one id with two nonces, contradicts exactly-once by itself: a `Conflict`.
-* A lost create whose table an answer shows did take effect, and did so before that answer returned:
-  its return is set to that answer's return. (This is only an upper bound: the create may have taken
-  effect at any time since its call.)
+* If an answer shows the table of a lost create, the create took effect before that answer returned,
+  so its return is set to that answer's return. (This is only an upper bound: the create may have
+  taken effect at any time since its call.)
 * Lost creates that no answer shows are interchangeable if name and columns are equal: they share a
   key.
 * A read with a staleness bound counts as invoked earlier by that bound (see `part`).

@@ -1,4 +1,4 @@
-"""Judging a catalog history under what its profile permits (`harness.permits`).
+"""Judge a catalog history under the permits of its profile (`harness.permits`).
 
 These rules apply only if no order explains the history strictly. Writes stay linearizable under all
 profiles: each write takes effect once, between its call and its return. A permit changes what an
@@ -10,7 +10,7 @@ profiles: each write takes effect once, between its call and its return. A permi
   shows the catalog of some earlier moment.
 * `torn-list`: a list reads each name at its own moment. The list may leave out a name that a rename
   may have touched meanwhile.
-* `name-gap`: "not found" says nothing while a rename or delete of that name may be under way.
+* `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
 * `dirty-create`: a create shows its table and occupies its name from its call on, even if it then
   fails. An answer that shows this while the create may be under way proves nothing.
 * `ddl-twice`: a change that was sent more than once may act once more, at any later time.

@@ -10,10 +10,10 @@ objects are empty.
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
   the element. A dequeue that is `ok` with nil found the queue empty.
 
-Any value of a history can be an element, [key value] too; 1, 1.0, "1" and true are four. An
-operation that ended in `info`, or not at all, may take effect at any later time or never; a lost
-dequeue then takes any element. `settled` derives bounds for lost additions from the answers before
-the search.
+Any value in a history can be an element, including [key value]; 1, 1.0, "1" and true are four
+different elements. An operation that ended in `info`, or not at all, may take effect at any later
+time or never; a lost dequeue then takes any element. `settled` derives bounds for lost additions
+from the answers before the search.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Convert a history in the vocabulary "hms" to operations on the model of a metastore.
 
-* a change of unknown outcome may take effect at any time after its call, or never; one whose nonce
-  a get showed did take effect, before that get returned.
-* nonces that no get shows are all treated as equal; an unknown alter that no get shows is left out,
+* A change of unknown outcome may take effect at any time after its call, or never. If a get showed
+  its nonce, the change took effect before that get returned.
+* Nonces that no get shows are all treated as equal. An unknown alter that no get shows is left out,
   since no answer could reveal it.
-* a refusal because of the state must be explained; any other refusal proves nothing.
+* A refusal because of the state must be explained; any other refusal proves nothing.
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
 Time is that of calls and returns: "before" means that one operation had returned before the other
 was called. The passes, and the view (see `views`) that confirms what each one finds:
 
-1. lifetimes and versions (`IdView`): what shows a higher version, or the deletion, came before
-   what shows a lower one; a version made twice; a version beyond the one that was deleted;
-2. lists (`IdView`): a list leaves out a table that was shown before it and after it;
-3. tenancy (`Tenancy`): a name was one table's from some answer on until a later call (alters in
-   between do not end that, renames do), and meanwhile another table's or free. These are the
-   zones of Gibbons and Korach (1997): none may lie within another, nor two overlap;
-4. shape (`Shape`): two names or two lists of columns of one version, or columns that the steps of
-   an alter do not lead to.
+1. lifetimes and versions (`IdView`): an operation that shows a higher version, or the deletion,
+   came before one that shows a lower version; two operations made the same version; or a version is
+   higher than the deleted one;
+2. lists (`IdView`): a list leaves out a table that answers showed before it and after it;
+3. tenancy (`Tenancy`): a name belonged to one table from some answer until a later call (an alter
+   in between does not end this, a rename does), and in that time the name was free or belonged to
+   another table. These intervals are the zones of Gibbons and Korach (1997): no zone may lie within
+   another, and no two may overlap;
+4. shape (`Shape`): one version has two names or two lists of columns, or columns that the steps of
+   an alter do not produce.
 
-Every pass is sound for "invalid" and complete for nothing.
+Every pass is sound for "invalid", but no pass is complete.
 """
 
 from __future__ import annotations

@@ -6,13 +6,13 @@ reads returned as slices of one pool. Keys and values of any type become small i
 
 Three choices matter:
 
-* **Real time is two numbers.** Cut the history where a completion is followed by an invocation: the
-  pieces are the *runs*. A transaction that completes in run `end` precedes a transaction that is
+* **Real time is two numbers.** The history is cut wherever an invocation follows a completion; the
+  pieces are called *runs*. A transaction that completes in run `end` precedes a transaction that is
   invoked in run `start` exactly if `end < start`. Only completions that are `ok` cut.
 * **Numbering is canonical**: by (start, end, process). If lines are swapped without changing real
   time, or keys and values are renamed, the numbers and everything derived from them stay the same.
-* **Reads share memory.** A read that is a prefix of an earlier one of its key is a slice of that
-  list. Its elements are neither stored nor looked up again.
+* **Reads share memory.** A read whose list is a prefix of an earlier read of the same key is a
+  slice of that earlier list. Its elements are neither stored nor looked up again.
 """
 
 from __future__ import annotations

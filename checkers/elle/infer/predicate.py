@@ -9,15 +9,16 @@ shows.
 last value that each transaction which did not fail left there; a delete leaves no value.
 
 **Version orders.** Only one fact is certain: the initial version of a key comes before every other
-version. This orders a key that was written once completely. If a key was written more often, the
+version. This fully orders a key that was written only once. If a key was written more often, the
 writes stay unordered. Hence there is never a `ww` edge between two transactions. (Upstream orders
 writes by their place in the history, which holds where each key is written once.)
 
 **Edges.** `wr` and `wrp`: the writer of the version that a read saw, or must have selected, comes
-before the reader. `rw`: who read the initial version comes before all who wrote the key. `rwp`: who
-selected the initial version by a predicate comes before all whose version makes a difference to
-that read: any, if it shows the key, else one that matches. A transaction whose answer was lost
-counts if its version was seen or selected. Nothing writes by a predicate, so there is no `wwp`.
+before the reader. `rw`: a reader of the initial version comes before all writers of the key. `rwp`:
+a transaction that selected the initial version by a predicate comes before all writers whose
+version changes the result of that read: every version if the read shows the key, otherwise every
+matching version. A transaction whose answer was lost counts if some read saw or selected its
+version. No operation writes by a predicate, so there is no `wwp`.
 
 The inference assumes that reads return committed data: no aborted version, and no version that its
 own transaction overwrote. Every model that a cycle over `wr`, `wrp`, `rw` or `rwp` refutes also

@@ -13,9 +13,10 @@ An edge says that its source must come before its target in any serial order. Re
 | realtime | the source's completion came before the target's invocation           |
 
 Real time is never stored: it follows from the runs of the transactions (`columns`), and within a
-component it becomes a chain of *gates*, nodes that mean "everything so far has completed".
-When many transactions read what many replaced, their product is not stored either: two chains of
-*joints* connect each reader with every writer but itself, which is what the product would say.
+component it becomes a chain of *gates*, nodes that mean "everything so far has completed". If many
+transactions read a version that many others replaced, the product of these edges is not stored
+either. Instead, two chains of *joints* connect each reader with every writer but itself, which has
+the same meaning.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ last step was one). The search skips kinds that could only refute models which e
 shows to be possible.
 
 **Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
-from each edge that such a cycle must contain finds the shortest closed walk; among equals the one
-through the smallest transactions. A walk that visits a transaction twice is not a cycle, but a
-combination of smaller cycles of other kinds. If only such walks are found, simple paths are
-enumerated. Every search counts its steps, and a search that runs out of steps is reported. The
-refuted models stay right in that case, since the existence of cycles is already known.
+from each edge that such a cycle must contain finds the shortest closed walk; of several shortest
+walks, it finds the one through the smallest transactions. A walk that visits a transaction twice is
+not a cycle, but a combination of smaller cycles of other kinds. If only such walks are found,
+simple paths are enumerated. Every search counts its steps, and a search that runs out of steps is
+reported. The refuted models stay right in that case, since the existence of cycles is already
+known.
 
 The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
 """
