@@ -1,4 +1,4 @@
-"""For `harness doctor`: whether the native core carries the searches of the checkers."""
+"""The check of `harness doctor` whether the checkers' searches run on the native core."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from harness.plugins import Diagnosis
 
 
 class NativeCore(Diagnosis):
-    """Looks for `checkers._native`; the pure Python searches say the same, more slowly."""
+    """Looks for `checkers._native`; the pure Python searches give the same results, more slowly."""
 
     api_version = 1
     name = "native-core"
     doc = "the Rust core of the linearizability checker, or pure Python in its place"
 
     def look(self) -> tuple[bool, str]:
-        """Whether it is in use, and if not why."""
+        """Whether the native core is in use, and if not, why."""
         from checkers.linearizability.native import is_native, native_status
 
         return is_native(), native_status().removeprefix("native core: ")

@@ -1,4 +1,4 @@
-"""From a recorded history in the vocabulary "ddl" to operations on the catalog model.
+"""Convert a recorded history in the vocabulary "ddl" to operations on the catalog model.
 
 Real time is the order of indices: the harness records an invocation before it sends anything and a
 completion after everything has arrived.
@@ -8,11 +8,12 @@ completion after everything has arrived.
 * `info` mutations may take effect at any time after their call, or never; `info` reads say nothing.
 * The nonce of a create comes back as the table's comment, so answers tie ids to nonces. One nonce
   with two ids, or one id with two nonces, contradicts exactly-once by itself: a `Conflict`.
-* A lost create whose table an answer shows did take effect, and did so before that answer returned:
-  it gets that return. (An upper bound only; it may have happened any time since its call.)
+* If an answer shows the table of a lost create, the create took effect before that answer returned,
+  so its return is set to that answer's return. (This is only an upper bound: the create may have
+  taken effect at any time since its call.)
 * Lost creates that no answer shows are interchangeable if name and columns are equal: they share a
   key.
-* A read with a bound is a read that was asked for that much earlier (`part`).
+* A read with a staleness bound counts as invoked earlier by that bound (see `part`).
 """
 
 from __future__ import annotations
@@ -57,14 +58,16 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class CatalogHistory:
-    """Operations (their ids are the indices of the invocations) and what their answers tie."""
+    """Operations (their ids are indices of invocations), and the facts that answers establish."""
 
     operations: tuple[CatalogOperation, ...]
     bindings: Mapping[str, str]
     conflicts: tuple[Conflict, ...]
     pairs: Mapping[int, Pair]
-    seen_creates: Mapping[int, int]  # lost creates that took effect -> the invocation that saw it
-    sent_again: Mapping[int, str]  # changes sent more than once -> the key of what a second makes
+    # id of a lost create that took effect -> the invocation whose answer showed its table
+    seen_creates: Mapping[int, int]
+    # id of a change sent twice -> the key of the table that a second effect makes
+    sent_again: Mapping[int, str]
 
 
 def _value(op: Op) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def _field(op: Op, name: str) -> Any:
 
 
 class _Asked(msgspec.Struct):
-    """The types of the fields of invocations."""
+    """The types that the fields of invocations must have."""
 
     name: str = ""
     new_name: str = ""
@@ -108,7 +111,7 @@ def _check_shapes(pair: Pair) -> None:
 
 def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
     if not isinstance(op.value, dict):
-        return  # its reader reports it
+        return  # the code that reads the value reports the error
     try:
         msgspec.convert(op.value, shape)
     except msgspec.ValidationError as error:
@@ -118,12 +121,12 @@ def _check_fields(op: Op, shape: type[msgspec.Struct]) -> None:
 
 
 def _text(value: Any) -> str | None:
-    """An id or a nonce as text, since a comment is text, too; `None` where there is none."""
+    """The id or nonce as text (comments are text, too), or `None` if the value has none."""
     return None if value is None or value == "" else str(value)
 
 
 def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
-    """(table id, nonce or `None`) of every table that a successful answer shows to exist."""
+    """(table id, nonce or `None`) of every table that a successful answer proves to exist."""
     done = pair.completion
     if done is None or done.type is not OpType.OK:
         return
@@ -148,12 +151,12 @@ def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
 
 
 def _again(key: str) -> str:
-    """The key of a table that the second effect of a create made."""
+    """The key of the table that a create makes if it takes effect a second time."""
     return f"{key}, sent again"
 
 
 def _sent_again(history: History) -> dict[int, str]:
-    """Acknowledged changes with several attempts, by invocation; of creates, their other key."""
+    """Acknowledged changes sent several times, by invocation, with a create's second key."""
     return {
         pair.invoke.index: _again(_text(fields.get("nonce")) or f"op {pair.invoke.index}")
         for pair in history.pairs
@@ -168,7 +171,7 @@ def _sent_again(history: History) -> dict[int, str]:
 def _bind(
     history: History, again: frozenset[str] = frozenset()
 ) -> tuple[dict[str, str], tuple[Conflict, ...]]:
-    """Bindings of ids to nonces, and conflicts; a key in `again` allows a second id of a nonce."""
+    """Match ids with nonces; report conflicts; a key in `again` allows a nonce two ids."""
     ids: dict[str, tuple[str, int]] = {}
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
@@ -229,7 +232,7 @@ def _answer(op: Op) -> Answer:
     if f == "list":
         listing = tuple((e[0], _text(e[1]), e[2]) for e in _field(op, "tables"))
         if len({name for name, _, _ in listing}) != len(listing):
-            # No state has two tables with one name, and so no step allows this answer.
+            # No state has two tables with one name, so no step of the model allows this answer.
             listing = (*listing, *listing)
         return Answer("ok", listing=listing)
     columns = value.get("columns") if f == "get" else None
@@ -244,7 +247,7 @@ def _answer(op: Op) -> Answer:
 
 
 def _first_sights(history: History) -> dict[str, tuple[int, int]]:
-    """Table id -> (index of the earliest completion that shows it, that op's invocation)."""
+    """Table id -> (earliest completion that shows the table, invocation of that operation)."""
     first: dict[str, tuple[int, int]] = {}
     for pair in history.pairs:
         for ident, _ in shown_tables(pair):
@@ -255,7 +258,7 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
 
 
 def _shown_nonces(history: History) -> set[str]:
-    """The nonces in comments, also in answers without an id."""
+    """All nonces that comments show, including comments in answers without a table id."""
     answers = (None if pair.completion is None else pair.completion.value for pair in history.pairs)
     comments = (_text(value.get("comment")) for value in answers if isinstance(value, dict))
     return {comment for comment in comments if comment is not None}
@@ -294,7 +297,9 @@ def catalog_history(history: History, *, again: bool = False) -> CatalogHistory:
                 continue
             if call.f == "create" and key in ids:
                 sight, by = sights[ids[key]]
-                if sight > call.index:  # else it was seen before it was asked for: search refutes
+                # otherwise the table was seen before its create was invoked: the search refutes
+                # that
+                if sight > call.index:
                     returned, seen[call.index] = sight, by
                     answer = Answer("ok", table_id=ids[key])
             elif call.f == "create" and key not in comments:

@@ -1,13 +1,13 @@
 """The checker `linearizable-catalog`: DDL over the whole catalog.
 
-A run's history becomes operations (`history`). Passes look for contradictions between two or three
-answers (`passes`), and replay the answers in the order of their revisions; the search judges what
-they leave, with lost answers first in narrowed intervals.
-Every verdict is proven by a certificate that another method verifies
-(`linearizability.certificate`): one that proves nothing is a crash, and one that was not confirmed
-in time leaves `unknown`. An invalid verdict is explained in sentences that name the operations
-(`sentences`). Time, memory and, where asked for, steps bound a search; a search that reaches a
-bound is `unknown`, so that no other verdict depends on the machine.
+The checker converts a run's history to operations (`history`). Passes look for contradictions
+between two or three answers, and replay the answers in the order of their revisions (`passes`). The
+search judges the histories that the passes leave open; it first tries narrowed intervals for lost
+answers. Every verdict is proven by a certificate that another method verifies
+(`linearizability.certificate`). A certificate that proves nothing is an internal error, and one
+that was not confirmed in time makes the verdict `unknown`. Sentences that name the operations
+explain an invalid verdict (`sentences`). Time, memory and (if requested) steps limit a search; a
+search that reaches a limit is `unknown`, so that no other verdict depends on the machine.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.ddl import READS
 
 CONFLICTS_MAX = 3
-NARROWED_SHARE = 0.5  # of the time left, and of the steps, for the attempt with narrowed intervals
+# share of the remaining time and of the steps, for the attempt with narrowed intervals
+NARROWED_SHARE = 0.5
 
 
 def _named(text: str, pairs: Iterable[Pair]) -> str:
-    """`text`, in which ids of tables have the names by which `pairs` knew them."""
+    """`text` with ids of tables replaced by the names under which `pairs` knew them."""
     for pair in pairs:
         call, value = fields_of(pair.invoke), fields_of(pair.completion)
         named = [(call.get("new_name", call.get("name")), value.get("table_id"))]
@@ -58,7 +59,7 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 
 
 def _rule(pair: Pair) -> str:
-    """The short name of what the failing operation broke; reports group failures by it."""
+    """The short name of the rule that the failing operation broke; reports group failures by it."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS or is_bounded(pair):
         return "missing" if result == "not-found" else "stale-read"
@@ -120,7 +121,7 @@ class CatalogLinearizable(SearchChecker):
     def _contradicted(
         self, broken: Contradiction, proof: Certificate, converted: CatalogHistory
     ) -> CheckResult:
-        """The result of a pass: a sentence for each answer, and one for the broken rule."""
+        """The result of a contradiction found by a pass: sentences for the answers and the rule."""
         rule = _named(broken.rule, (converted.pairs[index] for index in broken.core))
         core = broken.core[: 1 + CORE_SHOWN_MAX]
         text = [f"{sentence(converted.pairs[index])}." for index in core]
@@ -166,7 +167,7 @@ class CatalogLinearizable(SearchChecker):
 
 
 def _under_permits(history: History, strict: CheckResult, end_s: float) -> CheckResult:
-    """The result `strict`, which is invalid, as the history's permits leave it."""
+    """The invalid result `strict`, revised under the permits of the history."""
     permits = permits_of(history)
     relaxed = judge_permitted(history, permits, end_s=end_s)
     stuck = ""
@@ -178,7 +179,7 @@ def _under_permits(history: History, strict: CheckResult, end_s: float) -> Check
 
 
 def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
-    """The order of the revisions in the answers, if it is legal."""
+    """The order of the revisions in the answers, if that order is legal."""
     revisions: dict[int, int] = {}
     for index, pair in converted.pairs.items():
         value = None if pair.completion is None else pair.completion.value
@@ -209,8 +210,8 @@ def _searched(
 ) -> CheckOutcome:
     """The outcome of a search until `end_s`, on the monotonic clock.
 
-    The first attempt has narrowed intervals: an order that it finds is one of the wider intervals,
-    too. A core must rest on the wider ones.
+    The first attempt uses narrowed intervals. An order that it finds is also an order for the
+    original intervals. A core must be found with the original intervals.
     """
 
     def left_s() -> float:

@@ -1,12 +1,14 @@
 """The checker of membership: acknowledged changes determine who the masters are.
 
-Of each master that was ever added or removed, every list of members must agree with the last change
-of it that was acknowledged before the list was asked for, unless another change of it was under way
-then, or one of unknown outcome may have taken effect since. Lists are read from a leader that has
-committed in its term, without a look at others: one of an older term than the change is of a leader
-that was deposed by then, and proves nothing. Until something changes a master, all lists must say
-the same of it. A run in which nothing was changed proves nothing, but where the profile has no such
-changes (`Permit.lacks`).
+Every list of members is compared with the changes of each master that was ever added or removed. A
+list must agree with the last change of that master that was acknowledged before the list was
+requested, unless another change of the same master was under way then, or a change of unknown
+outcome may have taken effect since.
+
+A leader that has committed in its term answers with a list, without asking other masters. A list of
+an older term than the change comes from a leader that was deposed by then, so it proves nothing.
+Until something changes a master, all lists must agree about it. A run without any change proves
+nothing, unless the profile has no such changes (`Permit.lacks`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from harness.vocabularies.members import AddMaster, ListMasters, RemoveMaster
 
 
 class MembersChecker(Checker):
-    """Members are the nodes that were added and not removed."""
+    """The members are the nodes that were added and not removed."""
 
     api_version = 1
     name = "members"
@@ -78,9 +80,10 @@ def _members(listed: Pair) -> Mapping[str, None]:
 
 
 def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
-    """Whether the node is a member when it is `listed`, and the change that says so.
+    """Whether the node is a member when it is `listed`, and the change that proves this.
 
-    `changes` are of that node, called before the list was answered. `None` where it is uncertain.
+    `changes` holds the node's changes that were called before the list was answered. The result is
+    `None` if the membership is uncertain.
     """
     before = [p for p in changes if p.type is OpType.OK and _ended(p) < listed.invoke.index]
     if not before:
@@ -90,7 +93,7 @@ def _expected(changes: list[Pair], listed: Pair) -> tuple[bool, Pair] | None:
         if pair is last:
             continue
         if pair.type is not OpType.OK or _ended(pair) > last.invoke.index:
-            return None  # it may have taken effect after the last one
+            return None  # this change may have taken effect after the last acknowledged change
     return last.invoke.f == AddMaster.f, last
 
 

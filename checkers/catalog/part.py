@@ -1,9 +1,9 @@
-"""The part of a history that is about the catalog; reads of it that say how old an answer may be.
+"""The catalog's part of a history, and the staleness bounds of its reads.
 
-A read with a bound shows a state in which everything acknowledged `bound_ns` before the answer was
-made is. The answer is made after the read was asked for. So it is an ordinary read that might have
-been asked for that much earlier, and nothing else: a checker that judges it as one, from that time
-on, proves its bound.
+A read with a bound must show every change that was acknowledged earlier than `bound_ns` before the
+answer was made. The answer is made after the read was invoked. So the read is an ordinary read that
+might have been invoked earlier by its bound. A checker that judges the read as invoked at that
+earlier time also proves the bound.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from harness.vocabularies import kudu_hms, members, rows
 from harness.vocabularies.follower_reads import FRESH
 
 Span = tuple[float, float]
-"""Call and return, as indices of ops."""
+"""The call and the return of an operation, as indices of ops."""
 _LATE: Final = {"result": "ok", "by": "hive"}
 _OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
@@ -27,12 +27,12 @@ _OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
 
 
 def is_bounded(pair: Pair) -> bool:
-    """Whether it is a read with a bound."""
+    """Whether this is a read with a bound."""
     return pair.invoke.f in FRESH
 
 
 def bound_ns(pair: Pair) -> int | None:
-    """The bound of its answer; `None` where there is none, or no answer."""
+    """The bound that the answer gives; `None` if there is no bound or no answer."""
     done = pair.completion
     if done is None or done.type is not OpType.OK or not isinstance(done.value, dict):
         return None
@@ -49,12 +49,12 @@ def catalog_part(history: History) -> History:
 
 
 def unbounded_part(history: History) -> History:
-    """The same part without bounded reads, for checks that real time by itself decides."""
+    """The same part without bounded reads, for checks that depend on real time alone."""
     return _by_hive(_without(history, lambda pair: _is_elsewhere(pair) or is_bounded(pair)))
 
 
 def _is_elsewhere(pair: Pair) -> bool:
-    """Rows are in a table; a register, which has reads and writes as well, is not."""
+    """Whether the operation is about rows: these name a table, while register operations do not."""
     call = pair.invoke
     if call.f in _OF_ROWS:
         return isinstance(call.value, Mapping) and "table" in call.value
@@ -66,9 +66,10 @@ def _was_refused_by_hive(pair: Pair) -> bool:
 
 
 def _by_hive(history: History) -> History:
-    """Changes through Hive as changes of unknown outcome in Kudu.
+    """Treat changes through Hive as changes of unknown outcome in Kudu.
 
-    The value of an acknowledged one says so, since it is not lost: Kudu follows in the end.
+    The value of an acknowledged change is marked, since the change is not lost: Kudu applies it
+    later.
     """
     if not any(op.f in kudu_hms.IN_KUDU for op in history):
         return history
@@ -76,7 +77,7 @@ def _by_hive(history: History) -> History:
 
 
 def is_late(pair: Pair) -> bool:
-    """Whether Hive acknowledged it: Kudu follows in the end."""
+    """Whether Hive acknowledged the change: Kudu applies it later."""
     done = pair.completion
     return done is not None and done.type is OpType.INFO and done.value == _LATE
 
@@ -105,8 +106,8 @@ def _without(history: History, is_gone: Callable[[Pair], bool]) -> History:
 
 
 def calls_before(history: History) -> Mapping[int, int]:
-    """Invocation of an answered read with a bound -> the index before which it might have been
-    asked for: that of the first op that is no older than its bound.
+    """Invocation of an answered read with a bound -> the index from which the read counts as
+    invoked, that of the first op no older than the bound.
     """
     bounded = [
         (pair, bound)
@@ -125,7 +126,7 @@ def calls_before(history: History) -> Mapping[int, int]:
 
 
 def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
-    """The nonce of each create, also a failed one, and the span in which it may take effect."""
+    """The nonce of each create (also of failed ones), and the span of its possible effect."""
     creates: dict[str, list[tuple[str, Span]]] = {}
     for pair in history.pairs:
         call, done = pair.invoke, pair.completion

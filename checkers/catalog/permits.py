@@ -1,26 +1,26 @@
-"""Judging a catalog history under what its profile permits (`harness.permits`).
+"""Judge a catalog history under the permits of its profile (`harness.permits`).
 
-Asked only where no order explains the history strictly. Writes stay linearizable under all
-profiles: each takes effect once, between its call and its return. A permit changes what an
+These rules apply only if no order explains the history strictly. Writes stay linearizable under all
+profiles: each write takes effect once, between its call and its return. A permit changes what an
 *observation* (a read, or a refusal because of the state) must have seen:
 
-* `stale-read`: nothing acknowledged in a later term than the answer's own, by another node.
-  A leader has all that was acknowledged in its term and before, so an answer that lacks more is
-  not stale but wrong; and what one master showed, it may not take back. The answer is still the
-  catalog of some moment before it was given.
-* `torn-list`: a list is one look at each name, each at a moment of its own. A name that a rename
-  may have touched meanwhile may be left out.
-* `name-gap`: "not found" says nothing while a rename or delete of that name may be under way.
-* `dirty-create`: a create shows its table, and keeps its name, from its call on, also where it
-  then fails. What shows that, while it may be under way, says nothing.
+* `stale-read`: the answer need not show what another node acknowledged in a later term than the
+  answer's own. A leader has all that was acknowledged in its term and before, so an answer that
+  lacks more is not stale but wrong. A master may not take back what it showed. The answer still
+  shows the catalog of some earlier moment.
+* `torn-list`: a list reads each name at its own moment. The list may leave out a name that a rename
+  may have touched meanwhile.
+* `name-gap`: "not found" proves nothing while a rename or delete of that name may be under way.
+* `dirty-create`: a create shows its table and occupies its name from its call on, even if it then
+  fails. An answer that shows this while the create may be under way proves nothing.
 * `ddl-twice`: a change that was sent more than once may act once more, at any later time.
 * `lost-after-power-cut`: after each power cut the catalog may fall back to any earlier one, but
-  loses no acknowledged change that was asked for after the cut.
+  loses no acknowledged change that was invoked after the cut.
 
-The judgement is exact: there is an order of all operations that keeps these rules, or there is
-none, or the search came to its bound. The part before the first power cut is judged
-without it first, since that takes fewer steps. One permit after the other is tried
-before all together, so that an anomaly that one explains is not put down to two.
+The judgement is exact: an order of all operations that keeps these rules exists, or none exists, or
+the search reached its limit. The part before the first power cut is judged by itself first, since
+that takes fewer steps. Each permit is tried by itself before all permits together, so that an
+anomaly that one permit explains is not attributed to two.
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ from harness.timeline import power_cuts
 
 KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DIRTY_CREATE, DDL_TWICE, LOST_AFTER_POWER_CUT)
 ALONE_SHARE: Final = 0.15
-"""Of the time, for each permit by itself; the rest is for all together."""
+"""The share of the time for each permit by itself; the rest is for all permits together."""
 
 
 def judge_permitted(
     history: History, permits: Mapping[str, Permit], *, end_s: float
 ) -> Relaxed | None:
-    """An order under the permits, for a history without a strict one; `None` if none is about that.
+    """An order under the permits, for a history without a strict order.
 
-    `end_s` is on the monotonic clock.
+    The result is `None` if no permit is about the order of operations. `end_s` is on the monotonic
+    clock.
     """
     cuts = power_cuts(history)
     names = [name for name in KNOWN if name in permits and (name != LOST_AFTER_POWER_CUT or cuts)]
@@ -101,7 +102,7 @@ def until(history: History, end: int) -> History:
 
 
 def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[str, list[Span]]:
-    """The spans in which such changes may have been under way, by the names that they touch."""
+    """The spans in which creates, renames and deletes may be under way, by the names they touch."""
     spans: dict[str, list[Span]] = {}
     for operation in operations:
         change = operation.input
@@ -115,7 +116,7 @@ def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[
 
 
 def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
-    """Whether any of the spans meets that of an operation that returned."""
+    """Whether any of the spans overlaps that of an operation that returned."""
     end = operation.return_time
     return any(begin < (end or 0) and over > operation.call for begin, over in spans)
 
@@ -145,7 +146,7 @@ class _History:
     # --- the problem of the search -------------------------------------------------------------
 
     def _parts(self, operation: CatalogOperation) -> Iterator[CatalogOperation]:
-        """The operation as the permits leave it: itself, several looks, or nothing."""
+        """The operation under the permits: unchanged, split into several reads, or left out."""
         answer = operation.said
         if answer is UNKNOWN:
             yield operation
@@ -171,7 +172,7 @@ class _History:
             yield replace(operation, input=Look(name), output=look)
 
     def _is_gap(self, operation: CatalogOperation) -> bool:
-        """Whether it found nothing where a name may just have been between two tables."""
+        """Whether the operation found nothing under a name that may be between two tables."""
         answer = operation.said
         if NAME_GAP not in self._permits or answer is UNKNOWN or answer.result != "not-found":
             return False
@@ -179,7 +180,7 @@ class _History:
         return name is not None and overlaps(self._touching.get(name, ()), operation)
 
     def _is_dirty(self, operation: CatalogOperation) -> bool:
-        """Whether it shows a table that a create may only just be making."""
+        """Whether the answer shows a table whose create may still be under way."""
         answer, call = operation.said, operation.input
         if not self._dirty or answer is UNKNOWN or not _observes(operation):
             return False
@@ -194,7 +195,7 @@ class _History:
         return [span for _, span in self._dirty.get(name, ())]
 
     def _unmade(self, name: str, ident: str | None, operation: CatalogOperation) -> bool:
-        """Whether a table of this id, under this name, is of a create that may be under way."""
+        """Whether this table may come from a create that is still under way."""
         key = None if ident is None else self._converted.bindings.get(ident)
         return ident is not None and any(
             key in {None, nonce} and overlaps([span], operation)
@@ -202,7 +203,7 @@ class _History:
         )
 
     def _twins(self) -> Iterator[CatalogOperation]:
-        """The second effects that changes may have had which were sent again."""
+        """The possible second effects of changes that were sent again."""
         if DDL_TWICE not in self._permits:
             return
         for operation in self._own:
@@ -220,7 +221,7 @@ class _History:
     # --- judging -------------------------------------------------------------------------------
 
     def judge(self, end_s: float) -> Relaxed:
-        """Search, and count."""
+        """Run the search, and count the uses of each permit."""
         if self._converted.conflicts:
             return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].second)
         lossy = LOST_AFTER_POWER_CUT in self._permits
@@ -236,7 +237,7 @@ class _History:
         return Relaxed(counts, True, examples, outcome.steps)
 
     def _hint(self, index: int) -> tuple[int, int]:
-        """The place of its entry in the masters' log, or of the last entry that an answer saw."""
+        """The log position of its entry, or of the last entry that its answer had seen."""
         pair = self._converted.pairs.get(index)
         done = None if pair is None else pair.completion
         value = done.value if done and isinstance(done.value, dict) else {}
@@ -244,10 +245,10 @@ class _History:
         return (term if isinstance(term, int) else 0, revision if isinstance(revision, int) else 0)
 
     def _count(self, outcome: PartialOutcome) -> tuple[dict[str, int], tuple[int, ...]]:
-        """The number of times that each permit was needed in this order of the changes.
+        """How often this order of the changes needs each permit.
 
-        An answer that a catalog of its own time explains needed none; an answer that only an older
-        catalog explains, as a permit allows, was stale.
+        An answer that the catalog of its own time explains needs no permit. An answer that only an
+        older catalog explains, as a permit allows, is stale.
         """
         states = _States(self, outcome)
         counts: dict[str, int] = {}
@@ -270,13 +271,13 @@ class _History:
         if twins:
             counts[DDL_TWICE] = len(twins)
             examples.extend(twins)
-        if not counts:  # only what two answers show together needed it
+        if not counts:  # only the combination of two answers needed the permit
             counts = dict.fromkeys(sorted(self._permits)[:1], 1)
         return counts, tuple(examples)
 
 
 class _States:
-    """The catalogs along an order, and which of them an answer may have seen."""
+    """The states of the catalog along an order, and the states that an answer may have seen."""
 
     def __init__(self, relaxed: _History, outcome: PartialOutcome) -> None:
         assert outcome.order is not None
@@ -298,7 +299,7 @@ class _States:
                     self.twins.append(operation.id)
 
     def _any(self, operation: CatalogOperation, must: Sequence[int]) -> bool:
-        """Whether it is legal after the changes at `must`, and before changes called later."""
+        """Whether the answer is legal after the changes at `must`, before later calls."""
         end = operation.return_time
         assert end is not None
         first = 1 + max(must, default=-1)
@@ -309,7 +310,7 @@ class _States:
         )
 
     def _acknowledged(self, operation: CatalogOperation) -> list[int]:
-        """The changes that had returned before it was called."""
+        """The changes that had returned before the operation was called."""
         return [
             at
             for at, o in enumerate(self._changes)
@@ -317,11 +318,11 @@ class _States:
         ]
 
     def strictly(self, operation: CatalogOperation) -> bool:
-        """Whether a catalog of its own time explains it."""
+        """Whether the catalog of the operation's own time explains the answer."""
         return self._any(operation, self._acknowledged(operation))
 
     def stale(self, operation: CatalogOperation) -> bool:
-        """Whether one that lacks later terms does."""
+        """Whether a catalog that lacks changes of later terms explains the answer."""
         facts = self._relaxed._facts  # noqa: SLF001
         term = facts[operation.id].term
         assert term is not None
@@ -342,7 +343,7 @@ def _fact_of(converted: CatalogHistory, index: int) -> Fact:
 
 
 def _observes(operation: CatalogOperation) -> bool:
-    """Whether it only saw something: a read, or a change that was refused because of the state."""
+    """Whether the operation only observed the state: a read, or a state-dependent refusal."""
     answer = operation.said
     if answer is UNKNOWN:
         return False

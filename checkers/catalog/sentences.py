@@ -1,4 +1,4 @@
-"""Operations of the vocabulary "ddl" in sentences that name them."""
+"""Sentences that describe operations of the vocabulary "ddl"."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KINDS: Final = {**BY_NAME, **follower_reads.CALLS.by_name}
 CORE_MAX = 5
 STORIES_MAX = 3
 ID_SHOWN_MAX = 8
-"""Longer ids are cut in sentences: people know the name."""
+"""Sentences shorten ids above this length, since users know the name."""
 
 
 def where(pair: Pair) -> str:
-    """The op as `sentences.where` has it; a change through Hive is marked as such."""
+    """The op as in `sentences.where`; changes through Hive are marked."""
     begin, done = pair.invoke, pair.completion
     if done is None or not is_late(pair):
         return sentences.where(pair)
@@ -36,14 +36,14 @@ def sentence(pair: Pair) -> str:
 
 
 def table_words(ident: object, name: str | None) -> str:
-    """A table by the name that people know: `table 't3' (id 0e7fb6…)`."""
+    """A table under the name that users know: `table 't3' (id 0e7fb6…)`."""
     text = str(ident)
     short = text if len(text) <= ID_SHOWN_MAX else f"{text[: ID_SHOWN_MAX - 2]}…"
     return f"table {name!r} (id {short})" if name else f"table {short}"
 
 
 def tried(pair: Pair) -> str:
-    """The aim of an operation that did nothing, without a full stop."""
+    """The intent of an operation that had no effect, without a full stop."""
     call = pair.invoke
     name = fields_of(call).get("name")
     what = f"table {name!r}" if name else "the tables"
@@ -66,7 +66,7 @@ def _done_by(pair: Pair, verb: str) -> str:
 def _last_change(
     order: Iterable[int], name: str, pairs: Mapping[int, Pair]
 ) -> tuple[Pair, str] | None:
-    """The last operation in `order` after which other things are under `name`, and its verb."""
+    """The last operation in `order` that changed what is under `name`, and its verb."""
     for index in reversed(list(order)):
         pair = pairs[index]
         call = pair.invoke
@@ -83,7 +83,7 @@ def _last_change(
 
 
 def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: object) -> str:
-    """The table under `name` in one surviving configuration, and the change that made it so."""
+    """The table under `name` in one surviving configuration, and the change that put it there."""
     state: Any = survivor.state
     here: str | None
     if isinstance(model, Catalog):
@@ -109,7 +109,7 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: obje
 
 
 def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | None) -> list[str]:
-    """The names that the failing operation is about; for a list, the names that differ."""
+    """The names that the failing operation is about; of a list, the names that differ."""
     if projected is not None:
         return [projected]
     call = pair.invoke
@@ -133,7 +133,7 @@ def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | N
 def explain_failure(
     failure: Failure, pairs: Mapping[int, Pair], model: object, *, projected: str | None
 ) -> list[str]:
-    """Sentences that tell the answer, the state that it contradicts, and the proof."""
+    """Sentences about the answer, the state that it contradicts, and the proof."""
     failing = pairs[failure.operation]
     text = [
         f"{sentence(failing)}, but no order of the operations that respects real time allows it."
@@ -158,7 +158,7 @@ def explain_failure(
             f"{ops(failure.core, limit=10).capitalize()} contradict each other by themselves "
             f"({small}), with any outcome of the {len(failure.weakened)} other changes."
         )
-        # The last ones before the contradiction tell most.
+        # The last operations before the contradiction are the most useful to show.
         text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])
         if len(rest) > CORE_MAX:
             text.append(f"{len(rest) - CORE_MAX} earlier ones are not shown.")

@@ -1,14 +1,14 @@
-"""The checker of reads with a bound: no answer is older than its bound, nor that than was allowed.
+"""The checker of bounded reads: answers keep their bounds, and bounds keep the reads' limits.
 
-Two rules on each answer, and both are of that answer alone, so they hold over any history:
+Each of two rules concerns a single answer, so both hold for any history:
 
-* its bound is no more than the read allowed;
-* its revision is no less than that of any change or read of the newest state which was answered
-  before the read might have been asked for (`part`). An answer without a revision is
-  exempt from that.
+* the answer's bound is at most the bound that the read allowed;
+* the answer's revision is at least the revision of every change, and of every read of the newest
+  state, that was answered before the read might have been invoked (see `part`). Answers without a
+  revision are exempt from this rule.
 
-That the answer is the state of that revision is judged with all other answers by
-`linearizable-catalog`, where such a read counts as asked for that much earlier.
+The checker `linearizable-catalog` judges, with all other answers, that the answer shows the state
+of its revision. For that checker the read counts as invoked earlier by its bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NS_PER_MS = 1_000_000
 
 
 class StalenessChecker(Checker):
-    """Bounds of reads hold."""
+    """Bounded reads keep their bounds."""
 
     api_version = 1
     name = "staleness"
@@ -86,15 +86,15 @@ def _check(history: History, answered: list[Pair], findings: Findings) -> None:
 
 
 def _revision(pair: Pair) -> int | None:
-    """The revision of the state that an answer shows; `None` where it has none."""
+    """The revision of the state that an answer shows; `None` if the answer has no revision."""
     revision = fields_of(pair.completion).get("revision")
     return revision if isinstance(revision, int) and revision >= 0 else None
 
 
 def _newest_by_completion(history: History) -> list[tuple[int, int, Pair]]:
-    """(index of a completion, the newest revision answered up to it, by which operation), rising.
+    """(completion, newest revision answered up to it, the operation that answered it), in order.
 
-    Reads with a bound are left out: their answers need not be of the newest state.
+    Bounded reads are left out: their answers may show an older state.
     """
     newest: list[tuple[int, int, Pair]] = []
     done = [

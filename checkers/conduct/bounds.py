@@ -1,38 +1,39 @@
-"""Bounds: what a target may use and how long it may be away, by limits that it declares itself.
+"""Bounds: limits that a target declares for its own resource use and outages.
 
-The snapshot carries them (`"bounds"`), so that a stored history can be judged again:
+The snapshot contains the limits (`"bounds"`), so that a stored history can be judged again:
 
     limits    [{name, measure, of, limit, per, why}]; the limit grows by `per`: {unit: share}
     counters  {node: {name: number}} at the end of the run
-    calls     {method: how often all nodes served it}
+    calls     {method: the number of calls that all nodes served}
     amounts   {unit: number}: further units for `per`
     quorum    the nodes of which a majority must be up to serve
 
-| measure   | the number held against the limit                                                 |
+| measure   | the number that is compared with the limit                                        |
 |-----------|-----------------------------------------------------------------------------------|
-| counter   | the counter `of`, of each node, once all has settled                              |
-| memory    | the MiB that each node's processes hold at the end, or with `of` = `any time`     |
-|           | whenever that was measured (`usage`), where it is                                 |
-| disk      | the MiB that each node's files hold, whenever that was measured                   |
-| written   | the MiB that each node wrote in any minute, where that is measured                |
-| calls     | the calls of the method `of`                                                      |
-| elections | the terms in which a leader was heard of                                          |
-| leaders   | the nodes that announced to lead in one term                                      |
-| diverged  | places of a group of which replicas told differently (`harness.run.divergence`)      |
-| outage    | seconds without any answer in chaos; `of` is the kind of the faults that it meets |
+| counter   | the counter named by `of`, of each node, once the target has settled              |
+| memory    | the MiB of memory of each node's processes at the end of the run; if `of` is      |
+|           | `any time`, at every measurement (`usage`)                                        |
+| disk      | the MiB of each node's files, at every measurement                                |
+| written   | the MiB that each node wrote in any minute, if measured                           |
+| calls     | the calls of the method named by `of`                                             |
+| elections | the number of terms for which the harness heard of a leader                       |
+| leaders   | the number of nodes that announced themselves as leader in one term               |
+| diverged  | the log positions at which replicas differ (`harness.run.divergence`)             |
+| outage    | seconds without any answer during chaos; `of` is the kind of overlapping fault    |
 
-Units: operation, fault, second, and the target's amounts. For the measure `written`, the units of
-that minute count: operations of the minute before too, since their writes may come late; faults, if
-they last into it. A node that was not measured is not judged, and the result says so.
+The units are operation, fault, second, and the target's amounts. For the measure `written`, the
+units of the same minute count. Operations of the minute before count too, since their writes may
+come late, and so do faults that last into the minute. A node that was not measured is not judged,
+and the result says so.
 
-An outage may take the limits of all the faults that it meets together, and the time for which half
-of the quorum at once, or the links of all clients, were hit. One that meets a disturbance, by the
-harness, its host or its engine, is not held against the target, unless it is known when that was,
-and the limit passed before or after it; for elections and calls a disturbance counts as a fault,
-and each second in which nodes starved as one.
-A limit that grows by a unit whose amount the target did not declare proves nothing: a number below
-its fixed part holds, and a larger one is `unknown`.
-A history without limits is `unknown`: targets that declare some name this checker as theirs.
+The limit of an outage is the sum of the limits of all faults that overlap it, plus the time during
+which faults hit half of the quorum at once or the links of all clients. An outage that overlaps a
+disturbance (by the harness, its host or its engine) is not held against the target, unless the time
+of the disturbance is known and the outage exceeds the limit before or after it. For elections and
+calls, a disturbance counts as a fault, and so does each second in which nodes starved. If a limit
+grows by a unit whose amount the target did not declare, only its fixed part is known: a number
+below the fixed part is within the limit, and a larger number is `unknown`. A history without limits
+is `unknown`: targets that declare limits list this checker among their checkers.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ from harness.timeline import ALL_CLIENTS, RESET, Fault, faults_of
 MIB: Final = 1024 * 1024
 MINUTE_NS: Final = 60 * NS_PER_S
 HELD: Final = {"memory": ("memory_bytes", "of memory"), "disk": ("disk_bytes", "on its disk")}
-"""By measure: the numbers of a fact `usage`, and the words for them."""
+"""For each measure, the numbers that a `usage` fact contains, and words for these numbers."""
 CALM: Final = "none"
-"""The kind of fault of an outage that met none."""
+"""The kind of fault of an outage that overlaps no fault."""
 UNFINISHED: Final = "the run ended before its final snapshot, which holds the limits"
 SHOWN_MAX: Final = 10
 
@@ -77,13 +78,13 @@ Json = Mapping[str, Any]
 class _Ends:
     """The nodes that serve, and the clients that they serve."""
 
-    quorum: frozenset[str]  # of which a majority must be up, as far as the target declares it
-    clients: float  # how many call at once
+    quorum: frozenset[str]  # the nodes of which a majority must be up, if the target declares them
+    clients: float  # the number of concurrent clients
 
 
 @dataclass(frozen=True, slots=True)
 class _Outage:
-    """A time without any answer, and the faults that it meets."""
+    """An interval without any answer, and the faults that overlap it."""
 
     begin: int
     end: int
@@ -91,13 +92,13 @@ class _Outage:
 
     @property
     def length_s(self) -> float:
-        """Its length."""
+        """The length of the interval in ns."""
         return (self.end - self.begin) / NS_PER_S
 
     def hindered_s(self, ends: _Ends) -> float:
-        """The part of it in which half of the quorum was hit at once, or all clients were.
+        """The time within the outage during which faults hit half of the quorum or all clients.
 
-        Where no quorum was declared, any fault may have hit it. A reset takes no time.
+        If no quorum was declared, any fault may have hit it. A reset has no duration.
         """
         lasting = [fault for fault in self.faults if fault.kind != RESET]
         edges: set[float] = {self.begin, self.end}
@@ -119,7 +120,7 @@ class _Outage:
 
 @dataclass(slots=True)
 class _Run:
-    """A history, the limits declared in it, and the findings so far."""
+    """A history, the limits that it declares, and the findings so far."""
 
     history: History
     declared: Json
@@ -129,25 +130,25 @@ class _Run:
     findings: Findings
     at_rest: bool
     may_not_settle: bool
-    """No promise says that the target comes to rest, so its counters are not judged."""
+    """The target did not promise to come to rest, so its counters are not judged."""
     missing_since_ns: float
-    """The time of the first permitted exit: the node stays down until all is healed."""
+    """The time of the first permitted exit: that node stays down until everything is healed."""
     unmeasured: list[str] = field(default_factory=list)
-    """Limits of amounts that were measured on no node, such as memory in a simulation."""
+    """The limits of amounts that were measured on no node, such as memory in a simulation."""
 
     def bound(self, limit: Json, more: Mapping[str, float] | None = None) -> float:
-        """The limit, with what it grew by."""
+        """The limit, including its growth by units."""
         units = {**self.amounts, **(more or {})}
         per = (limit.get("per") or {}).items()
         return float(limit["limit"] + sum(share * units.get(unit, 0) for unit, share in per))
 
     def disturbed(self, limit: Json) -> float:
-        """The limit, where a disturbance counts as a fault."""
+        """The limit if each disturbance counts as a fault."""
         faults = len(self.faults) + weight(self.disturbances)
         return self.bound(limit, {"fault": faults})
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
-        """Hold `value` against `bound`, in the words of `what`."""
+        """Compare `value` with `bound`; `what` describes the value."""
         name = str(limit["name"])
         self.findings.look(name)
         if value <= bound:
@@ -161,7 +162,7 @@ class _Run:
             self.findings.violate(name, f"{above}: {limit.get('why', '')}", *ops)
 
     def not_measured(self, what: str, measured: frozenset[str], limit: Json) -> None:
-        """Exempt the nodes that were never measured, or note that none was."""
+        """Exempt the nodes that were never measured; note if no node was measured."""
         if not measured:
             self.unmeasured.append(limit["name"])
             return
@@ -171,7 +172,7 @@ class _Run:
 
 
 class BoundsChecker(Checker):
-    """Elections, calls, outages and what nodes keep, against limits that the target declares."""
+    """Elections, calls, outages and the nodes' resource use stay within the target's limits."""
 
     api_version = 1
     name = "bounds"
@@ -209,7 +210,7 @@ class BoundsChecker(Checker):
             measure = MEASURES.get(limit["measure"])
             if measure is not None:
                 measure(run, limit)
-            elif limit["measure"] != "outage":  # below: they are added up
+            elif limit["measure"] != "outage":  # added below, kind by kind
                 reason = f"the limit {limit['name']!r} has the unknown measure"
                 findings.gap(f"{reason} {limit['measure']!r}")
         _outages(run, getattr(case, "concurrency", math.inf))
@@ -240,7 +241,7 @@ def _end(fault: Fault) -> float:
 
 
 def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[str, float]:
-    """The units of `per`."""
+    """The amounts of the units that `per` may name."""
     last = history[-1].time if len(history) else 0
     return {str(unit): number for unit, number in (declared.get("amounts") or {}).items()} | {
         "operation": len(history.pairs),
@@ -258,10 +259,11 @@ def _elections(run: _Run, limit: Json) -> None:
 def _leaders(run: _Run, limit: Json) -> None:
     terms: dict[int, dict[str, int]] = {}
     for op in run.history.facts("leader"):
-        if not op.value.get("asked"):  # an answer may mix the node and the term of two moments
+        # an answer may combine the node of one moment with the term of another
+        if not op.value.get("asked"):
             terms.setdefault(op.value.get("term", 0), {})[op.value["node"]] = op.index
     for term, nodes in terms.items():
-        if term:  # 0: a target without terms
+        if term:  # a target without terms reports 0
             what = f"{' and '.join(nodes)} led in term {term}"
             run.hold(limit, len(nodes), run.bound(limit), what, *nodes.values())
 
@@ -280,7 +282,7 @@ def _calls(run: _Run, limit: Json) -> None:
 
 
 def _memory(run: _Run, limit: Json) -> None:
-    """A simulation does not measure it, and a node that was not measured is not judged."""
+    """Compare the memory at the end; simulations do not measure it, so their nodes are exempt."""
     if limit["of"]:
         _held(run, limit)
         return
@@ -297,7 +299,7 @@ def _memory(run: _Run, limit: Json) -> None:
 
 
 def _held(run: _Run, limit: Json) -> None:
-    """Judge the largest measurement of each node; nodes that were never measured are exempt."""
+    """Judge the largest measurement of each node; exempt nodes that were never measured."""
     what, words = HELD[limit["measure"]]
     largest: dict[str, tuple[float, Op]] = {}
     for op in run.history.facts("usage"):
@@ -311,11 +313,11 @@ def _held(run: _Run, limit: Json) -> None:
 
 
 def _written(run: _Run, limit: Json) -> None:
-    """Judge what each node wrote between two looks that are at most a minute apart.
+    """Judge what each node wrote between two measurements at most a minute apart.
 
-    Where looks are further apart, the limit is for as many minutes. A process that ends after its
-    last look may have written more, which counts for nothing: a number less than the one before is
-    that of a new process, which began with zero.
+    If measurements are further apart, the limit applies to each of the minutes between them. What a
+    process wrote after its last measurement is not counted: a number that is lower than the one
+    before comes from a new process, which started at zero.
     """
     called = sorted(pair.invoke.time for pair in run.history.pairs)
     by_node: dict[str, list[tuple[Op, int]]] = {}
@@ -374,7 +376,7 @@ MEASURES: Final[Mapping[str, Callable[[_Run, Json], None]]] = {
 
 
 def _answers(history: History) -> Iterator[int]:
-    """The times of answers that need a serving target: successes, and refusals with a result."""
+    """The times of answers that need a working target: successes, and refusals with a result."""
     for pair in history.pairs:
         done = pair.completion
         if done is None:
@@ -385,7 +387,7 @@ def _answers(history: History) -> Iterator[int]:
 
 
 def _outages(run: _Run, clients: float) -> None:
-    """Judge the times between answers, from the first one to the end of chaos."""
+    """Judge the intervals between answers, from the first answer to the end of chaos."""
     declared = run.declared["limits"]
     limits = {str(each["of"]): each for each in declared if each["measure"] == "outage"}
     if not limits:
@@ -404,13 +406,13 @@ def _outages(run: _Run, clients: float) -> None:
 
 
 def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: _Run) -> None:
-    """Add the limits of all faults that an outage meets, and the time in which no node could serve.
+    """Add the limits of all faults that overlap an outage, and the time without a working quorum.
 
-    Only that sum is held against the target.
+    The outage is compared with this sum only.
     """
     kinds = [fault.kind for fault in outage.faults] or [CALM]
     if any(kind not in limits for kind in kinds):
-        return  # the target promises nothing for such a fault
+        return  # the target promises nothing during such a fault
     promised = [limits[kind]["limit"] for kind in kinds]
     bound = sum(promised) + outage.hindered_s(ends)
     limit = limits[max(kinds, key=lambda kind: limits[kind]["limit"])]
@@ -421,7 +423,7 @@ def _hold_outage(outage: _Outage, limits: Mapping[str, Json], ends: _Ends, run: 
         if outage.end > run.missing_since_ns:
             run.findings.exempt("outages")
             return
-        # Of a failure only its discovery is known: it may concern any time.
+        # Only the discovery time of an infrastructure failure is known: it may concern any time.
         untimed = [each for each in run.disturbances if each.kind not in TIMED]
         tolerated_s = min(STARVED_SHARE_MIN * min(promised), outage.length_s - bound)
         reasons = untimed or excuses(

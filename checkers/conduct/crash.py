@@ -1,10 +1,10 @@
-"""No node's process ends except by the nemesis (invariant I9 of the bug catalogue).
+"""Node processes end only by the nemesis (invariant I9 of the bug catalogue).
 
-Only an exit of the target's own is `invalid`. An exit that a fault of its disk or clock may have
-caused is excused, and no other. An exit whose log shows a sign that the run's profile permits
-(`Permit.signs`) is permitted, such as the exit after a catch-up of 30 s, which `strict` does not
-know. An exit by the host (its OOM killer, a signal that the harness did not send), by an unknown
-sender, or near a failure of the infrastructure is `unknown`.
+Only an exit by the target itself is `invalid`. Such an exit is excused only if a fault of the
+node's disk or clock may have caused it. An exit whose log shows a sign that the run's profile
+permits (`Permit.signs`) is permitted, such as the exit after a catch-up of 30 s, which the profile
+`strict` does not permit. An exit by the host (its OOM killer, a signal that the harness did not
+send), by an unknown sender, or near a failure of the infrastructure is `unknown`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ EXITS_MAX: Final = 10
 LOG_LINES_MAX: Final = 10
 LINE_CHARACTERS_MAX: Final = 300
 NEAR_NS: Final = 10 * NS_PER_S
-"""An engine that failed may tell of an exit, or of its own failure, this much later."""
+"""The longest delay with which a failed engine reports an exit, or its own failure."""
 
 
 class CrashChecker(Checker):
-    """Every exit that the harness saw was expected."""
+    """The nemesis expected every exit that the harness saw."""
 
     api_version = 1
     name = "crash"
@@ -40,7 +40,7 @@ class CrashChecker(Checker):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         del case, time_limit_s
         exits = list(history.facts("node-exit"))
-        # An exit that does not say that it was expected was not.
+        # An exit that is not marked as expected counts as unexpected.
         excused = _Excuses(history)
         ended = [op for op in exits if not (op.value.get("expected", False) or excused.covers(op))]
         permits = permits_of(history)
@@ -56,7 +56,8 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Every process that was seen to end, and at least that all were watched to the end.
+            # Count every process that ended; also count once that all processes were watched to the
+            # end.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }
@@ -97,7 +98,7 @@ class CrashChecker(Checker):
 
 
 class _Excuses:
-    """The times at which nodes may end: a fault that may end them is on, or was a moment ago."""
+    """The intervals in which nodes may end: a fault that may end them is active, or just ended."""
 
     def __init__(self, history: History) -> None:
         self.count = 0
@@ -121,7 +122,7 @@ class _Excuses:
             self._spans.setdefault(node, []).append((start_ns, end_ns))
 
     def covers(self, op: Op) -> bool:
-        """Whether this exit is excused, which is then counted."""
+        """Whether this exit is excused; excused exits are counted."""
         spans = self._spans.get(str(op.value.get("node")), ())
         is_excused = any(start <= op.time <= end for start, end in spans)
         self.count += is_excused
@@ -138,7 +139,7 @@ def _names(exits: Iterable[Op]) -> str:
 
 
 def _doubt(op: Op, failures: Iterable[Disturbance]) -> str | None:
-    """A clause that clears the target of this exit; `None` if nothing does."""
+    """A clause that clears the target of this exit; `None` if nothing clears it."""
     by = op.value.get("by")
     if by in FOREIGN_EXITS:
         who = "its host did it" if by == "host" else "it is not known who did it"

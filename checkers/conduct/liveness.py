@@ -1,13 +1,15 @@
-"""Does it live again? A quorum once healed must serve, and with all healed it must settle.
+"""Liveness: a healed quorum must serve again, and a fully healed target must settle.
 
-The harness records both facts, `live` and `converged`, with the bound and the missing parts;
-this checker judges them. A bound that was passed is never `valid`. It is `invalid` only where the
-harness looked again after the bound, at a node that had to serve, and nothing of its own disturbed
-the time between (`checkers.verdict.disturbances`). A run that ended before the facts proves
-nothing, nor does a probe that the target's declared limits had it refuse
-(`checkers.catalog.invariants.refusals`). Where nothing is open but that a node does not answer
-which ended as its profile permits, with no fault left whose end would start it, that is permitted;
-so is a core of which such a node is missing.
+The harness records both facts, `live` and `converged`, with the bound and the missing parts, and
+this checker judges them. If the bound was exceeded, the verdict is never `valid`. It is `invalid`
+only if the harness checked again after the bound, at a node that had to serve, and no disturbance
+by the harness overlapped the time between (`checkers.verdict.disturbances`). Two things prove
+nothing: a run that ended before the facts were recorded, and a probe that the target refused
+because of its declared limits (`checkers.catalog.invariants.refusals`).
+
+The verdict is `permitted` if the only missing part is a node that ended as its profile permits, and
+no remaining fault would restart the node when it ends. The same is true of a core that lacks this
+node.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ WORDS_MAX = 20
 
 
 class _Promise(msgspec.Struct, frozen=True):
-    """One of the two facts, and how to speak of it."""
+    """One of the two facts, and the words for it."""
 
     fact: str
     open_field: str
@@ -67,7 +69,7 @@ def _number(value: object) -> float | None:
 
 
 class LivenessChecker(Checker):
-    """With a quorum healed every kind of operation succeeds; with all healed all settles."""
+    """With a healed quorum every kind of operation succeeds; with all healed the target settles."""
 
     api_version = 1
     name = "liveness"
@@ -109,7 +111,7 @@ class LivenessChecker(Checker):
             live, rest = details["live"], details["converged"]
             reason = f"live after {_s(live)} and at rest after {_s(rest)}"
         else:
-            # The worst finding is the reason, whichever comes first in the run.
+            # The worst finding gives the reason, no matter which finding comes first in the run.
             at = next(n for n, finding in enumerate(findings) if finding.verdict is verdict)
             reason = findings[at].text or ""
             details["rule"] = PROMISES[at].fact
@@ -126,7 +128,7 @@ class LivenessChecker(Checker):
 
 
 def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> _Finding:
-    """One fact, by the rule in `checkers.verdict.disturbances`."""
+    """Judge one fact by the rule in `checkers.verdict.disturbances`."""
     value: Mapping[str, Any] = op.value
     if (vacuous := _vacuous(promise, value)) is not None:
         return _Finding(Verdict.UNKNOWN, vacuous)
@@ -159,7 +161,7 @@ def _judge(promise: _Promise, op: Op, disturbances: tuple[Disturbance, ...]) -> 
 
 
 def _vacuous(promise: _Promise, value: Mapping[str, Any]) -> str | None:
-    """A sentence about a probe that demanded nothing; `None` for any other."""
+    """A sentence about a probe that the target's limits refused; `None` for any other probe."""
     if promise.fact != "live":
         return None
     if value.get("core") == []:
@@ -175,8 +177,8 @@ _SILENT: Final = " does not answer"
 def _needed(promise: _Promise, op: Op) -> set[str]:
     """The nodes without which a promise cannot be kept.
 
-    They are the core, which is a bare majority; or all nodes that do not answer, if nothing else is
-    pending.
+    These are the core, which is a bare majority. If nothing but unanswering nodes is pending, they
+    are the nodes that do not answer.
     """
     names = op.value.get("core" if promise.fact == "live" else promise.open_field)
     lines = [str(line) for line in names] if isinstance(names, list | tuple) else []
@@ -187,7 +189,7 @@ def _needed(promise: _Promise, op: Op) -> set[str]:
 
 
 def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
-    """The first kind that did not succeed, if limits refused it: all later ones need it."""
+    """The first kind that did not succeed, if limits refused it: all later kinds depend on it."""
     missing = op.value.get(promise.open_field)
     if promise.fact != "live" or not isinstance(missing, list | tuple) or not missing:
         return None
@@ -199,8 +201,8 @@ def _demanded(promise: _Promise, op: Op, history: History) -> str | None:
 def _unasked(value: Mapping[str, Any]) -> str | None:
     """A sentence about a failed probe that asked no node of the core after the bound.
 
-    Histories of older versions do not name the nodes that were asked; there the probe is believed.
-    Where all nodes were in the core, it does not matter which were asked.
+    Histories of older versions do not name the nodes that were asked; there the probe counts. If
+    the core contains all nodes, it does not matter which nodes were asked.
     """
     asked, core = value.get("asked_late"), value.get("core")
     breach = value.get("breach")

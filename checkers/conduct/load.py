@@ -1,8 +1,9 @@
-"""The load that a run really put on its target: rates, and operations that met on one name.
+"""The load that a run really put on its target: rates, and concurrent operations on one name.
 
-Clients that wait for a target in trouble ask for less, so the achieved rate falls under faults, and
-that is no fault of anybody's. What the certificate doubts is a run that hardly did anything, and
-one that could not keep up even in its best seconds: it was not the load that was asked for.
+Clients that wait for a target in trouble send fewer requests, so the achieved rate falls under
+faults, which is nobody's fault. The certificate doubts two kinds of runs: a run that did hardly
+anything, and a run that did not reach the requested rate even in its best seconds, so that its load
+was not the requested load.
 """
 
 from __future__ import annotations
@@ -19,20 +20,22 @@ if TYPE_CHECKING:
     from harness.case import Case
 
 RATE_SHARE_MIN: Final = 0.1
-"""Of the requested rate, over the whole chaos. All nemeses of the catalog at once, which keep it
-down for most of the time, leave 0.15 to 0.27; two of them 0.36 to 0.83."""
+"""The smallest accepted share of the requested rate, over the whole chaos. All nemeses of the
+catalog at once, which disturb the target most of the time, leave 0.15 to 0.27; two nemeses leave
+0.36 to 0.83."""
 PEAK_S: Final = 2.0
 PEAK_SHARE_MIN: Final = 0.5
-"""Of the requested rate, over the best `PEAK_S` of warm-up and chaos. Gaps between operations are
-drawn, so short stretches of a load that is achieved vary by a quarter."""
+"""The smallest accepted share of the requested rate, over the best `PEAK_S` of warm-up and
+chaos. The gaps between operations are random, so the rate in short stretches varies by a
+quarter."""
 STARVED_SHARE_MIN: Final = 0.1
-"""Of the chaos: too few processors for more of it are why the load was not achieved."""
+"""The share of the chaos in which processors were too scarce that explains a load not achieved."""
 OPERATIONS_MIN: Final = 100
-"""With fewer operations during chaos, that none met another on one name may be chance."""
+"""With fewer operations during chaos, it may be chance that none overlapped on one name."""
 
 
 class Load:
-    """The load of the chaos phase; of a history without one there is nothing to say."""
+    """The load of the chaos phase; empty for a history without that phase."""
 
     def __init__(self, history: History, case: Case) -> None:
         """Count the client operations that began during chaos."""
@@ -54,21 +57,23 @@ class Load:
 
     @property
     def requested_rate(self) -> float | None:
-        """Operations a second that the case asks for; `None` where it lists them one by one."""
+        """The requested operations per second; `None` if the case lists its operations one by
+        one.
+        """
         return self._case.rate if self._case.ops is None else None
 
     @property
     def achieved_rate(self) -> float:
-        """Operations a second that were begun during chaos."""
+        """The operations per second that began during chaos."""
         return self.operations / self._chaos_s if self._chaos_s > 0 else 0.0
 
     @property
     def peak_rate(self) -> float:
-        """The same over the best `PEAK_S` of warm-up and chaos."""
+        """The rate over the best `PEAK_S` of warm-up and chaos."""
         return self._peak / PEAK_S
 
     def certificate(self) -> dict[str, Any]:
-        """The numbers to print; empty for a foreign history."""
+        """The numbers to print; empty for an imported history."""
         if not self.known:
             return {}
         asked = self.requested_rate
@@ -87,7 +92,7 @@ class Load:
         )
 
     def doubts(self) -> list[tuple[str, str]]:
-        """Rules and reasons by which this load proves too little."""
+        """Rules and reasons why this load proves too little."""
         if not self.known:
             return []
         doubts = []
@@ -119,7 +124,7 @@ class Load:
 
 
 def _most_within(times: Sequence[int], window_ns: int) -> int:
-    """The largest number of `times`, which rise, in any window."""
+    """The largest number of `times` (ascending) in any window."""
     most = first = 0
     for last, time in enumerate(times):
         while times[first] <= time - window_ns:
@@ -129,11 +134,11 @@ def _most_within(times: Sequence[int], window_ns: int) -> int:
 
 
 def _names(value: object) -> list[str]:
-    """The names that an operation of any vocabulary is about; none if it is about everything."""
+    """The names that an operation of any vocabulary is about; empty if it is about everything."""
     names: list[object] = []
     if isinstance(value, dict):
         names = [value[field] for field in ("name", "new_name", "key") if field in value]
-        if "table" in value:  # rows are known by their tables as well
+        if "table" in value:  # a row is identified by its table and its key
             names = [f"{value['table']}/{key}" for key in [*names, *_seconds(value.get("rows"))]]
     elif isinstance(value, list):
         names = _seconds(value)
@@ -147,9 +152,9 @@ def _seconds(parts: object) -> list[object]:
 
 
 def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
-    """The number of operations that overlapped another on a name, and the most at once on one.
+    """The number of operations that overlapped another on a name, and the maximum overlap.
 
-    Where no operation names anything there is one object, and all are about it.
+    If no operation names anything, there is a single object, and all operations are about it.
     """
     names = [_names(pair.invoke.value) for pair in pairs]
     if not any(names):
@@ -167,7 +172,8 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
             while open_ and open_[0][0] <= begin:
                 heapq.heappop(open_)
             if open_:
-                # Those begun before and still open were met by this one or by an earlier.
+                # Operations that began before and are still open overlap this one or an earlier
+                # one.
                 met.update(dict.fromkeys([number, *(other for _, other in open_)]))
             heapq.heappush(open_, (end, number))
             most = max(most, len(open_))
@@ -175,12 +181,12 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
 
 
 def _longest_outage(history: History) -> dict[str, str]:
-    """The longest time without a success from the first one to the end of chaos."""
+    """The longest interval without a success, from the first success to the end of chaos."""
     phases = {op.value.get("phase"): op.time for op in history.facts("phase")}
     end = phases.get("heal-core")
     done = (pair.completion for pair in history.pairs if pair.type is OpType.OK)
     times = sorted(op.time for op in done if op is not None and end is not None and op.time < end)
-    if end is None or not times:  # the history of others, or a run that was cut short
+    if end is None or not times:  # an imported history, or a run that was interrupted
         return {}
     longest_ns = max(after - before for before, after in itertools.pairwise([*times, end]))
     return {"longest_outage": f"{longest_ns / NS_PER_S:.1f} s"}

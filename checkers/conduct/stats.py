@@ -1,18 +1,19 @@
 """Statistics, and the certificate that a run was not vacuous.
 
-A run in which nothing happened is linearizable. So this checker asks for evidence, and says
-`unknown` with the reason where it is missing:
+A run in which nothing happened is linearizable. So this checker requires evidence, and its verdict
+is `unknown` if some evidence is missing:
 
-* every kind of operation that was invoked succeeded at least once, but for kinds that the profile
-  does not have (`Permit.lacks`), which makes a run permitted and no better;
-* enough mutations were acknowledged to have anything to lose, which reads alone never have;
-* every nemesis of the case hit a target, and a bite was measured (packets dropped, ...);
-* the load was the one asked for, and operations raced (`checkers.conduct.load`);
-* the run came to its final reads, none of them was given up, and the target gave a snapshot.
+* every kind of operation that was invoked succeeded at least once, except for kinds that the
+  profile does not have (`Permit.lacks`); such an exception makes the verdict `permitted`, not
+  `valid`;
+* enough mutations were acknowledged that the target had something to lose; reads do not count;
+* every nemesis of the case hit a node, and its effect was measured (packets dropped, ...);
+* the load was the requested load, and operations overlapped (`checkers.conduct.load`);
+* the run reached its final reads, completed all of them, and the target delivered a snapshot.
 
 It never says `invalid`. Counts, latencies, refusals, faults with the operations in flight at their
 edges, and changes of leader go into `details`; `details["certificate"]` is the short form to print,
-`details["rule"]` names the first doubt.
+and `details["rule"]` names the first missing piece of evidence.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _Doubt(NamedTuple):
 
 
 class _InFlight:
-    """The number of open operations; one that never completed stays open."""
+    """Counts open operations; an operation that never completed stays open."""
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         self._begins: list[int] = []
@@ -65,24 +66,24 @@ class _InFlight:
         self._ends.sort()
 
     def at(self, time_ns: int) -> int:
-        """Operations invoked by then and not completed before."""
+        """The number of operations that were invoked before this time and not completed."""
         begun = bisect.bisect_right(self._begins, time_ns)
         return begun - bisect.bisect_left(self._ends, time_ns)
 
 
 def _quantiles(latencies_ns: Sequence[int]) -> dict[str, float]:
-    """Nearest-rank quantiles in milliseconds."""
+    """Quantiles by nearest rank, in milliseconds."""
     ordered = sorted(latencies_ns)
     return {f"p{q * 100:g}_ms": round(_ranked(ordered, q) / NS_PER_MS, 3) for q in QUANTILES}
 
 
 def _ranked(ordered: Sequence[float], q: float) -> float:
-    """The smallest that the share `q` of them does not exceed."""
+    """The smallest value that at least the share `q` of the values does not exceed."""
     return ordered[max(0, -(-int(q * 1000) * len(ordered) // 1000) - 1)]
 
 
 class _Counts:
-    """Everything counted in one pass over the pairs."""
+    """All counts, collected in one pass over the pairs."""
 
     def __init__(self, history: History) -> None:
         phases = [(op.index, str(op.value.get("phase"))) for op in history.facts("phase")]
@@ -122,9 +123,9 @@ class _Counts:
 
     @property
     def refusals(self) -> dict[str, dict[str, float]]:
-        """By kind: refused with a result ("exists"), failed with an error, and the share of both.
+        """For each kind: refusals with a result ("exists"), failures with an error, and shares.
 
-        The share is of all operations of the kind.
+        The shares are relative to all operations of the kind.
         """
         shares = {}
         for f, kinds in sorted(self.by_f.items()):
@@ -140,18 +141,18 @@ class _Counts:
 
 
 NO_SNAPSHOT: Final = "the target's snapshot() returned nothing, so no node's state was looked at"
-UNREAD: Final = "unread"  # final reads were given up; a permit may name it among its rules
+UNREAD: Final = "unread"  # rule: final reads were given up; a permit may give up this rule
 
 
 class StatsChecker(Checker):
-    """Counts, latencies, and whether the run was worth anything."""
+    """Counts and latencies, and whether the run proved anything."""
 
     api_version = 1
     name = "stats"
     doc = "statistics, and proof that operations succeeded and faults did bite"
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """`valid`, `permitted` or, with every reason, `unknown`."""
+        """`valid`, `permitted`, or `unknown` with every reason."""
         del time_limit_s
         counts = _Counts(history)
         permits = permits_of(history)
@@ -266,7 +267,7 @@ class StatsChecker(Checker):
 
 
 def _leader_changes(leaders: Sequence[Mapping[str, Any]]) -> int | str:
-    """The number of changes; a lower bound where leaders are only asked for."""
+    """The number of changes of leader; a lower bound if the harness only polls for leaders."""
     count = max(0, len(leaders) - 1)
     if leaders and not any(leader.get("asked") for leader in leaders):
         return count
@@ -291,7 +292,7 @@ def _summary(faults: Sequence[Fault]) -> str:
 
 
 def _at_events(faults: Sequence[Fault]) -> dict[str, str]:
-    """The delay between an event and the fault that waited for it, where any did."""
+    """The delay between an event and the fault that waited for it, if any fault did."""
     after_ms = [fault.after_event_ms for fault in faults if fault.after_event_ms is not None]
     if not after_ms:
         return {}
@@ -322,7 +323,8 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
     if done < OK_MIN:
         text = f"only {counted(done, 'operation')} succeeded; fewer than {OK_MIN} prove nothing"
         doubts.append(_Doubt("few-operations", text))
-    if any(phase != "before" for phase in counts.by_phase):  # a run of ours, not an import
+    # a run by this harness, not an imported history
+    if any(phase != "before" for phase in counts.by_phase):
         chaos = counts.by_phase.get("chaos", Counter())
         done = sum(count for kind, count in chaos.items() if kind.endswith(" ok"))
         if done < OK_MIN:
@@ -342,13 +344,13 @@ def _doubts_about_operations(counts: _Counts, lacking: Mapping[str, str]) -> lis
 
 
 def _planned(case: Case) -> list[str]:
-    """The nemeses of the case and of its schedule, which may have been edited."""
+    """The nemeses of the case and of its schedule, which users may have edited."""
     named = [*case.nemeses, *(fault.nemesis for fault in case.faults or ())]
     return [nemesis for nemesis in dict.fromkeys(named) if nemesis != "none"]
 
 
 def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
-    """The faults that ended from outside before their time: their effect proves nothing."""
+    """The faults that someone else ended before their time: their effect proves nothing."""
     ends = [op for op in history.facts("infrastructure") if op.value.get("undid")]
     return {fault.id for fault in faults if fault.undone} | {
         fault.id
@@ -363,7 +365,7 @@ def _undone(history: History, faults: Sequence[Fault]) -> set[str]:
 def _doubts_about_faults(
     case: Case, faults: Sequence[Fault], undone: AbstractSet[str]
 ) -> list[_Doubt]:
-    """Each nemesis of the case must have done something that was measured, at least once."""
+    """Each nemesis of the case must have had a measured effect at least once."""
     doubts = []
     for nemesis in _planned(case):
         of_nemesis = [fault for fault in faults if fault.nemesis == nemesis]
@@ -394,7 +396,7 @@ def _doubts_about_faults(
 
 
 def _doubt_about_reads(unread: Op) -> _Doubt:
-    """A gap for final reads that were given up."""
+    """A gap for final reads that were abandoned."""
     value = unread.value if isinstance(unread.value, dict) else {}
     text = f"{value.get('count', 'some')} of {value.get('of', 'all')} final reads were given up"
     return _Doubt(UNREAD, text)

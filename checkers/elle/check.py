@@ -1,4 +1,4 @@
-"""The checks: infer, find cycles, judge.
+"""The checks: infer dependencies, find cycles, judge.
 
 A request names the consistency models (and perhaps single anomalies) that must hold. It decides
 which orders count (real time, or the order within processes, or neither) and which findings make a
@@ -6,9 +6,9 @@ history invalid. The boundary (`not_`, `also_not`) follows from all anomalies. R
 follow jepsen-io/elle, `txn.clj` at ccdee6f:
 
 * invalid: an anomaly was found that a requested model, or one it implies, forbids;
-* unknown: only `empty-transaction-graph` or `cycle-search-timeout` was found, or the history does
-  not allow inference at all;
-* valid: else; anomalies that the request does not forbid are not mentioned.
+* unknown: only `empty-transaction-graph` or `cycle-search-timeout` was found, or nothing can be
+  inferred from the history;
+* valid: otherwise; anomalies that the request does not forbid are not mentioned.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from checkers.elle.search.search import Search
 from harness.ops import History, Verdict
 
 CASES_MAX: Final = 16
-"""How many occurrences of one anomaly are put into words; all are counted."""
+"""The maximum number of occurrences of an anomaly to describe; all are counted."""
 
 SEARCH_STEPS_MAX: Final = 4_000_000
 MEMBERS_SEARCHED_MAX: Final = 1_000_000
-"""In a larger component only cycles of two transactions are looked for, which takes no search;
-which models it refutes is known all the same."""
+"""In larger components only cycles of two transactions are looked for, which takes no search.
+The models that a component refutes are known without a search, too."""
 
 COMPONENTS_COUNTED_MAX: Final = 1000
-"""The number of components after which only cycles of new kinds are searched."""
+"""The number of components after which only cycles of new kinds are searched for."""
 
 _REALTIME: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-realtime"))
 _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-process"))
@@ -65,11 +65,12 @@ _PROCESS: Final = frozenset(name for name in CYCLE_TYPES if name.endswith("-proc
 class ElleResult:
     """The verdict on a history.
 
-    `anomalies` holds explained cases by type, `counts` how many there are of each (for cycles: in
-    the number of components, a lower bound if there are more than a thousand of them). `not_`
-    are the weakest consistency models refuted, `also_not` the stronger ones that fall with them.
-    `notes` are observations that judge nothing. `present` names every type found, forbidden or not;
-    `promised` what the requested models were taken to imply of single registers.
+    `anomalies` holds explained cases by type. `counts` has the number of occurrences of each type;
+    for cycles, this is the number of components (a lower bound above a thousand components). `not_`
+    are the weakest consistency models that are refuted, `also_not` the stronger models that fall
+    with them. `notes` are observations without influence on the verdict. `present` names every type
+    that was found, forbidden or not. `promised` lists the version orders of single registers that
+    the requested models were assumed to imply.
     """
 
     verdict: Verdict
@@ -86,7 +87,7 @@ class ElleResult:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, made by `request`. `forbidden` makes a history invalid."""
+    """A request, made by `request`. `forbidden` are the anomalies that make a history invalid."""
 
     models: tuple[str, ...]
     anomalies: tuple[str, ...]
@@ -102,7 +103,7 @@ def request(
     time_limit_s: float,
     search_steps: int = SEARCH_STEPS_MAX,
 ) -> Request:
-    """A request whose time begins now; raises `UsageError` for unknown names."""
+    """A request whose time limit starts now; raises `UsageError` for unknown names."""
     check_names(models, anomalies)
     deadline = time.monotonic() + time_limit_s
     return Request(
@@ -124,9 +125,9 @@ def check_list_append(
 ) -> ElleResult:
     """Check transactions of appends and reads over lists.
 
-    Raises `HistoryError` for anything but such transactions and `UsageError` for unknown names.
-    After `time_limit_s`, or `search_steps` for the cycles of one component, the search for cycles
-    ends; the models refuted stay right, the cycles shown may be fewer.
+    Raises `HistoryError` if the history has other transactions, and `UsageError` for unknown names.
+    The search for cycles ends after `time_limit_s`, or for one component after `search_steps`. Then
+    the refuted models are still right, but fewer cycles may be shown.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -150,13 +151,13 @@ def check_rw_register(
 ) -> ElleResult:
     """Check transactions of writes and reads over registers.
 
-    The order of a key's versions is not visible in reads; it is inferred from what the caller says
-    of single keys: that they are linearizable, or sequentially consistent, or that writes follow
-    reads in a transaction (`wfr_keys`), or from the order in which transactions were committed
-    (`transaction_order`: index of the invocation -> number). `initial_values` declares what keys
-    hold before any write; reads of values never written are then a `garbage-read`, and only
-    noted otherwise. With `unknown_writes`, writes of transactions whose answer was lost count like
-    others if they were read, which upstream does not do. Limits and errors as in
+    The order of a key's versions is not visible in reads. It is inferred from what the caller
+    states about single keys: that they are linearizable, or sequentially consistent, or that writes
+    follow reads in a transaction (`wfr_keys`), or from the order in which transactions were
+    committed (`transaction_order`: index of the invocation -> number). `initial_values` declares
+    what keys hold before any write; reads of values never written are then a `garbage-read`, and
+    only noted otherwise. With `unknown_writes`, a write whose answer was lost counts like other
+    writes if some transaction read it; upstream never counts such writes. Limits and errors as in
     `check_list_append`.
     """
     wanted = request(
@@ -188,8 +189,8 @@ def check_closed_predicate(
 ) -> ElleResult:
     """Check transactions that insert, delete, write, and read by key or by predicate.
 
-    A history declares its universe by an `init`; transactions without a history do by `universe`.
-    Limits and errors as in `check_list_append`.
+    A recorded history declares its keys and initial values by an `init` operation; for bare
+    transactions the caller passes `universe`. Limits and errors as in `check_list_append`.
     """
     wanted = request(
         consistency_models, anomalies, time_limit_s=time_limit_s, search_steps=search_steps
@@ -201,7 +202,7 @@ def check_closed_predicate(
 def check_columns(
     columns: Columns, infer: Callable[[Columns], Inference], wanted: Request
 ) -> ElleResult:
-    """Check a history that is in columns already."""
+    """Check a history that was already converted to columns."""
     try:
         inference = infer(columns)
     except Refused as refused:
@@ -237,7 +238,7 @@ def check_columns(
 
 
 def _ordered_in_time(columns: Columns) -> bool:
-    """Whether any answered transaction was invoked after another's ok completion."""
+    """Whether any answered transaction was invoked after another's `ok` completion."""
     ok = columns.end != NEVER
     answered = columns.start[columns.answered]
     return bool(ok.any() and len(answered) and answered.max() > columns.end[ok].min())
@@ -249,7 +250,7 @@ def _empty() -> Case:
 
 
 class _Found:
-    """Cases and counts by type, as they come in."""
+    """Cases and counts by type, as the checks find them."""
 
     def __init__(self, columns: Columns, inference: Inference) -> None:
         self.columns = columns
@@ -259,14 +260,14 @@ class _Found:
         self.unshown: list[tuple[Component, Search, tuple[str, ...]]] = []
 
     def record(self, type_: str, tell: Callable[[], Case]) -> None:
-        """Count a case, and put it into words if there are not too many."""
+        """Count a case, and describe it if few cases of this type were described so far."""
         self.counts[type_] = self.counts.get(type_, 0) + 1
         cases = self.cases.setdefault(type_, [])
         if len(cases) < CASES_MAX:
             cases.append(tell())
 
     def record_cycle(self, component: Component, cycle: Cycle) -> None:
-        """Count a cycle."""
+        """Count and describe a cycle."""
         runs = component.txns[list(cycle.txns)]
         cycle = shortened(cycle, self.columns.start[runs], self.columns.end[runs])
         txns = component.txns[list(cycle.txns)].tolist()
@@ -274,14 +275,14 @@ class _Found:
         self.record(cycle.name, lambda: explain_cycle(self.columns, explain, txns, cycle))
 
     def search(self, component: Component, number: int, wanted: Request) -> None:
-        """Find the cycles of one component."""
+        """Find the cycles of one component, and record them."""
         search = Search(component, self.inference.preference)
         refuted = search.refuted()
         for model, members in refuted.items():
             self.record(
                 existence_type(model), partial(_exists, self.columns, component, model, members)
             )
-        # More examples of known kinds in ever more components say nothing new.
+        # In large histories, more examples of known kinds add no information.
         counted = frozenset(self.counts) if number >= COMPONENTS_COUNTED_MAX else frozenset()
         budget = Budget(wanted.search_steps, wanted.deadline_passed)
         cycles: list[Cycle] = []
@@ -294,7 +295,7 @@ class _Found:
             cycles = pairs(component, self.columns.start[txns], self.columns.end[txns])
             implied = with_implied(cycle.name for cycle in cycles)
             unfinished = [kind for kind in unfinished if kind not in implied]
-        # A search that cannot matter for the verdict may as well have found nothing.
+        # An unfinished search is reported only if its result could change the verdict.
         unfinished = [kind for kind in unfinished if kind in wanted.forbidden]
         if unfinished:
             self.record("cycle-search-timeout", partial(_unfinished, unfinished, component.members))
@@ -308,7 +309,9 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Find cycles that refute `models`, of which only the existence of one is known yet."""
+        """Find cycles that refute `models` for which so far only the existence of a cycle is
+        known.
+        """
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:
@@ -336,7 +339,7 @@ def _unfinished(kinds: list[str], members: int) -> Case:
 
 
 def _shown(found: _Found, wanted: Request) -> set[str]:
-    """The types worth reporting: forbidden, and not told better by others."""
+    """The types to report: forbidden types, except types that other findings already cover."""
     forbidden = wanted.forbidden
     names = {name for name in found.counts if name in forbidden or name in UNKNOWN_TYPES}
     concrete = {name for name in names if not name.endswith("-cycle-exists")}

@@ -1,16 +1,17 @@
-"""Verdicts that are `valid` only where the model was proven to hold.
+"""Verdicts that are `valid` only if the model was proven to hold.
 
-`check` answers as the real Elle does: valid is what no anomaly refutes. Of eleven models nothing is
-an anomaly, of others not everything; and where the order of versions is not known, an anomaly may
-hide in it. Here every requested model is settled by itself:
+`check` answers as the original Elle does: a model counts as valid if no anomaly refutes it. But
+eleven models have no anomaly that Elle looks for, and other models have violations without an
+anomaly. Also, if the order of versions is unknown, an anomaly may stay hidden. This module decides
+every requested model separately:
 
 1. what `check` refutes is invalid;
-2. of registers, the model may imply an order of versions (`promises_of`), and what contradicts that
-   order refutes this model, and no weaker one;
-3. a model with a `Rule` holds if the search for an order (`orders`) finds one, and falls if there
-   is none. Where the search is too large, the verdict is `valid` with a note if nothing but orders
-   was left open;
-4. any other model holds where a stronger one does, and is `unknown` else.
+2. for registers, the model may imply an order of versions (`promises_of`); a contradiction of that
+   order refutes this model, but no weaker one;
+3. a model with a `Rule` holds if the search for an order (`orders`) finds one, and is refuted if
+   none exists. If the search is too large, the verdict is `valid` with a note, provided that only
+   the order of versions was left open;
+4. any other model holds if a stronger model holds, and is `unknown` otherwise.
 """
 
 from __future__ import annotations
@@ -36,21 +37,22 @@ OPERATIONS_MAX: Final = 64
 CORE_SHOWN_MAX: Final = 12
 
 MALFORMED: Final = frozenset({"internal", "garbage-read", "incompatible-order"})
-"""Of histories with these no model says what its orders are."""
+"""With these anomalies, no model defines the version orders of a history."""
 
 BLIND_TO_OWN: Final = frozenset({"writes", "reads"})
-"""Kinds of rules that say nothing of how a transaction's reads agree with each other and with its
-own writes (`internal`), since they look at each version by itself."""
+"""Kinds of rules that look at each version separately. They do not compare a transaction's reads
+with each other or with its own writes (`internal`)."""
 
 BY_EDGES: Final = {
     "append": frozenset({"writes", "reads", "serial"}),
     "w": frozenset({"writes", "reads"}),
     "": frozenset({"writes", "reads", "parallel", "si", "serial"}),
 }
-"""Kinds of rules that the graph of `check` settles by itself, by what writes are.
+"""The kinds of rules that the graph of `check` decides by itself, for each type of write.
 
-Of lists, appends that no read shows follow any topological sort; snapshot isolation and weaker
-models ask more of two of them."""
+For lists, any topological sort orders the appends that no read shows; only snapshot isolation and
+weaker models require more from two such appends.
+"""
 
 
 def decide_list_append(
@@ -60,7 +62,7 @@ def decide_list_append(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide transactions of appends and reads over lists; errors as in `check_list_append`."""
+    """Decide the models for appends and reads over lists; errors as in `check_list_append`."""
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = columns_of(source, writes_are="append")
     return _Decision(columns, lambda columns, _: infer_append(columns), "append", wanted).run()
@@ -76,10 +78,10 @@ def decide_rw_register(
     wfr_keys: bool = False,
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide transactions of writes and reads over registers.
+    """Decide the models for writes and reads over registers.
 
-    With the rules that upstream lacks (`RegisterOptions.every_rule`); else as in
-    `check_rw_register`.
+    This includes the rules that upstream lacks (`RegisterOptions.every_rule`); otherwise it works
+    as `check_rw_register`.
     """
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = columns_of(source, writes_are="w")
@@ -106,7 +108,7 @@ def decide_closed_predicate(
     anomalies: Sequence[str] = (),
     time_limit_s: float = 60.0,
 ) -> ElleResult:
-    """Decide transactions that read by predicates, as far as their graph does."""
+    """Decide the models for predicate reads that the dependency graph can decide."""
     wanted = request(consistency_models, anomalies, time_limit_s=time_limit_s)
     columns = predicate_columns(source, universe)
     return _Decision(columns, lambda _columns, _: infer_predicates(columns), "", wanted).run()
@@ -114,7 +116,9 @@ def decide_closed_predicate(
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """The request `wanted` of a history; `kind` is what writes are, empty for predicates."""
+    """The request `wanted` for a history; `kind` is the type of its writes, empty for
+    predicates.
+    """
 
     columns: Columns
     infer: Callable[[Columns, Sequence[str]], Inference]
@@ -158,7 +162,9 @@ class _Decision:
         return check_columns(self.columns, lambda columns: self.infer(columns, promised), wanted)
 
     def _model(self, model: str, result: ElleResult | None = None) -> ElleResult:
-        """The verdict on one model, by its canonical name; `result` is what `check` says of it."""
+        """The verdict on one model, by its canonical name; `result` is what `check` says about
+        it.
+        """
         rule = RULES.get(model)
         name = rule.base if rule and rule.base else model
         result = result or self._check((friendly(name),))
@@ -174,7 +180,7 @@ class _Decision:
         return self._by_rule(model, rule, result)
 
     def _by_rule(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """The verdict on a model that has a rule, where no anomaly refutes it."""
+        """The verdict on a model that has a rule, if no anomaly refutes the model."""
         odd = MALFORMED & result.present
         if odd and (
             rule.kind not in BLIND_TO_OWN
@@ -184,7 +190,7 @@ class _Decision:
             names = ", ".join(sorted(odd))
             reason = f"{friendly(model)} says nothing of histories with {names}, which was found"
             return replace(result, verdict=Verdict.UNKNOWN, reason=reason)
-        # Of registers, the graph knows a transaction's first read of a key alone, not the others.
+        # For registers, the graph has only a transaction's first read of each key.
         read_again = odd and self.kind == "w" and rule.kind == "reads"
         if rule.kind in BY_EDGES[self.kind] and not read_again:
             return result
@@ -207,7 +213,7 @@ class _Decision:
         )
 
     def _impossible(self, model: str, rule: Rule, result: ElleResult) -> ElleResult:
-        """The refutation by a search for an order: the case is the transactions that it takes."""
+        """The refutation by a search for an order; its case lists a minimal set of transactions."""
         name = existence_type(model)
         core = contradiction(self.columns, rule, self.wanted.deadline_passed)[:OPERATIONS_MAX]
         operations = self.columns.index[core].tolist()
@@ -228,7 +234,7 @@ class _Decision:
         )
 
     def _proven(self, model: str, result: ElleResult) -> ElleResult:
-        """The verdict on a model of which not everything is looked at: by a stronger one."""
+        """The verdict on a model without a rule: it holds if a stronger model is proven."""
         if result.verdict is Verdict.INVALID:
             return result
         stronger = PROVEN_BY.get(model, ("PL-SI",))
@@ -251,7 +257,7 @@ class _Decision:
 
 
 def _attributed(result: ElleResult, model: str, promised: Sequence[str]) -> ElleResult:
-    """The result; a contradiction of an order that `model` implies refutes only that model."""
+    """The result for `model` after a contradiction of an order that only this model implies."""
     names = ", ".join(sorted(result.anomalies))
     options = ", ".join(name.replace("_", "-") for name in promised)
     return replace(

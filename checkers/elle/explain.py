@@ -1,4 +1,4 @@
-"""A cycle in words and as a drawing.
+"""Describe a cycle in words and as a drawing.
 
 A cycle is a list of transactions, each of which must come before the next, and the last before the
 first. The text names them T1, T2, ... and gives the reason for each step; the drawing shows the
@@ -34,13 +34,14 @@ text { fill: #e7ebf2 } rect { fill: #1b2129; stroke: #6b7686 }
 .ww { --c: #ff7b72 } .wr { --c: #79b8ff } .rw { --c: #f0b13c } .order { --c: #9aa5b5 }
 }
 </style>"""
-"""The picture has the background of the page around it, light or dark."""
-_TEXT_MAX: Final = 74  # the width of a box, monospaced
+"""The background of the drawing is the page's background, light or dark."""
+_TEXT_MAX: Final = 74  # the maximum characters in a box, in a monospaced font
 _DRAWN_MAX: Final = 40
 _LABEL_MAX: Final = 28
-_CHARACTER_WIDTH: Final = 7.9  # of a monospaced one
+_CHARACTER_WIDTH: Final = 7.9  # of a character in a monospaced font
 _BOX_WIDTH_MIN: Final = 240
-_BESIDE: Final = 100  # of the boxes: their margins, and the way back with the half of its label
+# the space beside the boxes: margins, and the arrow back with half of its label
+_BESIDE: Final = 100
 _LABEL_CHARACTER_WIDTH: Final = 7
 _BOX_HEIGHT: Final = 46
 _GAP: Final = 44
@@ -55,7 +56,7 @@ def _reason(explain: Explain, source: int, target: int, relation: int) -> Reason
 
 
 def explain_cycle(columns: Columns, explain: Explain, members: list[int], cycle: Cycle) -> Case:
-    """The case of a cycle; `members` are its transactions by their numbers in `columns`."""
+    """The case of a cycle; `members` are its transactions, as numbers in `columns`."""
     steps: list[Step] = []
     lines: list[str] = []
     size = len(members)
@@ -85,7 +86,7 @@ def _short(text: str, most: int = _TEXT_MAX) -> str:
 
 
 def _safe(text: str) -> str:
-    """Text for XML, which has no place for most control characters."""
+    """The text as XML, without the control characters that XML does not allow."""
     return escape("".join(char if char.isprintable() else "?" for char in text))
 
 

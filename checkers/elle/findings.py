@@ -11,15 +11,15 @@ from checkers.elle.search.graph import GraphBuilder
 
 
 class Refused(Exception):  # noqa: N818 - not an error: the history cannot be judged, and says why
-    """The history does not allow inference, e.g. because two writes are indistinguishable."""
+    """Nothing can be inferred from the history, e.g. because two writes are indistinguishable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     """The reason why one transaction precedes another: the relation, a sentence, and its data.
 
-    `template` has `{source}` and `{target}` for the transactions and the names of the other fields
-    for what they hold.
+    `template` has the placeholders `{source}` and `{target}` for the transactions, and a
+    placeholder with the name of each other field that it shows.
     """
 
     relation: str
@@ -29,7 +29,7 @@ class Reason:
     next_value: str | None = None
 
     def tell(self, source: str, target: str) -> str:
-        """The sentence, with names for the two transactions."""
+        """The sentence, with the names of the two transactions."""
         return self.template.format(
             source=source,
             target=target,
@@ -52,8 +52,8 @@ class Step:
 class Case:
     """One occurrence of an anomaly.
 
-    `text` is whole sentences; `operations` are indices of the invocations; `steps` and
-    `drawing` (SVG) are there for cycles.
+    `text` consists of whole sentences; `operations` are indices of invocations. Only cycles have
+    `steps` and a `drawing` (SVG).
     """
 
     type: str
@@ -66,23 +66,23 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """All occurrences of one anomaly; only the shown ones are put into words."""
+    """All occurrences of one anomaly; only some of them have a description."""
 
     count: int
     explain: Callable[[int], Case]
 
 
 Explain = Callable[[int, int, int], Reason]
-"""Why one transaction precedes another one by a relation: the reason behind an edge."""
+"""Explains an edge: why one transaction precedes another by a relation."""
 
 
 @dataclass(slots=True)
 class Inference:
     """The result of inference.
 
-    `preference` orders the relations that may explain an edge. `refine`, if there is one, makes a
-    graph with fewer edges from the transactions that are on cycles: what it leaves out only saved
-    work as long as there were none.
+    `preference` orders the relations that may explain an edge. `refine`, if given, makes a graph
+    with fewer edges from the transactions on cycles. The edges that it leaves out only saved work
+    in graphs without cycles.
     """
 
     builder: GraphBuilder
@@ -93,6 +93,6 @@ class Inference:
     refine: Callable[[IntArray], GraphBuilder | None] | None = None
 
     def add(self, type_: str, hits: IntArray, explain: Callable[[int], Case]) -> None:
-        """Record the anomaly if there are `hits`; `explain` puts one of them into words."""
+        """Record the anomaly if there are `hits`; `explain` describes one of them."""
         if len(hits):
             self.findings[type_] = Finding(len(hits), lambda i: explain(int(hits[i])))

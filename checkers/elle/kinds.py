@@ -1,9 +1,9 @@
 """Kinds of cycles as automata, and the shortest cycle of a kind.
 
-A walk over (node, state of the automaton), breadth first, from each edge that a cycle of that kind
-must contain. Gates and joints are passed at no cost, so that length is counted in transactions. The
-shortest closed walk may visit a transaction twice; then it is no cycle, but falls apart into
-smaller ones of other kinds, and if nothing else turns up, simple paths are enumerated.
+The search is a breadth-first walk over (node, state of the automaton), from each edge that a cycle
+of that kind must contain. Gates and joints cost nothing, so the length counts transactions. The
+shortest closed walk may visit a transaction twice. Then it is not a cycle, but a combination of
+smaller cycles of other kinds. If the walk finds nothing else, simple paths are enumerated.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ _ANTI: Final = frozenset({RW, RWP})
 
 Adjacency = list[list[tuple[int, int]]]
 Walk = list[tuple[int, int]]
-"""Nodes with the relation of the step that leaves them; the last step leads to the first node."""
+"""Nodes, each with the relation of the step that leaves it; the last step leads to the first
+node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A cycle of transactions (numbers within the component), and the relation of each step.
+    """A cycle of transactions (numbers within the component), with the relation of each step.
 
     Step i leads from txns[i] to txns[i + 1], the last one back to the first.
     """
@@ -39,10 +40,10 @@ class Cycle:
 
     @property
     def name(self) -> str:
-        """The anomaly it is."""
+        """The anomaly that the cycle shows."""
         anti = [relation in _ANTI for relation in self.relations]
         if any(anti):
-            # Position -1 is the last step, which comes before the first.
+            # Position -1 is the last step, which precedes the first.
             adjacent = any(here and anti[i - 1] for i, here in enumerate(anti))
             name = "G2" if adjacent else "G-nonadjacent"
             name = "G-single" if anti.count(True) == 1 else name
@@ -55,11 +56,11 @@ class Cycle:
 
 
 class TimedOut(Exception):  # noqa: N818 - the end of a budget, not an error
-    """A search used up its steps or the time."""
+    """A search used up its steps or its time."""
 
 
 class Budget:
-    """Steps that searches may take, and a moment when they must stop in any case."""
+    """The number of steps that searches may take, and the time when they must stop."""
 
     def __init__(self, steps: int, deadline_passed: Callable[[], bool]) -> None:
         self.steps = steps
@@ -67,7 +68,7 @@ class Budget:
         self._look_at = steps
 
     def spend(self, steps: int) -> None:
-        """Take steps; raises `TimedOut` at the end."""
+        """Use up steps; raises `TimedOut` when none are left."""
         self.steps -= steps
         if self.steps < 0:
             raise TimedOut
@@ -78,7 +79,7 @@ class Budget:
 
     @contextmanager
     def part(self, steps: int) -> Iterator[Budget]:
-        """A budget of at most `steps` out of this one; what it leaves stays here."""
+        """A budget of at most `steps` out of this one; unused steps stay here."""
         portion = Budget(min(steps, self.steps), self._deadline_passed)
         walked = portion.steps
         try:
@@ -91,9 +92,9 @@ class Budget:
 class Kind:
     """A kind of cycle as an automaton.
 
-    `rw` is how many anti-dependencies there must be: 0, 1 (exactly) or 2 (or more); `apart` says
-    that no two may follow each other. The steps of `anti` count; with predicates, a cycle begins
-    with a step over a predicate, since it must have one.
+    `rw` is the required number of anti-dependencies: 0, 1 (exactly) or 2 (or more). `apart` says
+    that no two of them may be adjacent. Steps by `anti` count as anti-dependencies. A cycle starts
+    with a step by `first`, which it must contain; with predicates, this is a predicate step.
     """
 
     free: int
@@ -122,8 +123,8 @@ class Kind:
     def step(self, state: int, relation: int) -> int:
         """The state after a step by `relation`, or -1 if this kind has no such step.
 
-        Bits of a state: 1-2 how many anti-dependencies, 4 the last step was one, 8 the suffix's
-        relation was seen.
+        The state is a bit mask: bits 1-2 count anti-dependencies, bit 4 says that the last step was
+        one, and bit 8 that the suffix's relation occurred.
         """
         if relation == JOINT:
             return state
@@ -137,7 +138,7 @@ class Kind:
         return (state & 3) | (8 if relation == self.suffix else state & 8)
 
     def accepts(self, state: int) -> bool:
-        """Whether a walk that has come back to its start is of this kind."""
+        """Whether a walk that has returned to its start is of this kind."""
         if (state & 3) != self.rw or (self.suffix and not state & 8):
             return False
         return not (self.apart and state & 4)
@@ -146,8 +147,8 @@ class Kind:
 class Walker:
     """Looks for cycles of one `kind` in a component.
 
-    `label` are component labels of the subgraph in which such cycles lie, used to leave early; with
-    `extended`, of its nodes twice (see `Search`).
+    `label` are component labels of the subgraph that contains all such cycles; they end hopeless
+    walks early. With `extended`, the subgraph has each node twice (see `Search`).
     """
 
     def __init__(
@@ -167,7 +168,7 @@ class Walker:
         self._budget = budget
 
     def shortest(self) -> Cycle | None:
-        """The shortest cycle; raises `TimedOut` if none was found and there may be one."""
+        """The shortest cycle; raises `TimedOut` if the search stopped before it found one."""
         best: Walk = []
         size = 0
         folded = False
@@ -201,9 +202,9 @@ class Walker:
         return self._label[origin] == self._label[head]
 
     def _walk(self, origin: int, head: int, first: int, best: int) -> Walk | None:
-        """The shortest walk that goes to `head` by `first`, and back to `origin`.
+        """The shortest walk that goes to `head` by `first`, and then back to `origin`.
 
-        It has fewer than `best` transactions, if `best` is not 0.
+        The walk has fewer than `best` transactions, unless `best` is 0.
         """
         kind, label, extended = self._kind, self._label, self._extended
         members, count = self._members, self._count
@@ -242,8 +243,8 @@ class Walker:
                 if reached not in parents:
                     parents[reached] = (place, relation)
                     length[reached] = size
-                    # Gates and joints cost nothing: they come before other nodes of the queue. What
-                    # a step costs depends on where it leads, so the first visit is the cheapest.
+                    # Gates and joints cost nothing, so they go to the front of the queue. The cost
+                    # of a step depends only on its target, so the first visit is the cheapest.
                     if following < members:
                         queue.append(reached)
                     else:
@@ -251,7 +252,9 @@ class Walker:
         return None
 
     def _enumerate(self, budget: Budget) -> Walk:
-        """A simple cycle by trying simple paths, the shortest first; empty if there is none."""
+        """Find a simple cycle by trying simple paths, the shortest first; empty if there is
+        none.
+        """
         kind, members = self._kind, self._members
         for limit in range(2, members + 1):
             for origin in range(members):
@@ -259,7 +262,7 @@ class Walker:
                 while stack:
                     path, node, state = stack.pop()
                     budget.spend(1)
-                    # Gates and joints lead forward only, and two steps may pass the same ones.
+                    # Gates and joints only lead forward, and two steps may pass the same ones.
                     visited = {step[0] for step in path if step[0] < members}
                     size = len(visited) + (node < members)
                     for following, relation in reversed(self._out[node]):
@@ -278,7 +281,7 @@ class Walker:
 
 
 def cycle_of(walk: Walk, members: int) -> Cycle:
-    """The walk without gates and joints, from its smallest transaction on."""
+    """The walk without gates and joints, rotated to start at its smallest transaction."""
     steps = [step for step in walk if step[0] < members]
     least = min(range(len(steps)), key=lambda i: steps[i][0])
     steps = steps[least:] + steps[:least]
@@ -292,7 +295,7 @@ def _unwind(
     origin: int,
     first: int,
 ) -> Walk:
-    """The walk from `origin` on."""
+    """The walk, rotated to start at `origin`."""
     backwards = [(last[0], closing)]
     step = parents[last]
     while step is not None:

@@ -1,10 +1,11 @@
-"""Elle's tables: implications of anomalies, the models that forbid them, and refuted models.
+"""Elle's tables: implied anomalies, the models that forbid them, and refuted models.
 
-Three relations carry everything. `IMPLIES` says that an anomaly that is present brings others (a
-`G0` is a trivial `G1c`). `WEAKER` says that a model implies weaker ones. `FORBIDS` says what a
-model rules out by itself. From found anomalies follows the boundary: close them under `IMPLIES`,
-take the models that forbid one of them, and all models that imply those. The weakest of these are
-the statement worth making ("not repeatable-read"); the stronger ones fall with them.
+The tables have three relations. `IMPLIES` lists the anomalies that another anomaly implies (a `G0`
+is a trivial `G1c`). `WEAKER` lists the weaker models that a model implies. `FORBIDS` lists the
+anomalies that a model itself rules out. The boundary is computed from the found anomalies: close
+them under `IMPLIES`, take the models that forbid one of them, and all models that imply those. The
+weakest of these models are reported ("not repeatable-read"); the stronger ones are refuted with
+them.
 
 Sources: Adya, "Weak Consistency" (1999); Adya, Liskov, O'Neil, "Generalized Isolation Level
 Definitions" (2000); Cerone, Bernardi, Gotsman (2015); Bailis et al. (2013); Daudjee, Salem
@@ -36,9 +37,9 @@ _CYCLES: Final = (
 CYCLE_TYPES: Final = frozenset(name + suffix for name in _CYCLES for suffix in SUFFIXES)
 
 UNKNOWN_TYPES: Final = frozenset({"empty-transaction-graph", "cycle-search-timeout"})
-"""Findings that say the check could not be done in full; alone they make a verdict unknown."""
+"""Findings that mean the check was incomplete; alone they make a verdict unknown."""
 
-# The same implication holds within every suffix.
+# The same implications hold for the process and realtime variants.
 _IMPLIES_CYCLIC: Final[Mapping[str, tuple[str, ...]]] = {
     "G0": ("G1c",),
     "G1c": ("G1",),
@@ -59,7 +60,7 @@ _IMPLIES_PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
     "GSIb": ("GSI",),
     "incompatible-order": ("G1a",),
     "dirty-update": ("G1a",),
-    # A value never written was never committed.
+    # A value that was never written was never committed.
     "garbage-read": ("G1a",),
     "future-read": ("G1c",),
     "lost-update": ("write-skew", "G2-item"),
@@ -103,7 +104,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "strong-read-committed": "strong-PL-2",
 }
 
-# Where a canonical name has several aliases, the last one above is the friendly one.
+# If a canonical name has several aliases, the last one above is the friendly one.
 _FRIENDLY: Final[Mapping[str, str]] = {canon: alias for alias, canon in ALIASES.items()}
 
 WEAKER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -173,7 +174,7 @@ EXISTENCE_MODELS: Final = (
     "strong-snapshot-isolation",
     "PL-SS",
 )
-"""Models that hold only if a certain subgraph has no cycle, weakest first (see `existence`)."""
+"""Models that hold only if a certain subgraph has no cycle, the weakest first."""
 
 _FORBIDS: Final[Mapping[str, tuple[str, ...]]] = {
     "PL-1": ("G0", "duplicate-elements", "cyclic-versions"),
@@ -204,7 +205,7 @@ _FORBIDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def existence_type(model: str) -> str:
-    """The anomaly "some cycle refutes `model`", for a canonical name of `EXISTENCE_MODELS`."""
+    """The name of the anomaly "some cycle refutes `model`", for a model in `EXISTENCE_MODELS`."""
     return f"{model}-cycle-exists"
 
 
@@ -251,7 +252,7 @@ NEVER_FOUND: Final[Mapping[str, str]] = {
     "GSIb": "G-single-item",
     "write-skew": "G2-item",
 }
-"""Anomalies that the tables name and no check looks for, and what to request instead."""
+"""Anomalies that the tables name but no check looks for, and what to request instead."""
 
 
 def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -266,17 +267,17 @@ def _closure(names: Iterable[str], relation: Mapping[str, Iterable[str]]) -> fro
 
 
 def canonical(model: str) -> str:
-    """The one name of `model` that the tables use (`serializable` -> `PL-3`)."""
+    """The canonical name of `model` in the tables (`serializable` -> `PL-3`)."""
     return ALIASES.get(model, model)
 
 
 def friendly(model: str) -> str:
-    """The name people use for a canonical one (`PL-3` -> `serializable`)."""
+    """The friendly name of a canonical one (`PL-3` -> `serializable`)."""
     return _FRIENDLY.get(model, model)
 
 
 def check_names(models: Iterable[str], anomalies: Iterable[str]) -> None:
-    """Raise `UsageError` for an unknown model or anomaly, or one that is never looked for."""
+    """Raise `UsageError` for an unknown model or anomaly, or an anomaly that no check looks for."""
     for model in models:
         if model not in MODELS:
             raise UsageError(
@@ -297,12 +298,12 @@ def check_names(models: Iterable[str], anomalies: Iterable[str]) -> None:
 
 
 def with_implied(anomalies: Iterable[str]) -> frozenset[str]:
-    """`anomalies` and all that are present with them."""
+    """`anomalies` and all anomalies that they imply."""
     return _closure(anomalies, IMPLIES)
 
 
 def with_implying(anomalies: Iterable[str]) -> frozenset[str]:
-    """`anomalies` and all that bring one of them."""
+    """`anomalies` and all anomalies that imply one of them."""
     return _closure(anomalies, _IMPLIED_BY)
 
 
@@ -313,12 +314,14 @@ def forbidden_by(models: Iterable[str]) -> frozenset[str]:
 
 
 def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozenset[str]:
-    """The anomalies that make a history invalid for `models` and further `anomalies`."""
+    """The anomalies that make a history invalid for `models`, and the further `anomalies`."""
     return forbidden_by(models) | with_implying(anomalies)
 
 
 def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> frozenset[str]:
-    """Canonical names of the models refuted by `anomalies`, or stronger than one of `models`."""
+    """Canonical names of models refuted by `anomalies`, or at least as strong as one of
+    `models`.
+    """
     refuted = {canonical(model) for model in models}
     for anomaly in with_implied(anomalies):
         refuted |= _FORBIDDEN_BY.get(anomaly, frozenset())
@@ -327,7 +330,7 @@ def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> f
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The models that a set of anomalies refutes: the weakest, and all stronger ones."""
+    """The models that a set of anomalies refutes: the weakest ones, and all stronger ones."""
 
     not_: tuple[str, ...]
     also_not: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""The transactions that a case speaks of, as recorded, for `verify`; nothing is inferred here.
+"""The recorded transactions that a case names, for `verify`; this module infers nothing.
 
-A key or value is known by how it prints and by its type, so 1 is neither "1" nor true.
+Keys and values are identified by their text and type, so 1 is neither "1" nor true.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def identity(thing: Any) -> tuple[str, str]:
 
 
 class CaseError(InternalError):
-    """A reported case is not in the history: the checker is wrong. Never a verdict."""
+    """A reported case is not in the history, so the checker is wrong. This is never a verdict."""
 
 
 class NotVerified(Exception):  # noqa: N818 - not an error: the case is beyond these means
-    """There is no evidence against the case, and no proof here either."""
+    """Nothing contradicts the case, but nothing proves it here either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """A transaction as recorded; `index` names it, `end` is when its `ok` came, if it did."""
+    """A recorded transaction; `index` names it, and `end` is the time of its `ok`, if any."""
 
     index: int
     process: Any
@@ -42,10 +42,10 @@ class Txn:
 
 
 def mops_of(pair: Pair) -> Any:
-    """The micro-operations of a transaction: as answered if it was answered, else as invoked.
+    """The micro-operations of a transaction: from its answer if it has one, else as invoked.
 
-    The value of a `fail` is up to the client's error, and says nothing of the transaction; nor does
-    one of an `info` that is no list.
+    The value of a `fail` describes the client's error, not the transaction. The value of an `info`
+    counts only if it is a list.
     """
     done = pair.completion
     if done is None or done.value is None or done.type is OpType.FAIL:
@@ -56,12 +56,12 @@ def mops_of(pair: Pair) -> Any:
 
 
 def transactions(history: History) -> Iterator[Txn]:
-    """The transactions of a history, known by the index of their invocation."""
+    """The transactions of a history, by the index of their invocation."""
     for pair in history.pairs:
         invoke, done, mops = pair.invoke, pair.completion, mops_of(pair)
         kind = "info" if done is None else done.type.value
         end = done.index if done is not None and kind == "ok" else float("inf")
-        if kind != "ok":  # a read may be [r key] here: what it would have shown is not known
+        if kind != "ok":  # a read may be [r key] here: what it would have shown is unknown
             mops = [
                 (*mop, None) if len(mop) == 2 and mop[0] in ("r", ":r") else mop for mop in mops
             ]
@@ -69,23 +69,24 @@ def transactions(history: History) -> Iterator[Txn]:
 
 
 def require_operations(case: Any, ops: Collection[int]) -> None:
-    """Require that a case shows something, and that its operations are there, each once.
+    """Require that a case shows something, and that its operations exist, each named once.
 
-    Raises `NotVerified` where nothing is shown, and `CaseError`.
+    Raises `NotVerified` if the case only says that a cycle exists, and `CaseError` for an unknown
+    or repeated operation.
     """
     if case.type.endswith("-cycle-exists"):
         raise NotVerified("such a cycle is known to exist, but none is shown")
     if missing := [number for number in case.operations if number not in ops]:
         raise CaseError(f"{case.type}: op {missing[0]} is not a transaction of this history")
-    alone = case.type == "incompatible-order"  # one operation may have read both
+    alone = case.type == "incompatible-order"  # the same operation may have read both
     if len(set(case.operations)) != len(case.operations) and not alone:
         raise CaseError(f"{case.type}: an operation is named twice")
 
 
 def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
-    """Whether a cycle of such steps is what its name says.
+    """Whether a cycle of such steps has the anomaly's name.
 
-    `known` are the kinds that rest on data; `process` and `realtime` are further ones.
+    `known` are the relations that rest on data; `process` and `realtime` are further relations.
     """
     anti = [kind in ("rw", "rwp") for kind in kinds]
     adjacent = any(anti[i - 1] and anti[i] for i in range(len(anti)))
@@ -99,7 +100,10 @@ def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
 
 
 def require_cycle(case: Any, known: Collection[str]) -> list[str]:
-    """The kinds of a case's steps, which lead once round its operations; raises `CaseError`."""
+    """The relations of a case's steps, which must form one cycle over its operations.
+
+    Raises `CaseError` if they do not.
+    """
     kinds = [step.reason.relation for step in case.steps]
     sources = [step.source for step in case.steps]
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:
@@ -110,7 +114,7 @@ def require_cycle(case: Any, known: Collection[str]) -> list[str]:
 
 
 class Raw:
-    """The operations of some `cases`, and all that was done to the keys these speak of."""
+    """The operations of some `cases`, and all accesses to the keys that these name."""
 
     def __init__(
         self, txns: Iterable[Txn], cases: Collection[Any], kind: str, promised: Collection[str] = ()
@@ -120,8 +124,9 @@ class Raw:
         texts += [step.reason.key for case in cases for step in case.steps]
         wanted, named = {number for case in cases for number in case.operations}, set(texts)
         self.ops: dict[int, Txn] = {}
-        self.on: dict[Any, list[Txn]] = {}  # key: who did something to it and did not fail
-        self.writer: dict[Any, Txn] = {}  # (key, value): who wrote it
+        # key: the transactions that accessed it and did not fail
+        self.on: dict[Any, list[Txn]] = {}
+        self.writer: dict[Any, Txn] = {}  # (key, value): the transaction that wrote it
         self.types: set[str] = set()
         for txn in txns:
             keys = {identity(key) for _, key, _ in txn.mops if str(key) in named}
@@ -140,7 +145,7 @@ class Raw:
                     self.writer[key, value] = txn
 
     def acts(self, txn: Txn, key: Any) -> list[tuple[bool, Any, bool]]:
-        """The accesses of `txn` to `key`: a write?, the value written or shown, was it nil?"""
+        """The accesses of `txn` to `key`: is it a write, the value written or shown, was it nil."""
         acts: list[tuple[bool, Any, bool]] = []
         for f, name, value in txn.mops:
             if identity(name) == key and f not in ("r", ":r"):
@@ -157,11 +162,11 @@ class Raw:
         ]
 
     def reads(self, txn: Txn, key: Any) -> list[Any]:
-        """The values of `key` shown to it."""
+        """The values of `key` that reads showed to `txn`."""
         return [value for write, value, _ in self.acts(txn, key) if not write]
 
     def named(self, *told: str | None) -> Iterable[tuple[Any, ...]]:
-        """All values of the history that print as `text`; a missing one is nil."""
+        """All values of the history with this `text`; a missing value is nil."""
         nil = (None, "nil", "None")
         return product(
             *([NIL] * (t in nil) + [(t, x) for x in sorted(self.types) if t] for t in told)

@@ -1,14 +1,15 @@
 """The order of versions that each consistency model requires, for `orders` and `decide`.
 
-Elle's tables (`models`) say which anomalies refute a model. They do not say when a model holds: of
-some models nothing, or not everything, is an anomaly that is looked for. A model is answered with
-`valid` only by one of these:
+Elle's tables (`models`) say which anomalies refute a model. They do not say when a model holds: for
+some models, no anomaly or not every violation is looked for. A model's verdict is `valid` only by
+one of these:
 
 * a `Rule`, which says exactly when a history obeys the model (after Adya, 1999; Cerone, Bernardi,
   Gotsman, 2015; Cerone, Gotsman, "Analysing snapshot isolation", 2018; Biswas, Enea, 2019);
-* `MEANS`: another name for a model that has a rule. Of a history of answers, serial orders of one
-  copy and of conflicts explain the same;
-* `PROVEN_BY`: a stronger model with a rule. Where that does not hold, the verdict is `unknown`.
+* `MEANS`: another name for a model that has a rule. One-copy and conflict serializability have the
+  same meaning for a history of answers;
+* `PROVEN_BY`: a stronger model with a rule. If the stronger model does not hold, the verdict is
+  `unknown`.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ Order = Literal["", "process", "realtime"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The condition of a model, for some total order of each key's versions.
+    """A model's condition, which some total order of each key's versions must satisfy.
 
-    No cycle of ww, of wr from `reads` on, and of the order of processes or time. Beyond that, by
-    `kind`, with S -> T for an rw from a reader S to a writer T:
+    There is no cycle of ww, the `order` of processes or time, and (unless the kind is `writes`) wr.
+    Each further `kind` adds a condition, where S -> T is an rw from a reader S to a writer T:
 
-    * `atomic`, `update`, `causal`, `parallel`: T is not visible to S; visible is what S read from;
-      that and earlier writers of what S wrote; all before S by wr and `order`; all before S by ww,
-      wr and `order`;
-    * `prefix`, `si`: no cycle in which S begins before T commits, and what T depends on commits
-      before T begins (`prefix`: ww orders commits alone);
-    * `serial`: no cycle at all.
+    * `atomic`, `update`, `causal`, `parallel`: T is not visible to S. Under `atomic`, S sees the
+      transactions that it read from; under `update`, also earlier writers of the keys that S wrote;
+      under `causal`, everything before S by wr and `order`; under `parallel`, everything before S
+      by ww, wr and `order`.
+    * `prefix`, `si`: there is no cycle of these edges: S begins before T commits, and the
+      transactions that T depends on commit before T begins (`prefix`: ww orders only commits).
+    * `serial`: there is no cycle at all.
 
-    `base` is the model whose anomalies break it, where Elle's tables do not have it themselves.
+    `base` is the model whose anomalies break this one, if Elle's tables do not contain this one.
     """
 
     kind: Kind
@@ -46,7 +48,7 @@ class Rule:
 
 
 IN_SESSIONS: Final = "causal-cerone in sessions"
-"""No model of Elle's, but what all of its session guarantees follow from."""
+"""Not a model of Elle's, but all of Elle's session guarantees follow from it."""
 
 RULES: Final[Mapping[str, Rule]] = {
     "PL-1": Rule("writes"),
@@ -93,17 +95,18 @@ PROVEN_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "monotonic-writes": (IN_SESSIONS,),
     "read-your-writes": (IN_SESSIONS,),
 }
-"""Models with content that is not looked at, and the weakest that imply them. A history of plain
-reads and writes has no cursors (cursor-stability); the views of PL-2L, PL-MSR, PL-FCV and PL-3U
-need the moments at which transactions began; sessions of single objects have no transactions."""
+"""Models that no rule covers completely, with the weakest models that imply them. A history of
+plain reads and writes has no cursors (cursor-stability). The views of PL-2L, PL-MSR, PL-FCV and
+PL-3U need the times at which transactions began. Sessions of single objects have no
+transactions."""
 
 
 def promises_of(model: str) -> tuple[str, ...]:
     """The options of `RegisterOptions` that a model implies for single registers.
 
-    From read-committed on, a transaction that read a version puts its own behind it (or there is a
-    cycle of ww and wr). Under snapshot isolation in sessions or real time, a later transaction sees
-    a later snapshot.
+    From read-committed on, a transaction that read a version writes a later version (otherwise
+    there is a cycle of ww and wr). Under snapshot isolation with sessions or real time, a later
+    transaction sees a later snapshot.
     """
     rule = RULES.get(model)
     if rule is None or rule.kind in ("writes", "atomic", "update", "causal"):

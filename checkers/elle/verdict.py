@@ -1,8 +1,8 @@
 """Elle's verdicts as `CheckResult`s, with their certificate.
 
-`checkers.elle.verify.verify` derives the first case of each anomaly again. If it refutes one, the
-check is wrong, and the verdict is `unknown`. Some cases are beyond it (the existence of a cycle
-that no case shows, say): they keep their verdict, and the certificate names the check alone.
+`checkers.elle.verify.verify` derives the first case of each anomaly again. If it refutes a case,
+the check is wrong, and the verdict is `unknown`. Some cases cannot be verified, for example that a
+cycle exists which no case shows. They keep their verdict, and the certificate names only the check.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from checkers.elle import ElleResult
 
 KINDS: Final = ("list-append", "rw-register", "closed-predicate")
-"""The kinds of transactions with a verifier; other checks go without a certificate."""
+"""The kinds of transactions with a verifier; checks of other kinds have no certificate."""
 
 CASES_TOLD_MAX: Final = 4
 SENTENCES_MAX: Final = 60
-OPERATIONS_MAX: Final = 64  # of each case, and to blame in all
+OPERATIONS_MAX: Final = 64  # the operations of each case, and all operations to blame
 DRAWINGS_MAX: Final = 8
 
 BROKEN: Final = "the check crashed: its own certificate does not hold for the verdict invalid"
@@ -29,9 +29,9 @@ BROKEN: Final = "the check crashed: its own certificate does not hold for the ve
 def certified(
     result: ElleResult, history: History, kind: str, promised: Collection[str] = ()
 ) -> tuple[ElleResult, dict[str, Any] | None]:
-    """The result, or `unknown` in its place; and the certificate, if there are cases.
+    """The result, or an `unknown` result in its place; and the certificate, if there are cases.
 
-    `kind` is one of `KINDS`; `promised` are the orders of versions that the check assumed.
+    `kind` is one of `KINDS`; `promised` are the version orders that the check assumed.
     """
     from checkers.elle.models import UNKNOWN_TYPES, canonical, impossible_models
     from checkers.elle.verify.predicates import PredicateVerifier, declared
@@ -60,7 +60,7 @@ def certified(
             except NotVerified as why:
                 beyond[case.type] = f"not verified independently: {why}"
     except CaseError as error:
-        reason = f"{BROKEN}: {error}"  # and nothing else is claimed
+        reason = f"{BROKEN}: {error}"  # the verdict rests on these cases alone
         statistics = result.statistics
         return type(result)(
             Verdict.UNKNOWN, reason, notes=result.notes, statistics=statistics
@@ -82,7 +82,7 @@ def certified(
 def told(
     name: str, result: ElleResult, proof: Mapping[str, Any] | None, operations: int
 ) -> CheckResult:
-    """The result of the checker `name` on a number of `operations`."""
+    """The result of the checker `name` for this number of `operations`."""
     cases = [case for kind_cases in result.anomalies.values() for case in kind_cases]
     blamed = tuple(dict.fromkeys(index for case in cases for index in case.operations))
     details: dict[str, Any] = {
@@ -116,7 +116,7 @@ def told(
 
 
 def _sentences(result: ElleResult) -> list[str]:
-    """The first cases of each anomaly in words, how many there are, and the notes."""
+    """Descriptions of the first cases of each anomaly, the number of cases, and the notes."""
     lines: list[str] = []
     for anomaly, cases in result.anomalies.items():
         count = result.counts.get(anomaly, len(cases))

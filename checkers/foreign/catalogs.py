@@ -1,8 +1,8 @@
 """catalog: names with ids, versions and payloads, from supplied tables or from our own DDL.
 
-The two vocabularies differ in their values: an invocation of the tables has a `payload`.
-A lost create of a table carries the id that it got if it took effect. Our own DDL goes the way of
-a run's history (`checkers.catalog.linearizable`).
+The two vocabularies differ in their values: an invocation of the tables has a `payload`. In the
+tables, a lost create carries the id that its table has if it took effect. Histories of our own DDL
+are judged like a run's history (`checkers.catalog.linearizable`).
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class TableAnswer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _DdlCheck:
-    """A history in the vocabulary "ddl"."""
+    """The check of a history in the vocabulary "ddl"."""
 
     history: History
     operations: int
 
     def check(self, *, time_limit_s: float, draw: bool) -> tuple[CheckResult, None]:
-        """Judge as a run's history is judged."""
+        """Judge the history like a run's history."""
         del draw
         checker = CatalogLinearizable()
         try:
@@ -117,7 +117,7 @@ class CatalogModel(HistoryModel):
 
 
 class _Tables(LinearizabilityModel):
-    """Tables of catalogs, translated into the operations of our own catalog."""
+    """Catalogs in the supplied tables, translated into the operations of our own catalog."""
 
     name = CatalogModel.name
 
@@ -144,13 +144,13 @@ class _Tables(LinearizabilityModel):
         return operation_of(pair, request, table_answer(request, answer))
 
     def _did_nothing(self, pair: Pair) -> bool:
-        # One that failed with "nf" or "ex" is an observation.
+        # A failure with "nf" or "ex" is an observation.
         value = None if pair.completion is None else pair.completion.value
         return pair.type is OpType.FAIL and not (isinstance(value, dict) and "result" in value)
 
 
 def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
-    """The model of `operations` of a table: every id is its own key."""
+    """The model of operations from a table: every id is its own key."""
     ids: dict[str, str] = {}
     for operation in operations:
         request, answer = operation.input, operation.said
@@ -163,7 +163,7 @@ def catalog_of_tables(operations: Sequence[AnyOperation]) -> Catalog:
 
 
 def table_request(f: str, value: TableRequest) -> CatalogInput:
-    """The request `f` of a table."""
+    """The model's input for the request `f` of a table."""
     name, payload = value.name, f"payload {value.payload}"
     match f:
         case "create":
@@ -181,14 +181,15 @@ def table_request(f: str, value: TableRequest) -> CatalogInput:
 
 
 def table_answer(request: CatalogInput, value: TableAnswer) -> Answer:
-    """The answer of a table to `request`."""
+    """The model's answer to `request`, from a table."""
     if value.result != "ok":
         return Answer(_REFUSALS[value.result])
     match request:
         case ListTables():
             listing = tuple((name, str(ident), None) for name, ident in value.listing)
             if [entry[0] for entry in listing] != sorted({entry[0] for entry in listing}):
-                listing = (*listing, *listing)  # a name twice or out of order: never legal
+                # a duplicate name or an unsorted list: illegal in every state
+                listing = (*listing, *listing)
             return Answer("ok", listing=listing)
         case Create(key=key):
             return Answer("ok", key)
@@ -206,7 +207,7 @@ def _is_of_table(value: Any) -> bool:
 
 
 def _parsed(value: Any, kind: type[T]) -> T | None:
-    """`value` as a struct, if it has that form."""
+    """`value` as a struct, if it has that form, else `None`."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:

@@ -1,17 +1,19 @@
 """mutex, set, queue and unordered-queue, in the words of Jepsen and Knossos.
 
-A `fail` means that nothing happened, as everywhere in those histories, so it is left out: a lock
-that was refused, a dequeue that found nothing. Initially the lock is free, the rest empty.
+A `fail` means that nothing happened, as everywhere in those histories, so it is left out: for
+example a refused lock, or a dequeue that found nothing. Initially the lock is free and the other
+objects are empty.
 
 * mutex: acquire and release. As in Knossos the values mean nothing, and any process may release.
-* set: add (and remove) with an element, read with all elements. A read that was answered with an
-  element twice is no state of a set, so no order explains it.
+* set: add (and remove) with an element, read with all elements. No order explains an answer that
+  contains an element twice, since no set does.
 * queue (first in, first out) and unordered-queue: enqueue with an element; dequeue, answered with
   the element. A dequeue that is `ok` with nil found the queue empty.
 
-Any value of a history can be an element, [key value] too; 1, 1.0, "1" and true are four. An
-operation that ended in `info`, or not at all, may take effect at any later time or never; a lost
-dequeue then takes any element. `settled` uses beforehand how answers bound lost additions.
+Any value in a history can be an element, including [key value]; 1, 1.0, "1" and true are four
+different elements. An operation that ended in `info`, or not at all, may take effect at any later
+time or never; a lost dequeue then takes any element. `settled` derives bounds for lost additions
+from the answers before the search.
 """
 
 from __future__ import annotations
@@ -39,17 +41,17 @@ from harness.vocabularies.edn import members
 
 
 class _ContainerModel(LinearizabilityModel):
-    """The common part: pairs of ops become operations."""
+    """The common part of these models: pairs of ops become operations."""
 
     vocabulary: ClassVar[str]
 
     @abc.abstractmethod
     def _input(self, op: Op) -> Any:
-        """The request of `op`; raises `HistoryError` where it is not in the vocabulary."""
+        """The model's input for `op`; raises `HistoryError` if `op` is not in the vocabulary."""
 
     @abc.abstractmethod
     def _output(self, op: Op) -> Any:
-        """The answer of the `ok` completion `op`."""
+        """The model's output for the `ok` completion `op`."""
 
     def _operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
@@ -61,14 +63,14 @@ class _ContainerModel(LinearizabilityModel):
         return None if failed(pair) else operation_of(pair, request, self._output(done))
 
     def _element(self, op: Op, value: Any) -> Hashable:
-        """`value`, which `op` has, as an element."""
+        """`value`, the value of `op`, as an element."""
         if value is None:
             raise bad_op(op, self.name, self.vocabulary)
         return exact(value)
 
 
 def settled(operations: Sequence[AnyOperation]) -> list[AnyOperation]:
-    """The same question, with fewer additions of unknown outcome.
+    """Fewer additions of unknown outcome, with the same verdict.
 
     If an element was added once and no answer shows it, every legal order stays legal without it,
     so the addition is left out. If an answer shows it, it was added before that answer returned.
@@ -129,7 +131,7 @@ class SetModel(_ContainerModel):
         return Set().for_operations(operations)
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # A lost read says nothing.
+        # A lost read proves nothing.
         answered = [o for o in operations if not (o.is_unknown and isinstance(o.input, ReadAll))]
         return settled(answered)
 
@@ -144,7 +146,7 @@ class SetModel(_ContainerModel):
 
     def _output(self, op: Op) -> frozenset[Any] | tuple[Any, ...] | None:
         if op.f != "read":
-            return None  # an answer does not say whether the element was new
+            return None  # the answer does not say whether the element was new
         items = members(op.value)
         if items is None:
             raise bad_op(op, self.name, "reads that are answered with a collection of elements")
@@ -154,7 +156,7 @@ class SetModel(_ContainerModel):
 
 
 class FifoQueueModel(_ContainerModel):
-    """A queue that gives its elements out in order, empty at first."""
+    """A queue that returns its elements in order, empty at first."""
 
     name = "queue"
     doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
@@ -176,14 +178,14 @@ class FifoQueueModel(_ContainerModel):
 
 
 class UnorderedQueueModel(FifoQueueModel):
-    """A queue that gives its elements out in any order, empty at first."""
+    """A queue that returns its elements in any order, empty at first."""
 
     name = "unordered-queue"
     doc = "a queue that gives elements out in any order, with enqueue and dequeue"
     specification = UnorderedQueue().to_model
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        # The element of a lost dequeue may as well have stayed, unless an answer was "empty".
+        # The element of a lost dequeue may have stayed in the queue, unless an answer was "empty".
         if not any(isinstance(o.input, Dequeue) and o.output is None for o in operations):
             operations = [
                 o for o in operations if not (o.is_unknown and isinstance(o.input, Dequeue))

@@ -1,12 +1,13 @@
-"""Objects whose initial value is not in the history.
+"""Objects whose initial value is not recorded in the history.
 
 Jepsen's own registers are nil at first, Knossos's histories begin with 0, and neither is written
-down. Where the user does not say (`--initial`), each of the values that a model names is tried, one
-after another, for the whole history: it is valid if one of them explains everything, and invalid
-only if none does. Other values are not guessed at: a read of 9 that nothing wrote is wrong.
+down. Unless the user gives an initial value (`--initial`), each of the model's possible values is
+tried in turn for the whole history. The history is valid if one of them explains everything, and
+invalid only if none does. Other values are not tried: a read of 9 that nothing wrote is a
+violation.
 
-Of two that explain it the first is taken, unless it leaves out too much: where nil is a value that
-the register may have held, a read of nil is an answer, and otherwise it is a wildcard.
+If two values explain the history, the first is used, unless it exempts too many reads: a read of
+nil is an answer if the register may have held nil, and otherwise a wildcard.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Judged = tuple[CheckResult, Counterexample | None]
 
 @dataclass(frozen=True, slots=True)
 class AssumedCheck:
-    """One history under each of `initials`, the likeliest first; `under` prepares the check."""
+    """One history with each of `initials`, the likeliest first; `under` prepares each check."""
 
     initials: Sequence[Any]
     under: Callable[[Any], PreparedCheck]
@@ -38,7 +39,7 @@ class AssumedCheck:
         return self.first.operations
 
     def check(self, *, time_limit_s: float, draw: bool) -> Judged:
-        """Judge until one initial value explains the history."""
+        """Judge with one initial value after another until one explains the history."""
         end_s = time.monotonic() + time_limit_s
         tries: list[tuple[Any, Judged]] = []
         for number, initial in enumerate(self.initials):
@@ -48,7 +49,8 @@ class AssumedCheck:
             tries.append((initial, judged))
             if weighed(judged[0]).verdict is Verdict.VALID:
                 break
-        # The first of the best: whole proofs, then proofs that leave out too much, then no proof.
+        # The first of the best results: complete proofs, then proofs that exempt too much, then
+        # none.
         initial, judged = min(tries, key=lambda each: _merit(each[1][0]))
         return self._told(judged[0], initial, [each for each, _ in tries]), judged[1]
 
@@ -68,7 +70,7 @@ class AssumedCheck:
 
 
 def named(initial: Mapping[str, Any], key: Hashable, default: Any) -> Any:
-    """The value of `key` in a map of initial values, in any of the forms that its keys may have."""
+    """The value of `key` in a map of initial values, whose keys may have several forms."""
     if isinstance(key, str):
         bare = key.removeprefix(":")
         forms: tuple[str, ...] = (bare, key, f'#"{bare}') if bare != key else (f'#"{key}', key)

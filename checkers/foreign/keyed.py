@@ -1,7 +1,8 @@
-"""Histories of many objects, `[key value]`: each key is judged apart (`harness.independent`).
+"""Histories of many objects, `[key value]`: each key is judged separately (`harness.independent`).
 
-Where the shape of the values leaves open whether they are such tuples, and both readings can be
-judged, both are: if they differ, the verdict is `unknown` and names the option that decides.
+The shape of the values may leave open whether they are such tuples. Then both readings are judged,
+if both can be. If their verdicts differ, the verdict is `unknown` and names the option with which
+the user decides.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def by_key(
     whole: Callable[[History], PreparedCheck],
     of_key: Callable[[Hashable], Callable[[History], PreparedCheck]] | None = None,
 ) -> PreparedCheck:
-    """The check of `ops`, key by key where the user says so or their values show it.
+    """The check of `ops`, key by key if the user says so or the values show it.
 
-    `whole` understands the history of one object. `of_key` says what understands that of a key
-    where keys differ, and the user says that there are some. Raises `HistoryError` for what the
-    likelier reading cannot understand: the other one would judge something else.
+    `whole` makes the check of a single object's history. `of_key` makes the check of one key if
+    keys differ and the user says that there are keys. Raises `HistoryError` if the likelier reading
+    cannot parse the history, since the other reading would judge something else.
     """
     history = ops if isinstance(ops, History) else History(ops)
     if settings.independent and history.pairs:
@@ -46,7 +47,7 @@ def by_key(
     if shape is Shape.NO:
         return whole(history)
     try:
-        # A model whose own values are such pairs finds no value of its own inside of the first.
+        # A model whose own values are pairs needs pairs inside the first pair.
         first = history.pairs[0]
         ops = [first.invoke] if first.completion is None else [first.invoke, first.completion]
         _keyed(name, History(ops), lambda _: whole, seen=True)
@@ -60,7 +61,7 @@ def by_key(
 def _either(
     name: str, history: History, whole: Callable[[History], PreparedCheck]
 ) -> PreparedCheck:
-    """The check of both readings, or of the one that can be understood."""
+    """The check of both readings, or of the one that can be parsed."""
     try:
         apart = _keyed(name, history, lambda _: whole, seen=True)
     except HistoryError:
@@ -83,7 +84,7 @@ def _keyed(
 
 
 class _Tally:
-    """The sums over keys, and the results to explain: the first of the worst."""
+    """The sums over all keys, and the results to explain: the first ones with the worst verdict."""
 
     def __init__(self) -> None:
         self.verdicts: dict[Verdict, list[Hashable]] = {verdict: [] for verdict in Verdict}
@@ -100,7 +101,7 @@ class _Tally:
             self.unseen.append(key)
         else:
             self.verdicts[verdict].append(key)
-            # A key whose operations all failed is valid, and nothing was looked at.
+            # A key whose operations all failed is valid, although nothing was judged.
             self.seen += "looked" in details or "anomalies" in details
         if "proof" in details:
             self.proofs.append((repr(key), details["proof"]))
@@ -116,12 +117,12 @@ class _Tally:
             self.counts.setdefault(name, Counter()).update(details.get(name, {}))
 
     def results(self, verdict: Verdict) -> list[tuple[Hashable, CheckResult]]:
-        """The results with this verdict that are kept, with their keys."""
+        """The kept results with this verdict, with their keys."""
         return [(key, result) for key, result in self.shown.items() if result.verdict is verdict]
 
 
 def _is_vacuous(details: Mapping[str, Any]) -> bool:
-    """Whether a verdict of `unknown` only says that there was nothing to look at."""
+    """Whether a verdict of `unknown` only means that there was nothing to judge."""
     return details.get("rule") in VACUOUS or (
         bool(details.get("anomalies")) and VACUOUS.issuperset(details["anomalies"])
     )
@@ -129,9 +130,9 @@ def _is_vacuous(details: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyedCheck:
-    """The checks of all keys; `seen` where the shape of the values alone says that there are keys.
+    """The checks of all keys; `seen` if only the shape of the values suggests keys.
 
-    Small keys go first, and what each leaves of its share of the time goes to those after it.
+    Small keys are judged first. The time that a key does not use is shared among the keys after it.
     """
 
     name: str
@@ -145,7 +146,7 @@ class KeyedCheck:
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge every key; the verdict is the worst."""
+        """Judge every key; the verdict is the worst of the keys' verdicts."""
         end_s = time.monotonic() + time_limit_s
         tally = _Tally()
         drawn: Counterexample | None = None
@@ -176,7 +177,7 @@ class KeyedCheck:
         return CheckResult(self.name, Verdict.VALID, self._told(reason), details=details)
 
     def _worst(self, tally: _Tally, verdict: Verdict) -> CheckResult:
-        """The result of keys that are not valid, in the words of the first few."""
+        """The result of keys that are not valid, with the reasons of the first few."""
         results = tally.results(verdict)
         if tally.verdicts[verdict]:
             results = [(key, result) for key, result in results if key not in tally.unseen]
@@ -199,10 +200,10 @@ class KeyedCheck:
         return CheckResult(self.name, verdict, self._told(reason), tuple(text), blamed, details)
 
     def _details(self, tally: _Tally, first: Mapping[str, Any]) -> dict[str, Any]:
-        """The details of one key, with the sums over all keys, and the judged answers of all."""
+        """The details of one key, with the sums over all keys and all judged answers."""
         looked, exempt = (tally.counts.get(name, Counter()) for name in ("looked", "exempt"))
         details = {**first, **tally.sums, "keys": len(self.parts)}
-        # A key without answers is one that was not looked at; `weighed` minds where most are.
+        # A key without answers counts as not judged; `weighed` objects if most keys are such keys.
         if not tally.seen:
             return details
         details["looked"] = {**looked, "keys": len(self.parts) - len(tally.unseen)}
@@ -217,12 +218,12 @@ class KeyedCheck:
 
 
 def wildcard_note(count: int) -> str:
-    """The note on `count` reads that match anything."""
+    """The note that `count` reads match any value."""
     return f"{counted(count, 'read')} of nil match any value and were not looked at"
 
 
 def _labelled(picture: Counterexample | None, key: Hashable) -> Counterexample | None:
-    """The picture of one key among others."""
+    """The drawing of one key among others."""
     if picture is None:
         return None
     labels = {index: f"{key!r}: {label}" for index, label in picture.labels.items()}
@@ -244,7 +245,7 @@ class EitherCheck:
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge both; the verdict is theirs where they agree."""
+        """Judge both readings; if they agree, the verdict is theirs."""
         begin_s = time.monotonic()
         first = self.whole.check(time_limit_s=time_limit_s / 2, draw=draw)
         left_s = max(0.0, time_limit_s - (time.monotonic() - begin_s))

@@ -27,13 +27,15 @@ _VOCABULARY: Final = "get, put and append with a key and a string"
 
 
 class KvString(LinearizabilityModel):
-    """Each key holds a string, empty at first; operations that failed did not happen."""
+    """Each key holds a string, empty at first; failed operations did not happen."""
 
     name = "kv-string"
     doc = "a map of strings with get, put and append; each key is empty at first"
 
     def __init__(self, initial: Any = "") -> None:
-        """`initial` is what every key holds at first, or a map that says it of some."""
+        """`initial` is the first value of every key, or a map with the first values of some
+        keys.
+        """
         self._initial = initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:

@@ -1,7 +1,7 @@
 """Models of linearizability for histories that others recorded: their operations, and the check.
 
 A `LinearizabilityModel` translates pairs of ops into the operations of a `Model`;
-`LinearizabilityCheck` searches for an order, tells why there is none, and draws it.
+`LinearizabilityCheck` searches for an order, and explains and draws a history that has none.
 """
 
 from __future__ import annotations
@@ -45,22 +45,24 @@ from harness.plugins import HistoryModel, PreparedCheck
 
 NOTHING_HAPPENED: Final = "no operation took effect, so there is nothing that could contradict"
 UNOBSERVED: Final = "nothing was looked at: no answer could have contradicted another"
-NOTHING_OBSERVED: Final = "nothing-observed"  # the rule of that verdict
+# the rule of a verdict about a history without observations
+NOTHING_OBSERVED: Final = "nothing-observed"
 CORE_TOLD_MAX: Final = 16
 LABEL_CHARS_MAX: Final = 200
 STATE_CHARS_MAX: Final = 400
-STATES_MAX: Final = 400  # of each order but the first, which keeps all that fit into the next bound
+# bound for each order but the first; the first keeps what fits into the next bound
+STATES_MAX: Final = 400
 STATE_CHARS_TOTAL_MAX: Final = 4 << 20
-_FOR_ALL: Final = frozenset({"independent", "initial"})  # settings that are not Elle's
+_FOR_ALL: Final = frozenset({"independent", "initial"})  # settings that Elle does not have
 
 
 def failed(pair: Pair) -> bool:
-    """Whether the operation did not happen, as `fail` says in the words of Jepsen and Knossos."""
+    """Whether the operation did not happen: in Jepsen and Knossos, `fail` says so."""
     return pair.type is OpType.FAIL
 
 
 def refuse_settings(name: str, settings: ModelSettings) -> None:
-    """Raise `UsageError` if any of Elle's settings is set: `name` is no model of Elle's."""
+    """Raise `UsageError` if any of Elle's settings is set: `name` is not an Elle model."""
     for field in settings.__struct_fields__:
         if field not in _FOR_ALL and getattr(settings, field):
             flag = field.removesuffix("s") if field == "consistency_models" else field
@@ -71,7 +73,7 @@ def refuse_settings(name: str, settings: ModelSettings) -> None:
 
 
 def refuse_initial(name: str, settings: ModelSettings, begins: str) -> None:
-    """Raise `UsageError` if an initial value is asked for: `name` always begins the same way."""
+    """Raise `UsageError` if an initial value is requested: `name` has a fixed initial state."""
     if settings.initial is not UNSET:
         raise UsageError(
             f"--initial is {settings.initial!r}, but everything is {begins} at first to the model "
@@ -90,7 +92,7 @@ def bad_op(op: Op, model: str, known: str) -> HistoryError:
 
 
 def request_of(pair: Pair) -> Op:
-    """The op that holds the request, in the words of Jepsen and Knossos.
+    """The op that holds the request, by the convention of Jepsen and Knossos.
 
     The value of an `ok` completion replaces that of the invocation (`knossos.history/complete`),
     unless it is missing or an object.
@@ -102,7 +104,7 @@ def request_of(pair: Pair) -> Op:
 
 
 class Reads(NamedTuple):
-    """Reads that were answered: how many were looked at, and how many match any value."""
+    """The answered reads: how many were judged, and how many match any value."""
 
     looked: int
     wild: int
@@ -110,11 +112,11 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinearizabilityCheck:
-    """Operations, whose ids are indices of invocations, ready to be checked against a model.
+    """Operations, whose ids are indices of invocations, ready for a check against a model.
 
-    Where no answer could have contradicted another (`Model.observes`), the verdict is not valid but
-    unknown, unless `nothing_happened`: histories of Knossos hold a nemesis alone, or operations
-    that all failed, and are valid, since that is all there was. `reads` are counted where some
+    If no answer could have contradicted another (`Model.observes`), the verdict is `unknown`
+    instead of `valid`, unless `nothing_happened`: some Knossos histories hold only a nemesis, or
+    only failed operations, and are valid, since nothing else happened. `reads` is set if some reads
     match any value.
     """
 
@@ -154,7 +156,7 @@ class LinearizabilityCheck:
             details = details_of(outcome, None, self.parsed)
             return CheckResult(self.name, Verdict.UNKNOWN, reason, details=details), None
         if not observed:
-            # Nothing that was looked at is too little, unless there was nothing to look at.
+            # Without judged answers the verdict is unknown, unless there was nothing to judge.
             del result.details["looked"]
             if result.verdict is Verdict.VALID:
                 result = replace(result, reason=NOTHING_HAPPENED)
@@ -166,7 +168,9 @@ class LinearizabilityCheck:
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with the counts of judged and exempt answers, reads apart; see `weighed`."""
+        """The result with the counts of judged and exempt answers, reads separately; see
+        `weighed`.
+        """
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -184,7 +188,7 @@ class LinearizabilityCheck:
         return replace(result, reason=reason, explanation=text, details=details)
 
     def _unobserved(self, outcome: CheckOutcome) -> CheckResult:
-        """Any order would do, so that there is one means nothing."""
+        """Every order is legal, so the existence of one proves nothing."""
         text = (
             "Writes, lost answers and reads that match any value fit every order; a history needs "
             "answers that show a state."
@@ -256,7 +260,7 @@ class LinearizabilityCheck:
     def _states(
         self, survivor: Survivor, by_id: Mapping[int, AnyOperation], most: int
     ) -> list[str]:
-        """Descriptions of the last `most` states; of a projection only the last is known."""
+        """Descriptions of the last `most` states; for a projection, of the last state only."""
         state = self.model.init()
         described = []
         first = len(survivor.order) - most
@@ -264,7 +268,8 @@ class LinearizabilityCheck:
             operation = by_id[number]
             legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
-                # A projection weakens operations, so its orders need not be legal in the whole.
+                # A projection weakens operations, so its order may be illegal for the whole
+                # history.
                 return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
                 described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
@@ -272,9 +277,9 @@ class LinearizabilityCheck:
 
 
 class LinearizabilityModel(HistoryModel):
-    """A history model whose operations are checked against a `Model`: its `specification`, or
-    `_model` where that depends on the operations.
+    """A history model that checks operations against a `Model`.
 
+    That is the class's `specification`, or the result of `_model` if it depends on the operations.
     `begins` is the first state of an object in one word, where `--initial` cannot choose it.
     """
 
@@ -288,10 +293,10 @@ class LinearizabilityModel(HistoryModel):
         return by_key(self.name, ops, settings, self.understand)
 
     def understand(self, history: History) -> LinearizabilityCheck:
-        """The check of one object's history, whose values have no keys."""
+        """The check of a single object's history, whose values have no keys."""
         parsed = [self._operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in parsed if operation is not None])
-        # A history without any op does not say that nothing happened.
+        # A history without any op does not show that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
         return LinearizabilityCheck(
@@ -299,23 +304,23 @@ class LinearizabilityModel(HistoryModel):
         )
 
     def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
-        """The model of `operations`; mostly it does not depend on them."""
+        """The model for `operations`; most models do not depend on them."""
         del operations
         return type(self).specification()
 
     @abc.abstractmethod
     def _operation(self, pair: Pair) -> AnyOperation | None:
-        """The operation of `pair`, if it says anything; raises `HistoryError`, see `bad_op`."""
+        """The operation of `pair`, if it proves anything; raises `HistoryError`, see `bad_op`."""
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
-        """The same question, asked with fewer operations of unknown outcome."""
+        """Operations with the same verdict, but fewer unknown outcomes."""
         return operations
 
     def _reads(self, pairs: Sequence[Pair]) -> Reads | None:
-        """The reads that were answered, where some of them match any value."""
+        """The answered reads, if some of them match any value."""
         del pairs
         return None
 
     def _did_nothing(self, pair: Pair) -> bool:
-        """Whether the history itself says that the operation did not take effect."""
+        """Whether the history itself shows that the operation did not take effect."""
         return failed(pair)

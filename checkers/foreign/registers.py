@@ -3,13 +3,13 @@
 They differ in what `fail` means and in the initial value:
 
 * in Porcupine's etcd logs a failed compare-and-set is a **definite observation**: the register did
-  not hold the old value. Other failures say nothing happened. The register is nil at first;
+  not hold the old value. Other failures mean that nothing happened. The register is nil at first;
 * in the histories of Jepsen and Knossos `fail` means that nothing happened: the operation is left
-  out. A read that returns nil matches any value (a wildcard), and is counted as one, unless it may
-  have found what the register held at first. That is 0, as Knossos has it, or nil where this
-  explains more, as Jepsen has it (see `initial`);
-* values that are objects are of our own vocabulary "register", which is nil at first and
-  where a compare-and-set that fails with the result "mismatch" is an observation.
+  out. A read that returns nil matches any value and is counted as a wildcard, unless it may have
+  read the initial value. The initial value is 0, as in Knossos, or nil if nil explains more, as in
+  Jepsen (see `initial`);
+* values that are objects belong to our own vocabulary "register". There the register is nil at
+  first, and a compare-and-set that fails with the result "mismatch" is an observation.
 
 An operation that ended in `info`, or not at all, may take effect at any later time or never; a read
 whose answer was lost says nothing and is left out.
@@ -52,7 +52,7 @@ from harness.ops import History, ModelSettings, Op, OpType, Pair
 from harness.plugins import PreparedCheck
 
 Reader = Callable[[Pair], list[tuple[Hashable, bool, Any]]]
-"""The accesses of an operation: a key, whether it was read, and the value, each."""
+"""The accesses of an operation: for each, the key, whether it was a read, and the value."""
 _VOCABULARY: Final = "read, write with a value, and cas with [old new]"
 
 
@@ -88,7 +88,7 @@ def _read_value(op: Op, model: str) -> Any:
 
 
 def _is_ours(pairs: Iterable[Pair]) -> bool:
-    """Whether the values are of our own vocabulary."""
+    """Whether the values belong to our own vocabulary."""
     return any(isinstance(value, dict) for value in _values(pairs))
 
 
@@ -102,8 +102,8 @@ def _values(pairs: Iterable[Pair]) -> Iterator[Any]:
 def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> Reads:
     """The number of answered reads that match any value; `read` parses an operation.
 
-    Where the register may have been nil at first, a read of nil is an answer as long as nothing was
-    acknowledged to have changed it before.
+    If the register may have been nil at first, a read of nil is an answer until the first
+    acknowledged change.
     """
     changed_at: dict[Hashable, int] = {}
     reads: list[tuple[Hashable, Any, int]] = []
@@ -124,13 +124,13 @@ def _read_counts(pairs: Sequence[Pair], read: Reader, *, nil_at_first: bool) -> 
 
 
 class _Register(LinearizabilityModel):
-    """Registers that began with `initial`, or with a value that is assumed."""
+    """Registers that start with `initial`, or with an assumed value."""
 
     initials: ClassVar[tuple[Any, ...]]
-    """Initial values to assume, the likeliest first."""
+    """The initial values to assume, the likeliest first."""
 
     def __init__(self, initial: Any = UNSET) -> None:
-        """Without `initial`, the likeliest one."""
+        """The likeliest initial value is used if `initial` is not given."""
         self._initial = self.initials[0] if initial is UNSET else initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
@@ -148,7 +148,7 @@ class _Register(LinearizabilityModel):
         return AssumedCheck(initials, under, first) if initials[0] == 0 else first
 
     def _require_initial(self, value: Any) -> None:
-        """Raise `UsageError` for what no such register can hold."""
+        """Raise `UsageError` for a value that no such register can hold."""
         if not is_scalar(value):
             apart = "; a map is for [key value] tuples" if isinstance(value, Mapping) else ""
             raise UsageError(
@@ -162,19 +162,19 @@ class _Register(LinearizabilityModel):
 
 
 class CasRegister(_Register):
-    """One register as Jepsen and Knossos test it."""
+    """One register, as Jepsen and Knossos test it."""
 
     name = "cas-register"
     doc = "one register with reads, writes and compare-and-set; fail: did not happen"
     initials: ClassVar[tuple[Any, ...]] = (0, None)
 
     def __init__(self, initial: Any = UNSET, *, ours: bool = False) -> None:
-        """With `ours`, values are of our own vocabulary."""
+        """With `ours`, values belong to our own vocabulary."""
         super().__init__(initial)
         self._ours = ours
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
-        # A map of initial values has one for each key of many registers.
+        # A map of initial values has a value for each of several keys.
         history = ops if isinstance(ops, History) else History(ops)
         initial = settings.initial
         if not isinstance(initial, Mapping) or not _has_keys(history, settings):
@@ -195,7 +195,7 @@ class CasRegister(_Register):
             for value in _values(history.pairs)
         ):
             return (None,)
-        # Nil can only explain more where an answer is nil, or was compared with it.
+        # Nil can explain more only if an answer is nil or was compared with nil.
         nil = any(map(_speaks_of_nil, history.pairs))
         return self.initials if nil else self.initials[:1]
 
@@ -222,15 +222,15 @@ class CasRegister(_Register):
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:
-        """Whether it is unknown if the operation took effect."""
+        """Whether the outcome of the operation is unknown."""
         return pair.type is OpType.INFO
 
     def _did_nothing(self, pair: Pair) -> bool:
-        # A failure that is a time-out may have happened.
+        # A failure by time-out may have taken effect.
         return failed(pair) and not self._unknown(pair)
 
     def _observed(self, pair: Pair, request: RegisterInput) -> bool:
-        """Whether a failed operation tells something about the register."""
+        """Whether a failed operation is an observation of the register."""
         done = pair.completion
         if not self._ours or done is None or not isinstance(request, Cas):
             return False
@@ -268,14 +268,14 @@ class EtcdCasRegister(CasRegister):
         return self.initials
 
     def _asked(self, pair: Pair) -> Op:
-        # Porcupine looks at no completion's value but a read's.
+        # Porcupine ignores the value of every completion except a read's.
         return pair.invoke if pair.invoke.value is not None else request_of(pair)
 
     def _observed(self, pair: Pair, request: RegisterInput) -> bool:
         return super()._observed(pair, request) if self._ours else isinstance(request, Cas)
 
     def _unknown(self, pair: Pair) -> bool:
-        # A failure that is a time-out observed nothing.
+        # A failure by time-out observed nothing.
         done = pair.completion
         lost = done is not None and done.type is OpType.FAIL and done.error is not None
         return lost or super()._unknown(pair)
@@ -293,14 +293,14 @@ class PlainRegister(CasRegister):
 
 
 def _has_keys(history: History, settings: ModelSettings) -> bool:
-    """Whether values are `[key value]`, or may be."""
+    """Whether values are `[key value]`, or might be."""
     if settings.independent is None:
         return shape_of(history.pairs) is not Shape.NO
     return settings.independent
 
 
 def _speaks_of_nil(pair: Pair) -> bool:
-    """Whether the operation answered nil or compared with it, perhaps in a tuple with its key."""
+    """Whether the operation returned nil or compared with nil, perhaps in a tuple with its key."""
     if pair.completion is None or pair.type is OpType.FAIL:
         return False
     value = request_of(pair).value
@@ -320,7 +320,7 @@ class MultiRegisterModel(_Register):
     initials = (0, None)
 
     def _assumed(self, history: History) -> tuple[Any, ...]:
-        # Nil explains nothing else but reads of nil, in values with or without keys.
+        # An initial nil explains only reads of nil, in values with or without keys.
         done = [pair.completion for pair in history.pairs if pair.type is OpType.OK]
         nil = any(op is not None and b"null" in msgspec.json.encode(op.value) for op in done)
         return self.initials if nil else self.initials[:1]

@@ -1,7 +1,7 @@
 """Transactional isolation, checked by `checkers.elle`, of imported histories and of runs.
 
-A run's checker is a model with consistency models of its own, and without keys. `checkers.elle`
-brings numpy and is imported where it is used, so that listing plug-ins stays quick.
+A run's checker is a history model with fixed consistency models and without keys. `checkers.elle`
+needs numpy, so the functions that use it import it: listing plug-ins stays quick.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSION_ORDERS: Final = ("linearizable_keys", "sequential_keys", "wfr_keys")
 
 @dataclass(frozen=True, slots=True)
 class ElleCheck:
-    """Parsed transactions, ready to check.
+    """Parsed transactions, ready for a check.
 
     `judge` takes `consistency_models`, `anomalies` and `time_limit_s`; `labels` describes each
     transaction, by the index of its invocation.
@@ -63,7 +63,7 @@ class ElleCheck:
 
 
 def _label(pair: Pair) -> str:
-    """The transaction in EDN's manner."""
+    """The transaction in EDN-like notation."""
     text = "; ".join(" ".join(_atom(item) for item in mop) for mop in mops_of(pair) or ())
     return clipped(text, LABEL_CHARS_MAX)
 
@@ -79,7 +79,7 @@ def _atom(value: Any) -> str:
 class ElleModel(HistoryModel, kind="elle"):
     """A history model of transactions.
 
-    `unordered` is the reason why orders of versions may not be assumed, if so.
+    `unordered`, if set, is the reason why no order of versions may be assumed.
     """
 
     api_version = 1
@@ -90,7 +90,7 @@ class ElleModel(HistoryModel, kind="elle"):
         return by_key(self.name, ops, settings, partial(self.understand, settings=settings))
 
     def understand(self, history: History, settings: ModelSettings) -> ElleCheck:
-        """The check of one history, whose values are no tuples of key and value."""
+        """The check of a history whose values are not tuples of key and value."""
         from checkers.elle.models import check_names
 
         for flag in VERSION_ORDERS if self.unordered else ():
@@ -104,7 +104,7 @@ class ElleModel(HistoryModel, kind="elle"):
 
     @abstractmethod
     def _understood(self, history: History, settings: ModelSettings) -> ElleCheck:
-        """The check of `history`; raises `HistoryError` for anything but such transactions."""
+        """The check of `history`; raises `HistoryError` if it has other transactions."""
 
 
 class ListAppend(ElleModel):
@@ -124,7 +124,7 @@ class ListAppend(ElleModel):
 
 
 class RwRegister(ElleModel):
-    """Transactions of writes and reads of registers, where each value is written once."""
+    """Transactions of writes and reads of registers; each value is written only once."""
 
     name = "rw-register"
     doc = "transactions that write and read registers: Elle's anomalies and models"
@@ -139,7 +139,7 @@ class RwRegister(ElleModel):
 
 
 class ClosedPredicate(ElleModel):
-    """Transactions over a declared universe that write, and read by key or predicate."""
+    """Transactions over a declared universe: writes, and reads by key or by predicate."""
 
     name = "closed-predicate"
     doc = "transactions that read by predicates in a known universe: Elle's anomalies and models"
@@ -156,7 +156,7 @@ class ClosedPredicate(ElleModel):
             every = (clipped(text, LABEL_CHARS_MAX) for text in texts)
             return dict(zip(columns.index.tolist(), every, strict=True))
 
-        # Declaring the universe is no transaction.
+        # The declaration of the universe is not a transaction.
         judge = partial(decide_closed_predicate, columns)
         return ElleCheck(self.name, history, len(columns), settings, judge, labels)
 
@@ -171,9 +171,9 @@ def _check(
 
 
 def _without_creates(history: History) -> History:
-    """The history without the creation of tables; indices stay.
+    """The history without operations that create tables; indices stay the same.
 
-    A list that no operation created reads as the empty one, so a create orders nothing.
+    A list that no operation created reads as an empty list, so a create implies no order.
     """
     if not any(op.is_client and op.f == "create" for op in history):
         return history
@@ -182,7 +182,7 @@ def _without_creates(history: History) -> History:
 
 
 class _OfRuns(Checker):
-    """A model as the checker of runs, with consistency models of its own."""
+    """A history model as the checker of runs, with its own consistency models."""
 
     api_version = 1
     model: ClassVar[type[ElleModel]]
@@ -192,7 +192,7 @@ class _OfRuns(Checker):
         self._settings = ModelSettings(**settings)
 
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
-        """Judge; raises `HistoryError` for anything but transactions of the kind."""
+        """Judge; raises `HistoryError` if the history has other transactions."""
         del case
         end_s = time.monotonic() + time_limit_s
         prepared = self.model().understand(history, self._settings)
@@ -202,7 +202,7 @@ class _OfRuns(Checker):
 
 
 class ElleListAppend(_OfRuns):
-    """Transactions that append to lists and read them whole."""
+    """Transactions that append to lists and read whole lists."""
 
     name = "elle-list-append"
     doc = "transactions over lists obey a consistency model (by default strict serializability)"
@@ -210,7 +210,7 @@ class ElleListAppend(_OfRuns):
 
 
 class ElleRwRegister(_OfRuns):
-    """Transactions that write registers and read them."""
+    """Transactions that write and read registers."""
 
     name = "elle-rw-register"
     doc = "transactions over registers obey a consistency model (by default strict serializability)"

@@ -1,18 +1,18 @@
-"""The checker of the notification log, as readers saw it and as it is in the end.
+"""The checker of the notification log, as readers saw it and as it was at the end.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
-| unique | an id is that of one event, wherever it is seen                                    |
-| gaps   | ids follow one another, in polls and in a log that was not cleaned                 |
+| unique | an id belongs to the same event in every answer                                    |
+| gaps   | ids are consecutive, in polls and in a log that was not cleaned                    |
 | order  | a change that began after another was acknowledged has the higher id               |
-| times  | times do not fall while ids rise                                                   |
-| lost   | a change that was acknowledged is in the log, unless the cleaner may have taken it |
-| phantom| a change in the log was done: it was not refused                                   |
-| twice  | a change is in the log once                                                        |
-| replay | played from the beginning, the log makes the tables that are there in the end; of  |
-|        | one that was cleaned, as far as it goes together with what readers saw             |
+| times  | events with higher ids have the same or later times                                |
+| lost   | an acknowledged change is in the log, unless the cleaner may have removed it       |
+| phantom| no change in the log was refused                                                   |
+| twice  | a change is in the log only once                                                   |
+| replay | a replay of the log produces the final tables; if the log was cleaned, the replay  |
+|        | also uses the events that readers saw, as far as they are consecutive              |
 
-What each reader must have seen is in `checkers.hms.readers`.
+`checkers.hms.readers` checks what each reader must have seen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Event(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """The log in the end; `whole` where it goes back to the first event."""
+    """The log at the end of the run; `whole` if it starts with the first event."""
 
     events: tuple[_Event, ...]
     whole: bool
@@ -62,7 +62,9 @@ class _Log(NamedTuple):
 
 
 class EventsChecker(Checker):
-    """Events have unique ids without gaps, in order, and report the changes that were done."""
+    """Events have unique, consecutive ids in order, and report exactly the changes that were
+    done.
+    """
 
     api_version = 1
     name = "hms-events"
@@ -119,7 +121,7 @@ def _converted(op: Op, given: Any) -> list[_Event]:
 
 
 def _final_log(history: History) -> _Log | None:
-    """From the last snapshot, if the database answered."""
+    """The log in the last snapshot, if the database answered."""
     op = next(iter([*history.facts("snapshot")][::-1]), None)
     rows = fields_of(op).get("rows")
     if op is None or not isinstance(rows, dict):
@@ -154,7 +156,7 @@ def _check_unique(
 
 
 def _changes(history: History) -> dict[str, Pair]:
-    """Changes by the nonce that they leave."""
+    """Changes by the nonce that each writes."""
     return {
         str(fields_of(pair.invoke).get("nonce")): pair
         for pair in history.pairs
@@ -165,7 +167,7 @@ def _changes(history: History) -> dict[str, Pair]:
 def _check_changes(
     findings: Findings, changes: dict[str, Pair], events: list[_Event], log: _Log
 ) -> None:
-    """Hold changes against their events, by nonces."""
+    """Compare changes with their events, by nonces."""
     idents: dict[str, list[int]] = {}
     for event in events:
         if event.nonce_after is not None:
@@ -195,7 +197,9 @@ def _check_changes(
 def _in_real_time(
     changes: dict[str, Pair], idents: dict[str, list[int]]
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
-    """For each change the one with the highest id that had been acknowledged before it began."""
+    """For each change, the earlier change with the highest event id: acknowledged before it
+    began.
+    """
     logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
     edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]
     edges += [
@@ -213,7 +217,7 @@ def _in_real_time(
 
 
 def _check_whole(findings: Findings, log: _Log) -> None:
-    """Play a log that was not cleaned."""
+    """Replay a log that was not cleaned."""
     ordered = sorted(log.events, key=lambda event: event.ident)
     for earlier, later in itertools.pairwise(ordered):
         text = f"In the end the log has {earlier}, and {later} after it."
@@ -223,7 +227,7 @@ def _check_whole(findings: Findings, log: _Log) -> None:
 
 
 def _runs(events: list[_Event]) -> list[list[_Event]]:
-    """Sorted events, parted where ids are missing."""
+    """Sorted events, split where ids are missing."""
     runs: list[list[_Event]] = []
     for event in events:
         if not runs or event.ident > runs[-1][-1].ident + 1:
@@ -233,10 +237,10 @@ def _runs(events: list[_Event]) -> list[list[_Event]]:
 
 
 def _replay(findings: Findings, events: list[_Event], log: _Log) -> None:
-    """Play events one after the other, from the first of all or from a state that is not known."""
+    """Replay events in order, from the very first or from an unknown state."""
     is_known = log.whole or events[0].ident == 1
     tables: dict[str, str | None] = {}
-    touched: dict[str, None] = {}  # names with a known state
+    touched: dict[str, None] = {}  # names whose state is known
     for event in events:
         is_legal = True
         if event.before is not None:

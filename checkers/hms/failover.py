@@ -1,16 +1,17 @@
-"""The checker of clients' failover: how soon, and whether to one that serves.
+"""The checker of client failover: how soon a client retries, and at which metastore.
 
 | rule            | what it says                                                               |
 |-----------------|----------------------------------------------------------------------------|
-| bound           | after a lost call the next one is sent within rounds x metastores x the    |
-|                 | time to connect, the delays in between, and a second                       |
+| bound           | after a lost call the client sends the next one within this time: rounds x |
+|                 | metastores x the connect time, plus the delays in between, plus a second   |
 | other-not-tried | an operation that was sent twice and not served was sent to more than one  |
-|                 | metastore, if there was another one that no fault touched all that time    |
+|                 | metastore, if another metastore was free of faults all that time           |
 
-The bound is the client's, and is in the snapshot. Where metastores come and go it depends on the
-number that the client knew of, and the others are those on the clients' list both when the
-operation began and when it ended; the operation names them (`uris`, `listed`). Operations while the
-harness or its host was disturbed are left out, and so are operations after the workload had ended.
+The bound depends on the client's settings, which are in the snapshot. If metastores come and go,
+the bound depends on the number of metastores that the client knew of. The "other" metastores are
+those on the client's list both when the operation began and when it ended; the operation names them
+(`uris`, `listed`). Operations while the harness or its host was disturbed are exempt, and so are
+operations after the end of the workload.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import NOT_SENT, times_sent
 
 AFTER_S: Final = 5.0
-"""The time after its end in which a fault may still be felt: nodes start, connections are dead."""
+"""How long a fault may still have effects after its end: nodes start, connections are dead."""
 ADDS: Final = "add-metastore"
-"""The operation that does nothing to a metastore that is listed."""
+"""The operation that only adds a metastore to the list, without effect on the metastore itself."""
 NEEDED: Final = re.compile(r"db|zk[0-9]+")
-"""The nodes that all metastores need."""
+"""The nodes that every metastore depends on."""
 
 
 class FailoverChecker(Checker):
-    """Clients find another metastore, and soon."""
+    """Clients find another metastore quickly."""
 
     api_version = 1
     name = "hms-failover"
@@ -88,7 +89,7 @@ def _sent(done: Op) -> list[Attempt]:
 
 
 def _names(done: Op, field: str) -> list[str] | None:
-    """Names of metastores in an answer; `None` where it has none."""
+    """The metastores that an answer names; `None` if it names none."""
     names = fields_of(done).get(field)
     return list(map(str, names)) if isinstance(names, list | tuple) else None
 
@@ -110,7 +111,7 @@ def _is_disturbed(pair: Pair, disturbances: Sequence[Disturbance]) -> bool:
 
 
 def _untried(pair: Pair, metastores: Sequence[str], faults: Sequence[Fault]) -> list[str]:
-    """The metastores that no fault touched and no client tried, though a call was sent twice."""
+    """The metastores without faults that no client tried, although a call was sent twice."""
     done = pair.completion
     assert done is not None, "it is done"
     if times_sent(done.attempts) < 2:

@@ -1,10 +1,10 @@
-"""Hints for a search: the notification log on operations whose answers were lost.
+"""Hints for a search: what the notification log proves about operations whose answers were lost.
 
-The log tells which changes took effect and in which order. If it is right, a lost change that it
-does not have may be left out, and others took effect between their neighbours in it. Whether it is
-right is another checker's question, so a hint proves no violation: an order that is found with
-hints is one without them, as changes of unknown outcome may never take effect, and intervals only
-shrink; where none is found, the search begins again without them.
+The log shows which changes took effect, and in which order. If the log is right, a lost change that
+it lacks may be left out, and every other lost change took effect between its neighbours in the log.
+Another checker judges whether the log is right, so a hint never proves a violation. An order found
+with hints is also an order without hints, since changes of unknown outcome may never take effect
+and intervals only shrink. If no order is found, the search starts again without hints.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from harness.vocabularies import fields_of
 
 
 def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOperation] | None:
-    """The operations as the final log has them; `None` where it is not whole, or contradicts them.
+    """The operations narrowed by the final log; `None` if it is incomplete or contradicts them.
 
-    Changes that it has once have their `place` in it, by which `OrderedMetastore` goes. Rows of the
+    Changes with one event in the log get its `place`, which `OrderedMetastore` uses. Rows of the
     log are as `harness.vocabularies.hms.Poll` answers them.
     """
     events = _whole_log(history)
     if events is None:
         return None
     times = Counter(row[6] for row in events if isinstance(row[6], str))
-    # What took effect twice has no place of its own; it did take effect, so it is not left out.
+    # A change that took effect twice has no single place, but it did take effect, so it stays.
     idents = {row[6]: row[0] for row in events if times[row[6]] == 1}
     dropped = Counter(row[3] for row in events if row[4] is None)
     for operation in converted.operations:
@@ -43,7 +43,8 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
         nonce = fields_of(converted.pairs[operation.id].invoke).get("nonce")
         ident = None if operation.input.f == "drop" else idents.get(str(nonce))
         if operation.is_unknown and ident is None and times[str(nonce)] < 2:
-            # Lost drops differ in number alone: all, or none where all are accounted for.
+            # The log cannot tell lost drops of one table apart: all are kept, or none if the known
+            # drops account for every drop event.
             if operation.input.f != "drop" or dropped[operation.input.name] <= 0:
                 continue
         elif ident is not None and (operation.is_unknown or _is_ok(operation)):
@@ -54,13 +55,13 @@ def hinted(converted: MetastoreHistory, history: History) -> list[MetastoreOpera
 
 
 def logged_twice(history: History) -> frozenset[str]:
-    """The nonces that the final log has more than once: of changes that took effect twice."""
+    """The nonces with several events in the final log: their changes took effect twice."""
     times = Counter(row[6] for row in _whole_log(history) or () if isinstance(row[6], str))
     return frozenset(nonce for nonce, count in times.items() if count > 1)
 
 
 def _whole_log(history: History) -> list[Any] | None:
-    """The rows of the final log; `None` where it does not go back to the first event."""
+    """The rows of the final log; `None` if it does not start with the first event."""
     snapshot = next(iter([*history.facts("snapshot")][::-1]), None)
     rows = fields_of(snapshot).get("rows")
     events = rows.get("events") if isinstance(rows, dict) else None
@@ -76,7 +77,7 @@ def _is_ok(operation: MetastoreOperation) -> bool:
 def _between(
     operations: list[MetastoreOperation], places: Sequence[tuple[int, int]]
 ) -> list[MetastoreOperation] | None:
-    """Changes take effect after what has a lower id, and before what has a higher one."""
+    """A change takes effect after changes with lower event ids and before those with higher ids."""
     infinity = float("inf")
     latest = -infinity
     for number, (_, place) in enumerate(places, start=1):

@@ -2,12 +2,12 @@
 
 | rule        | promise                                                                        |
 |-------------|--------------------------------------------------------------------------------|
-| names       | in the end no two tables have one name                                         |
-| orphans     | in the end there are no parameters without a table                             |
-| directories | a table that is there has its directory, at every look                         |
-| origins     | in the end each table is what some change that was not refused made it         |
+| names       | at the end of the run no two tables have the same name                         |
+| orphans     | at the end of the run no parameters exist without their table                  |
+| directories | every existing table has its directory, in every snapshot                      |
+| origins     | the final state of each table is the result of a change that was not refused   |
 | instances   | at rest each metastore shows the tables that the database has (I11)            |
-| wrong-error | a refusal is the exception that its call has for it                            |
+| wrong-error | a call refuses with an exception that it declares for this case                |
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ERRORS: Final[dict[str, tuple[str, ...]]] = {
     "rename": ("invalid-operation", "no-such-object"),
     "drop": ("no-such-object",),
 }
-"""By which exceptions each call may refuse."""
+"""The exceptions with which each call may refuse."""
 
 
 class InvariantsChecker(Checker):
-    """The rows, the metastores' views of them, and the exceptions."""
+    """The database rows, the metastores' views of them, and the exceptions in answers."""
 
     api_version = 1
     name = "hms-invariants"

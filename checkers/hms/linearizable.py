@@ -1,4 +1,4 @@
-"""The checker of linearizability over the tables of a metastore, renames and lists included.
+"""The checker of linearizability over a metastore's tables, including renames and lists.
 
 A history that is not linearizable is judged again under the profile's permits: drops that do
 nothing because another drop or a rename came first, changes of a table under its new name, gets
@@ -50,13 +50,13 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import MUTATIONS, READS
 
 HINTED_SHARE: Final = 0.3
-"""Of time and steps, for a search with hints."""
+"""The share of time and steps for a search with hints."""
 ORDERED_SHARE: Final = 0.02
-"""Of steps, for the one before it in the order of the log: it needs few, or finds nothing."""
+"""The share of steps for the attempt in the order of the log: it needs few steps, or fails."""
 EXPLAINING: Final = (
     DROP_TWICE, DROP_RENAMED, DROP_MISSED, TORN_GET, CHANGE_RENAMED, DDL_TWICE,
 )  # fmt: skip
-"""The first ones are kept where others would do as well."""
+"""Permits to keep first, if any of several would be enough."""
 
 
 class HmsLinearizable(SearchChecker):
@@ -91,10 +91,10 @@ class HmsLinearizable(SearchChecker):
     def _hinted(
         self, history: History, converted: MetastoreHistory, timeout_s: float
     ) -> CheckOutcome | None:
-        """An order that the log of events leads to; `None` where it leads to none.
+        """An order that the event log leads to; `None` if it leads to none.
 
-        The order of the log itself is tried first: of changes whose answers were lost and that
-        came all at once, as from behind a pause, any other search tries every subset.
+        The order of the log itself is tried first. If many changes with lost answers came at once,
+        as after a pause, any other search would try every subset of them.
         """
         if not any(operation.is_unknown for operation in converted.operations):
             return None
@@ -127,7 +127,7 @@ class HmsLinearizable(SearchChecker):
     def _needed(
         self, converted: MetastoreHistory, explaining: _Try, outcome: CheckOutcome, end_s: float
     ) -> dict[str, int]:
-        """The number of times that each permit was needed, without permits that can be left out."""
+        """How often each permit was needed, without permits that can be left out."""
         for name in [*explaining.allowed][::-1]:
             fewer = explaining._replace(allowed=[n for n in explaining.allowed if n != name])
             if not fewer.allowed:
@@ -147,8 +147,10 @@ class HmsLinearizable(SearchChecker):
 
 
 class _Try(NamedTuple):
-    """The permits of an attempt. `hints` are the operations as the log of events has them, and
-    `twice` the nonces that it has more than once; drops have none.
+    """The permits of an attempt, with hints from the event log.
+
+    `hints` are the operations as the event log narrows them. `twice` has the nonces with several
+    events in the log; drops have no nonce.
 
     Without `lost`, only renames that were done come between the steps of an operation: a lost one
     may yet come at any time, and leaves little that is not possible.
@@ -161,7 +163,7 @@ class _Try(NamedTuple):
 
 
 def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation]:
-    """The operations with their further effects, in the intervals of the hints."""
+    """The operations with their possible second effects, in the intervals of the hints."""
     every = list(_lax(converted, each))
     if each.hints is None:
         return every
@@ -174,7 +176,7 @@ def _relaxed(converted: MetastoreHistory, each: _Try) -> list[MetastoreOperation
 
 
 def _is_twice(converted: MetastoreHistory, each: _Try, operation: MetastoreOperation) -> bool:
-    """Whether this is a second effect that the log does not deny."""
+    """Whether this is a second effect that the log does not rule out."""
     if operation.id < COPY:
         return False
     nonce = fields_of(converted.pairs[operation.id - COPY].invoke).get("nonce")
@@ -240,7 +242,7 @@ def _lax(converted: MetastoreHistory, each: _Try) -> Iterator[MetastoreOperation
 
 
 def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> tuple[str, ...]:
-    """The names that the table may have by then, by renames of renamed tables too."""
+    """The names that the table may have by then, including renames of renamed tables."""
     names = [given.name]
     for name in names:  # it grows meanwhile
         for rename in renames:
@@ -250,12 +252,12 @@ def _new_names(given: MetastoreInput, renames: Sequence[MetastoreOperation]) -> 
 
 
 def _is_done(operation: MetastoreOperation) -> bool:
-    """Whether it was acknowledged."""
+    """Whether the operation was acknowledged."""
     return operation.said is not UNKNOWN and operation.said.result == "ok"
 
 
 def _counts(converted: MetastoreHistory, outcome: CheckOutcome, each: _Try) -> dict[str, int]:
-    """The number of times that the order needed each permit: once at least."""
+    """How often the order needed each permit, at least once."""
     by_id = {operation.id: operation for operation in _relaxed(converted, each)}
     allowed = each.allowed
     seen = {operation.id: operation.said for operation in converted.operations}
@@ -293,7 +295,7 @@ def _said_nonce(operation: MetastoreOperation) -> str | None:
 
 
 def _rule(pair: Pair) -> str:
-    """The short name of what the failing operation broke; reports group failures by it."""
+    """The short name of the rule that the failing operation broke; reports group failures by it."""
     result = fields_of(pair.completion).get("result", "ok")
     if pair.invoke.f in READS:
         return "missing" if result != "ok" else "stale-read"

@@ -1,11 +1,11 @@
 """Tables of a metastore: name -> the nonce of the table's last change.
 
-Tables are written whole, so that a table is its last change: creates, alters and renames write
-their nonce, and gets show it. A rename onto its own name is an alter.
+Every change writes the whole table, so the last change represents the table: creates, alters and
+renames write their nonce, and gets show it. A rename onto the same name is an alter.
 
-`LaxMetastore` is what changes of Hive's own may do: a drop that overlaps another may find nothing,
-and a change that overlaps a rename may be one of the table under its new name. `OrderedMetastore`
-has changes in an order that is known beforehand.
+`LaxMetastore` also allows anomalies of real Hive: a drop that overlaps another drop may find
+nothing, and a change that overlaps a rename may change the table under its new name.
+`OrderedMetastore` applies changes in an order that is known beforehand.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Projection
 from checkers.linearizability.nondeterministic import NondeterministicModel
 
 OBSERVED: Final = frozenset({"already-exists", "no-such-object", "invalid-operation"})
-"""Refusals because of the state."""
+"""Refusals that depend on the state."""
 _PLACE: Final = ""
-"""No table's name."""
+"""The name of no table."""
 
 
 class MetastoreInput(NamedTuple):
     """`f` is create, alter, rename, drop, get or list.
 
-    A lax drop may be `idle` where nothing is there; a lax change may be one of the table under one
-    of `others`. A `place` is the number of a change in a known order, from 1.
+    A lax drop may be `idle` if there is no table; a lax change may change the table under one of
+    `others`. `place` is the position of a change in a known order, from 1.
     """
 
     f: str
@@ -40,7 +40,7 @@ class MetastoreInput(NamedTuple):
 
 
 class MetastoreOutput(NamedTuple):
-    """`result` is ok or one of `OBSERVED`; gets show a nonce, or `None`, lists show names."""
+    """`result` is ok or one of `OBSERVED`. Gets show a nonce or `None`, and lists show names."""
 
     result: str
     nonce: str | None = None
@@ -52,7 +52,7 @@ MetastoreOperation = Operation[MetastoreInput, MetastoreOutput]
 
 
 def _after(state: State, input_: MetastoreInput) -> State | None:
-    """The state after the change, or `None` where it is refused."""
+    """The state after the change, or `None` if it is refused."""
     there = dict(state)
     is_there = input_.name in there
     match input_.f:
@@ -73,7 +73,7 @@ def _after(state: State, input_: MetastoreInput) -> State | None:
 
 
 def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bool:
-    """Whether a read or a refusal is true of this state."""
+    """Whether a read or a refusal is consistent with this state."""
     there = dict(state)
     is_there = input_.name in there
     if input_.f == "list":
@@ -93,7 +93,7 @@ def _allows(state: State, input_: MetastoreInput, output: MetastoreOutput) -> bo
 
 
 class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
-    """No table at first; the state is sorted by name."""
+    """No tables at first; the state is sorted by name."""
 
     def init(self) -> State:
         """No table."""
@@ -114,7 +114,7 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
         return input_.f in {"get", "list"} or (output is not UNKNOWN and output.result != "ok")
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """The names in the request; a list looks at all."""
+        """The names in the request; a list touches all names."""
         if input_.f == "list":
             return None
         names = (input_.name, input_.new_name)
@@ -123,7 +123,7 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
     def projections(
         self, operations: Sequence[MetastoreOperation], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Every name by itself."""
+        """Each name separately."""
         names = sorted({name for operation in operations for name in _names(operation)})
         by_name: dict[str, list[Operation[Said, bool]]] = {name: [] for name in names}
         for operation in operations:
@@ -150,7 +150,7 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
 
 
 class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]):
-    """The same, with lax changes."""
+    """The model `Metastore` with lax changes."""
 
     def __init__(self) -> None:
         self._strict = Metastore()
@@ -162,7 +162,7 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
     def step(
         self, state: State, input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> Iterator[State]:
-        """All that may follow."""
+        """All states that may follow."""
         legal, after = self._strict.step(state, input_, output)
         if legal:
             yield after
@@ -183,22 +183,22 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
 
 
 class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]):
-    """The same, where changes that have a place are done one after another, and none is left out.
+    """The same model, where changes with a place take effect in that order, without gaps.
 
-    The state is the last place, and the tables.
+    The state consists of the last place and the tables.
     """
 
     def __init__(self) -> None:
         self._strict = Metastore()
 
     def init(self) -> tuple[int, State]:
-        """No table, and no place."""
+        """No tables, and no change yet."""
         return 0, self._strict.init()
 
     def step(
         self, state: tuple[int, State], input_: MetastoreInput, output: MetastoreOutput | Unknown, /
     ) -> tuple[bool, tuple[int, State]]:
-        """A change with a place was done, seen or not."""
+        """A change must have the next place; the tables change as in `Metastore`."""
         last, tables = state
         if not input_.place:
             legal, after = self._strict.step(tables, input_, output)
@@ -213,7 +213,7 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
-        """The footprint without an order, and the last place."""
+        """The footprint of the operation; changes with a place also touch the last place."""
         names = self._strict.footprint(input_)
         return names | {_PLACE} if names is not None and input_.place else names
 
@@ -231,7 +231,7 @@ def _names(operation: MetastoreOperation) -> Iterator[str]:
 
 
 def _about(operation: MetastoreOperation, names: Sequence[str]) -> Iterator[tuple[str, Said]]:
-    """The statement of an operation about each name, if it makes any by itself."""
+    """An operation's statement about each name, if it makes one without the other names."""
     call, answer = operation.input, operation.said
     if call.f == "list" and answer is not UNKNOWN:
         for name in names:
@@ -263,7 +263,7 @@ def _about_change(change: MetastoreInput) -> Iterator[tuple[str, Said]]:
 
 
 class _Name(NameView):
-    """One name. The nonce of its table is the payload; refusals of the kind's own are left out."""
+    """One name, with the nonce as the payload. Refusals because of other names are left out."""
 
     def describe_state(self, state: Slot, /) -> str:
         return f"{'nothing' if state is None else state[2] or 'some table'} has the name"

@@ -1,18 +1,18 @@
-"""Rules of one reader of the notification log, poll after poll.
+"""Rules about each reader of the notification log, poll after poll.
 
 | rule   | promise                                                                            |
 |--------|------------------------------------------------------------------------------------|
-| once   | a reader goes on from where it was: no event comes again, ids rise                 |
-| missed | a reader that was there before a change began has it in the first poll that begins |
-|        | after its acknowledgement, unless that poll was full, or the cleaner had been      |
-| anew   | a reader is sent to the end only where the cleaner has removed events              |
-| kept   | an event that was read is in the log in the end, unless the cleaner may have it    |
+| once   | a reader continues at its position: no event is repeated, and ids rise             |
+| missed | a reader that started before a change sees the change in the first poll after the  |
+|        | acknowledgement, unless that poll was full or the cleaner had removed the event    |
+| anew   | a reader is sent to the end of the log only if the cleaner has removed events      |
+| kept   | an event that was read is in the final log, unless the cleaner may have removed it |
 
-An empty poll shows no gap: a reader behind the cleaner learns of it with the next event, as in
-Hive. So it owes only the events that were in the log then, as later polls show.
+An empty poll reveals no gap: a reader behind the cleaner learns of the gap with the next event, as
+in Hive. So an empty poll owes only the events that were in the log then, as later polls show.
 
-The cleaner removes events older than a limit. So an event that is in the log in the end shows
-that no later event with a time as late was ever removed.
+The cleaner removes events that are older than a limit. So an event in the final log shows that no
+later event with the same or a later time was ever removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harness.vocabularies.hms import POLL_MAX
 
 
 class Seen(Protocol):
-    """An event, as a reader or the log in the end shows it."""
+    """An event, as a reader or the final log shows it."""
 
     @property
     def ident(self) -> int:
@@ -44,7 +44,7 @@ class Seen(Protocol):
 
     @property
     def nonce_after(self) -> str | None:
-        """The nonce of the table after the change."""
+        """The nonce that the change wrote."""
         ...
 
 
@@ -56,7 +56,7 @@ class Poll(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """The polls of one reader without a break, and the op that gave it its place in the log."""
+    """The polls of one reader without a break, and the op that set its position in the log."""
 
     since: int
     polls: list[Poll]
@@ -68,10 +68,10 @@ def check_readers(
     changes: Mapping[str, Pair],
     in_the_end: Mapping[str, int] | None,
 ) -> None:
-    """Rules `once` and `missed`; `changes` are by nonce.
+    """Check the rules `once` and `missed`; `changes` are by nonce.
 
-    `in_the_end` has the nonces in the log and the op that showed it, or is `None` if the
-    log was not cleaned.
+    `in_the_end` has the nonces in the final log and the op that showed it. It is `None` if the log
+    was cleaned.
     """
     shown_at: dict[str, int] = {}
     for poll in polls:
@@ -92,7 +92,7 @@ def check_readers(
             for event in poll.events:
                 if event.nonce_after is not None:
                     place.setdefault(event.nonce_after, number)
-        # For each poll the first one from it on that was not full, and so told all there was.
+        # For each poll, the first one from it on that was not full, and so returned all there was.
         whole: list[int | None] = [None] * len(stretch.polls)
         upcoming: int | None = None
         for number in reversed(range(len(stretch.polls))):
@@ -124,7 +124,7 @@ def check_readers(
 
 
 def _stretches(findings: Findings, polls: Sequence[Poll]) -> Iterator[_Stretch]:
-    """The polls of each reader between two breaks; judges the rule `once` on the way."""
+    """The polls of each reader between two breaks; this also checks the rule `once`."""
     ordered = sorted(polls, key=lambda poll: (_process(poll), poll.pair.invoke.index))
     for _, group in itertools.groupby(ordered, key=_process):
         current: _Stretch | None = None
@@ -164,7 +164,7 @@ def _process(poll: Poll) -> int:
 def check_kept(
     findings: Findings, polls: Sequence[Poll], log: Sequence[Seen], *, next_event: int, at: int
 ) -> None:
-    """Rules `anew` and `kept`, against the log of the snapshot that is op `at`."""
+    """Check the rules `anew` and `kept` against the log in the snapshot of op `at`."""
     there = {event.ident for event in log}
     ordered = sorted(log, key=lambda event: event.ident)
     idents = [event.ident for event in ordered]

@@ -1,10 +1,10 @@
-"""From a history in the vocabulary "hms" to operations on the model of a metastore.
+"""Convert a history in the vocabulary "hms" to operations on the model of a metastore.
 
-* a change of unknown outcome may take effect at any time after its call, or never; one whose nonce
-  a get showed did take effect, before that get returned.
-* nonces that no get shows are all alike, and an unknown alter that no get shows may as well not
-  have happened: no answer could tell.
-* a refusal because of the state must be explained; any other says nothing.
+* A change of unknown outcome may take effect at any time after its call, or never. If a get showed
+  its nonce, the change took effect before that get returned.
+* Nonces that no get shows are all treated as equal. An unknown alter that no get shows is left out,
+  since no answer could reveal it.
+* A refusal because of the state must be explained; any other refusal proves nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.vocabularies import fields_of
 from harness.vocabularies.hms import BY_NAME, MUTATIONS, full_name, times_sent
 
 COPY: Final = 1_000_000_000
-"""The difference between the id of an operation and that of its second effect."""
+"""The offset from the id of an operation to the id of its second effect."""
 
 
 def sentence(pair: Pair) -> str:
@@ -39,7 +39,7 @@ class MetastoreHistory:
     resent: tuple[int, ...]
 
     def with_copies(self) -> tuple[MetastoreOperation, ...]:
-        """The operations, and one more for each that was sent twice, which never returns."""
+        """The operations, plus a copy without a return for each that was sent twice."""
         by_id = {operation.id: operation for operation in self.operations}
         copies = [
             replace(by_id[index], output=UNKNOWN, return_time=None, id=COPY + index)
@@ -91,7 +91,7 @@ def _name(op: Op, prefix: str = "") -> str:
 
 
 def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | None:
-    """The operation of a pair, if it says anything."""
+    """The operation of a pair, if the pair proves anything."""
     call, done = pair.invoke, pair.completion
     if call.f not in BY_NAME:
         raise HistoryError(
@@ -128,7 +128,7 @@ def _operation(pair: Pair, sights: Mapping[str, int]) -> MetastoreOperation | No
 
 
 def _answer(pair: Pair) -> MetastoreOutput | None:
-    """The answer; `None` if it says nothing of the state."""
+    """The answer; `None` if it proves nothing about the state."""
     done = pair.completion
     assert done is not None, "it was answered"
     value: Mapping[str, Any] = fields_of(done)

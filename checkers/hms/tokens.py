@@ -1,27 +1,28 @@
-"""The checker of delegation tokens: a metastore's verdict on a token is that of the shared store.
+"""The checker of delegation tokens: every metastore judges a token by the shared store.
 
-Whether a token is good follows from the history: it was issued, not cancelled, and is not
-expired. Where that is certain, before the operation began and until it ended, the answer must say
-so; where an operation that decides it is under way, or was not answered, any answer is right.
+The history shows whether a token is good: it was issued, not cancelled, and has not expired. If
+this is certain from before the operation's invocation until its end, the answer must agree. If an
+operation that changes the token is under way, or was not answered, any answer is right.
 
 | rule      | violation                                                                           |
 |-----------|-------------------------------------------------------------------------------------|
-| refused   | a token is refused that is good, wherever it was issued (I11)                       |
-| cancelled | one is accepted that was cancelled                                                  |
-| expired   | one is accepted that has expired                                                    |
-| forged    | a token is accepted that was never issued                                           |
-| owner     | a token is accepted as another owner's                                              |
-| access    | another user renews it, or its renewer may not                                      |
-| twice     | one token was issued twice                                                          |
-| unshared  | `refused` or `cancelled`, by or through a metastore other than the one that issued  |
-|           | the token, or after that one ended: each seems to have tokens of its own            |
-| stale     | the same, soon after the token was issued, renewed or cancelled, where the store    |
-|           | may answer from the past for a time (the snapshot has it)                           |
-| renew-gap | `refused` or `cancelled`, with a renewal of it under way, or not seen to end        |
+| refused   | a good token is refused, no matter which metastore issued it (I11)                  |
+| cancelled | a cancelled token is accepted                                                       |
+| expired   | an expired token is accepted                                                        |
+| forged    | a token that nobody issued is accepted                                              |
+| owner     | a token is accepted for another owner                                               |
+| access    | a user other than the renewer can renew a token, or the renewer cannot              |
+| twice     | the same token was issued twice                                                     |
+| unshared  | `refused` or `cancelled` at another metastore than the issuer, or after the issuer  |
+|           | restarted: each metastore seems to have its own tokens                              |
+| stale     | `unshared`, soon after the token was issued, renewed or cancelled, if the store may |
+|           | return stale answers for some time (the snapshot has this time)                     |
+| renew-gap | `refused` or `cancelled` while a renewal is under way or has an unknown outcome     |
 
-Expiry is by the metastores' clocks. They go as the run's do, but for `MARGIN_MS` and what faults of
-clocks make of it: all that is within that of a token's end is not judged. A renewal that may have
-come after the end promises nothing, since what has expired may be removed at any time.
+Tokens expire by the metastores' clocks. These differ from the run's clock by up to `MARGIN_MS`,
+plus the effect of clock faults. Answers within that distance of a token's end are not judged. A
+renewal that may have come after the end promises nothing, since an expired token may be removed at
+any time.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class TokensChecker(Checker):
-    """Tokens are good at every metastore until they end, and at none afterwards."""
+    """Tokens are good at every metastore until they end, and at no metastore afterwards."""
 
     api_version = 1
     name = "hms-tokens"
@@ -75,15 +76,15 @@ class TokensChecker(Checker):
 
 
 class _Times(NamedTuple):
-    """The times of tokens, from the snapshot."""
+    """The time limits of tokens, from the snapshot."""
 
     max_age_ns: float
     renew_ns: float
-    stale_ns: float  # a store may lack changes acknowledged since
+    stale_ns: float  # how long a store may lack acknowledged changes
 
 
 def _times_of(history: History) -> _Times | None:
-    """From the last snapshot."""
+    """The limits in the last snapshot."""
     snapshot = fields_of(next(iter([*history.facts("snapshot")][::-1]), None))
     tokens = snapshot.get("tokens")
     if not isinstance(tokens, Mapping):
@@ -99,22 +100,22 @@ class _Token:
     issue: Pair
     renewals: list[Pair] = field(default_factory=list)
     cancels: list[Pair] = field(default_factory=list)
-    late: list[int] = field(default_factory=list)  # renewals that promise nothing
+    late: list[int] = field(default_factory=list)  # renewals that do not prove a later end
 
     @property
     def issuer(self) -> str | None:
-        """The metastore that issued it."""
+        """The metastore that issued the token."""
         return _node(self.issue)
 
 
 class _Write(NamedTuple):
     """An operation that set the end of a token, between two moments (indices of ops).
 
-    The end it set is between `low` and `high`, in ns of the run.
+    The token's new end is between `low` and `high`, in ns of the run.
     """
 
     begin: float
-    done: float  # infinite where it may yet happen
+    done: float  # infinite if it may still take effect
     low: float
     high: float
 
@@ -124,18 +125,18 @@ def _node(pair: Pair) -> str | None:
 
 
 def _end(pair: Pair) -> float:
-    """The index of the op by which it was over."""
+    """The index of the operation's completion, or infinity while it may still take effect."""
     return math.inf if _is_open(pair) or pair.completion is None else pair.completion.index
 
 
 def _is_open(pair: Pair) -> bool:
-    """Whether something that was sent for it may yet be carried out."""
+    """Whether a request of the operation may still take effect."""
     done = pair.completion
     return done is None or done.type is OpType.INFO or times_sent(done.attempts) > 1
 
 
 def _result(pair: Pair) -> str | None:
-    """The result of an answer; `None` without one about the token."""
+    """The result of an answer; `None` if the answer says nothing about the token."""
     if pair.type is OpType.OK:
         return str(fields_of(pair.completion).get("result", "ok"))
     result = fields_of(pair.completion).get("result") if pair.type is OpType.FAIL else None
@@ -143,7 +144,7 @@ def _result(pair: Pair) -> str | None:
 
 
 class _Judge:
-    """Looks at every answer about a token."""
+    """Checks every answer about a token."""
 
     def __init__(self, history: History, times: _Times, findings: Findings) -> None:
         self._history = history
@@ -160,7 +161,7 @@ class _Judge:
         self.uncertain = 0
 
     def judge_all(self) -> None:
-        """Collect the tokens, then look at each use in the order in which they began."""
+        """Collect the tokens, then judge each use, in the order of invocation."""
         for pair in self._history.pairs:
             token = fields_of(pair.completion).get("token")
             if pair.invoke.f == "issue" and pair.type is OpType.OK and isinstance(token, str):
@@ -172,7 +173,7 @@ class _Judge:
             token_used = self._token_of(pair)
             if token_used is not None and pair.type is not OpType.FAIL:
                 if pair.invoke.f == "renew":
-                    # By operations that began before: others set its end later.
+                    # Judge by operations that began before: later ones set the end later.
                     if pair.type is OpType.OK and not self._is_good(pair, token_used):
                         token_used.late.append(pair.invoke.index)
                     token_used.renewals.append(pair)
@@ -241,7 +242,7 @@ class _Judge:
     # --- certainties ------------------------------------------------------------------------
 
     def _is_good(self, use: Pair, token: _Token) -> bool:
-        """Whether it was good from the beginning of its use to the end."""
+        """Whether the token was good from the beginning of its use to the end."""
         assert use.completion is not None, "it was answered"
         if not _is_done_before(token.issue, use):
             return False
@@ -251,7 +252,9 @@ class _Judge:
         return use.completion.time < low
 
     def _is_expired(self, use: Pair, token: _Token) -> bool:
-        """Whether it was over before its use began: to renew it, its greatest age counts alone."""
+        """Whether the token had ended before its use began; for a renewal, only its maximum age
+        counts.
+        """
         assert token.issue.completion is not None, "it was answered"
         slack_ns = self._slack_ns(use)
         if use.invoke.f == "renew":
@@ -261,13 +264,13 @@ class _Judge:
         return use.invoke.time > high
 
     def _bounds(self, use: Pair, token: _Token) -> tuple[float, float]:
-        """Between which times, in ns of the run, the token ends that is used."""
+        """The bounds, in ns of the run, of the end of the used token."""
         writes = self._last_writes(use, token)
         slack_ns = self._slack_ns(use)
         return min(w.low for w in writes) - slack_ns, max(w.high for w in writes) + slack_ns
 
     def _last_writes(self, use: Pair, token: _Token) -> list[_Write]:
-        """The writes that may have been the last before the use: one at least."""
+        """The writes that may have been the last before the use; at least one."""
         assert use.completion is not None, "it was answered"
         writes = list(self._writes(use, token))
         certain = [w for w in writes if w.done < use.invoke.index]
@@ -275,7 +278,7 @@ class _Judge:
         return [w for w in writes if w.begin < use.completion.index and w.done >= newest]
 
     def _writes(self, use: Pair, token: _Token) -> Iterator[_Write]:
-        """The issue and the renewals, which include late copies of requests."""
+        """The issue and the renewals, including late copies of requests."""
         assert token.issue.completion is not None, "it was answered"
         assert use.completion is not None, "it was answered"
         first, last = token.issue.invoke.time, token.issue.completion.time
@@ -298,7 +301,7 @@ class _Judge:
                 yield write(begun.index, math.inf, begun.time, use.completion.time)
 
     def _slack_ns(self, use: Pair) -> float:
-        """By how much two metastores' clocks may have differed, at any moment until now."""
+        """The maximum difference between two metastores' clocks at any moment until now."""
         assert use.completion is not None, "it was answered"
         low = high = 0.0
         for fault in self._clock_faults:
@@ -324,13 +327,13 @@ class _Judge:
     def _rule_of_cancel(self, cancel: Pair, use: Pair, token: _Token) -> str:
         if any(_overlap(renewal, cancel) for renewal in token.renewals if renewal is not use):
             return "renew-gap"
-        # A metastore that renews it from the past adds it again.
+        # A metastore that renews the token from a stale store adds it again.
         if any(self._is_late(cancel, late) for late in (use, *token.renewals)):
             return "stale"
         return "unshared" if self._is_elsewhere(cancel, token.issue) else "cancelled"
 
     def _is_late(self, write: Pair, use: Pair) -> bool:
-        """Whether the store may not have known of the write yet where, and when, it was used."""
+        """Whether the store may not have had the write yet at the time and place of the use."""
         done = write.completion
         if done is None or use.completion is None or write.type is not OpType.OK:
             return False
@@ -338,7 +341,7 @@ class _Judge:
         return 0 <= ago_ns < self._times.stale_ns and self._is_elsewhere(use, write)
 
     def _is_elsewhere(self, pair: Pair, first: Pair) -> bool:
-        """Whether another metastore answered than `first`, or the same without its memory."""
+        """Whether another metastore than `first` answered, or `first` after it lost its memory."""
         assert pair.completion is not None, "it was answered"
         node = _node(first)
         if _node(pair) != node:
@@ -357,7 +360,7 @@ class _Judge:
 
 
 def _is_done_before(pair: Pair, use: Pair) -> bool:
-    """Whether it was acknowledged before the use began."""
+    """Whether the operation was acknowledged before the use began."""
     done = pair.completion
     return done is not None and pair.type is OpType.OK and done.index < use.invoke.index
 

@@ -2,13 +2,13 @@
 
     outcome = check_operations(Register(), [Operation(0, Write(1), 0, None, 10), ...])
 
-`model` defines operations and specifications, `direct` decides without a search where values are
-unique, `problem` prepares, `search` and `frontier` explore within the limits that `clock` keeps,
-`explain` explains a failure, and `core` finds the few operations that contradict each other;
-`certificate` proves a verdict, `verify` by other means; `models` holds specifications, and
-`nondeterministic` turns one with several outcomes into a deterministic one. The searches follow
-Wing and Gong (1993), Lowe (2017) and Horn and Kroening (2015), with read absorption and dominance
-for unknown operations.
+`model` defines operations and specifications. `direct` decides without a search if values are
+unique. `problem` prepares a history, and `search` and `frontier` explore it within the limits that
+`clock` enforces. `explain` explains a failure, and `core` finds the few operations that contradict
+each other. `certificate` proves a verdict, and `verify` checks the proof independently. `models`
+holds specifications, and `nondeterministic` turns a specification with several outcomes into a
+deterministic one. The searches follow Wing and Gong (1993), Lowe (2017) and Horn and Kroening
+(2015), with read absorption and dominance for unknown operations.
 """
 
 from checkers.linearizability.api import check_events, check_operations

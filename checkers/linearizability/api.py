@@ -1,4 +1,4 @@
-"""The front door: `check_operations` and `check_events`; `rounds` does the work."""
+"""The entry points: `check_operations` and `check_events`; `rounds` does the work."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def check_operations(
 ) -> CheckOutcome:
     """Check whether `operations` are linearizable under `model`.
 
-    `timeout_s` overrides `limits.time_s`; `None` means no limit of time. Without `explained` an
-    `ILLEGAL` outcome has no `failure`, which often takes longer to find than the verdict. Raises
-    `ValueError` for operations that cannot be (two with one id, a return before its call) and
-    `ModelError` for a model that breaks its contract.
+    `timeout_s` overrides `limits.time_s`; `None` means no limit of time. Without `explained`, an
+    `ILLEGAL` outcome has no `failure`; finding the failure often takes longer than the verdict.
+    Raises `ValueError` for operations that cannot be (two with one id, a return before its call)
+    and `ModelError` for a model that breaks its contract.
     """
     limits = limits or Limits()
     time_s = timeout_s if timeout_s is not None else limits.time_s
@@ -46,7 +46,7 @@ def check_events(
     limits: Limits | None = None,
     explained: bool = True,
 ) -> CheckOutcome:
-    """Like `check_operations`, for calls and returns in the order of their positions.
+    """Like `check_operations`, for events (calls and returns) that are ordered by position.
 
     A call without a return is unknown. Ids are arbitrary; results number operations by the order of
     their calls. Raises `ValueError` for a return without a call, or an id that is used twice.
@@ -87,12 +87,13 @@ def check_events(
 
 
 def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[Any, Any]]:
-    """The operations, each with an id: its own, or its position."""
+    """The operations, each with an id: its own id, or its position."""
     if not isinstance(operations, (list, tuple)):
-        operations = list(operations)  # what can be gone through only once would be gone below
+        operations = list(operations)  # an iterator can be consumed only once, so make a tuple
     ids = [operation.id for operation in operations]
     if min(ids, default=0) < 0:
-        # Spelled out: `replace` takes twice as long, and that of 100,000 operations is noticed.
+        # The constructor call is spelled out: `replace` takes twice as long, which matters for
+        # 100,000 operations.
         operations = [
             operation
             if operation.id >= 0

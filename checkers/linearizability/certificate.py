@@ -1,19 +1,20 @@
-"""A verdict with its proof, checked before anybody sees it.
+"""A verdict with its proof, verified before anybody sees it.
 
-`certify` turns what a check found into a `Certificate` and has `verify` go over it:
+`certify` turns the outcome of a check into a `Certificate`, which `verify` verifies:
 
 * valid: one legal order for each part, and the operations of unknown outcome that never took
-  effect. Replaying it is near-linear, so it is always done in full.
+  effect. Replaying an order takes near-linear time, so this is always done completely.
 * invalid: a core of operations (see `core`) and the problem in which they contradict each other:
   the whole history, one of its parts, or one of the model's projections.
 
-Where enumerating a core takes too many steps, another search than the one that found it confirms:
-the depth-first one, in pure Python; and where that does not come to an end either, it confirms the
-whole history instead. The certificate says who confirmed what. All of that ends after a number of
-steps, after `CONFIRM_S_MAX` seconds, and with the time of the check, or shortly after it.
+If enumerating a core takes too many steps, another search than the one that found the core confirms
+it: the depth-first search in pure Python. If that search does not finish either, the whole history
+is confirmed instead. The certificate names the method that confirmed it. All of this ends after a
+number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the end of the check's
+time.
 
-A certificate that turns out to prove nothing raises `CertificateError`; one that could not be
-confirmed within the limits has an empty `confirmed_by`, and its verdict should not be passed on.
+A certificate whose proof is wrong raises `CertificateError`. A certificate that could not be
+confirmed within the limits has an empty `confirmed_by`, and its verdict should not be reported.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
 
 VERIFIER_STEPS_MAX: Final = 300_000
-VERIFIER_CORE_MAX: Final = 200  # operations; each configuration costs as much to expand
+# operations; expanding a configuration takes time in proportion to them
+VERIFIER_CORE_MAX: Final = 200
 CONFIRM_S_MAX: Final = 60.0  # for a core
-CONFIRM_S_MIN: Final = 0.5  # even where the check has no time left
-SHOWN_MAX: Final = 100_000  # ids of an order that go into a result
+CONFIRM_S_MIN: Final = 0.5  # used even if the check has no time left
+SHOWN_MAX: Final = 100_000  # the number of ids of an order to include in a result
 ENUMERATION: Final = "the verifier, by enumeration"
 REPLAY: Final = "the verifier, by replay"
 
@@ -47,8 +49,8 @@ REPLAY: Final = "the verifier, by replay"
 class Certificate:
     """The proof of one verdict. All numbers are operation ids.
 
-    `orders` and `never` belong to `OK`; `core`, `minimal` and `part` to `ILLEGAL`. `part` names the
-    problem in which the core contradicts itself.
+    Only `OK` has `orders` and `never`; only `ILLEGAL` has `core`, `minimal` and `part`. `part`
+    names the problem in which the core contradicts itself.
     """
 
     verdict: Result
@@ -60,7 +62,9 @@ class Certificate:
     confirmed_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; orders longer than 100,000 ids in all are left out, which it then says."""
+        """The certificate as plain data; it notes if orders over 100,000 ids in all were left
+        out.
+        """
         if self.verdict is Result.ILLEGAL:
             return {
                 "core": list(self.core),
@@ -82,10 +86,10 @@ def certify(
     *,
     limits: Limits | None = None,
 ) -> Certificate | None:
-    """The verified certificate of `outcome`, which is about `operations`; `None` if undecided.
+    """The verified certificate of `outcome` for `operations`; `None` if the outcome is undecided.
 
-    `operations` are those given to `check_operations`. Raises `CertificateError` when the outcome
-    does not hold, and `ValueError` for an invalid one that was not explained.
+    `operations` are the operations given to `check_operations`. Raises `CertificateError` if the
+    outcome is wrong, and `ValueError` for an invalid outcome without an explanation.
     """
     labelled = [o if o.id >= 0 else replace(o, id=n) for n, o in enumerate(operations)]
     if outcome.result is Result.OK:
@@ -105,7 +109,7 @@ def certify(
 
 
 def _left_s(end_s: float) -> float:
-    """The time left to confirm a verdict, which is more than nothing."""
+    """The time left to confirm a verdict, but always a minimum."""
     return max(CONFIRM_S_MIN, end_s - time.monotonic())
 
 
@@ -160,9 +164,9 @@ def certify_core(
     limits: Limits | None = None,
     end_s: float = math.inf,
 ) -> Certificate:
-    """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if not.
+    """A certificate that `core` contradicts itself in `part`; raises `CertificateError` if wrong.
 
-    `end_s` is when there should be one, on the monotonic clock.
+    `end_s` is the deadline on the monotonic clock.
     """
     limits = limits or Limits()
     clock = Clock(min(CONFIRM_S_MAX, _left_s(end_s)), limits.memory_mib)
@@ -187,7 +191,10 @@ def _confirmed(
     limits: Limits,
     clock: Clock,
 ) -> tuple[Sequence[int], bool, str]:
-    """The core, or all that returned; whether it is minimal; and its source, `""` unproven."""
+    """The core or all returned operations, whether it is minimal, and who confirmed it.
+
+    The last result is empty if nobody confirmed it.
+    """
     if len(core) <= VERIFIER_CORE_MAX and verify_core(
         part.model,
         part.operations,
@@ -200,7 +207,7 @@ def _confirmed(
     confirmed = _confirm(part, core, limits, steps // 10, clock)
     if confirmed:
         return core, minimal, confirmed
-    # All operations together leave a search the least to try.
+    # With no operation made optional, a search has the fewest possibilities to try.
     core = [operation.id for operation in part.operations if not operation.is_unknown]
     return core, False, _confirm(part, core, limits, steps, clock)
 
@@ -208,10 +215,10 @@ def _confirmed(
 def _confirm(
     part: Projection[Any, Any, Any], core: Sequence[int], limits: Limits, steps: int, clock: Clock
 ) -> str:
-    """The method that confirms the core; `""` if none does in time.
+    """The method that confirms the core; empty if no method does in time.
 
-    Cores are found breadth-first, natively where that is possible; so the others are the
-    depth-first search, and the breadth-first one in Python.
+    The native breadth-first search finds cores, if it is available. So the methods used here are
+    the depth-first search and the breadth-first search in Python.
     """
     problem = Problem(*relaxed(part.model, part.operations, set(core)))
     most = limits.configurations_max

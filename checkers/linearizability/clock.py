@@ -1,11 +1,11 @@
-"""The time and the memory that a check may take, looked at wherever work is done.
+"""The time and memory limits of a check, tested wherever work is done.
 
-A `Clock` is current while its check runs, and `tick` asks it: before every step of a model that is
-not remembered, within a step over many states, and between the slices of a search, which are as
-long as some milliseconds and not as some number of steps. So a limit is kept to well within a
-second at any cost of a step, unless a single step of a model in Python takes longer than that.
+A `Clock` is current while its check runs. `tick` tests it before every model step that is not
+memoized, within a step over many states, and between the slices of a search, which last some
+milliseconds instead of a fixed number of steps. So a limit is kept to well within a second at any
+cost of a step, unless a single step of a Python model takes longer than that.
 
-Memory is what the process grew by since the check began. It is looked at twenty times a second.
+Memory is the growth of the process since the check began. It is measured twenty times a second.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class LimitReachedError(Exception):
-    """The time or the memory of a check is used up, so that there is no verdict."""
+    """The time or memory limit of a check is reached, so there is no verdict."""
 
 
 def resident_bytes() -> int:
-    """The memory that this process holds now; 0 where the system does not say."""
+    """The memory that this process uses now; 0 if the system does not report it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
@@ -38,19 +38,20 @@ def resident_bytes() -> int:
 
 
 class Clock:
-    """The limits of one check, from now on. `why` says which of them was reached."""
+    """The limits of one check, starting now. `why` names the limit that was reached."""
 
     def __init__(self, limit_s: float | None, memory_mib: int | None = None) -> None:
-        """`None` is no limit."""
+        """`None` means no limit."""
         now = time.monotonic()
         self.end_s = math.inf if limit_s is None else now + limit_s
         self.why = ""
         self._memory_mib = memory_mib
-        self._memory_bytes: float | None = None  # until the first look: most checks are shorter
+        # until the first measurement: most checks are shorter
+        self._memory_bytes: float | None = None
         self._look_s = now + MEMORY_EVERY_S
 
     def is_over(self) -> bool:
-        """Whether a limit is reached; once it is, it stays so."""
+        """Whether a limit is reached; once reached, it stays reached."""
         if self.why:
             return True
         now = time.monotonic()
@@ -72,7 +73,7 @@ class Clock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Make `tick` ask this clock."""
+        """Make `tick` test this clock."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -84,7 +85,7 @@ _CURRENT: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
 
 
 def tick() -> None:
-    """Raise `LimitReachedError` if the current check may go on no longer."""
+    """Raise `LimitReachedError` if the current check has reached a limit."""
     clock = _CURRENT.get()
     if clock is not None and clock.is_over():
         raise LimitReachedError(clock.why)

@@ -1,18 +1,19 @@
-"""From an invalid history to the few operations that contradict each other.
+"""Reduce an invalid history to the few operations that contradict each other.
 
-A *core* is a set of operations that cannot all have happened as they answered, however the others
-ended: each other operation is made **optional**, so that it may take effect, with the answer
-it gave, at any moment after its call, or never. (Leaving it out would prove nothing; see `verify`.)
+A *core* is a set of operations that cannot all have happened as they answered, however the other
+operations ended. Each other operation is made **optional**: it may take effect, with the answer it
+gave, at any moment after its call, or never. (Leaving it out would prove nothing; see `verify`.)
 Making one more operation optional can only make a history more linearizable, so
 
 * a core refutes the whole history, and
-* an operation that was needed in a larger core is needed in every smaller one: a core is *minimal*,
-  dropping any one makes it linearizable, when each of its operations was tried once and found
-  needed. A trial that runs out of steps keeps its operation and the core is not called minimal.
+* an operation that was needed in a larger core is needed in every smaller one: a core is *minimal*
+  (dropping any operation makes the rest linearizable) when each of its operations was tried once
+  and found to be needed. A trial that runs out of steps keeps its operation, and then the core does
+  not count as minimal.
 
-The search for it: everything before some return is made optional at once, that return found by
-halving (the window in which the contradiction lies is mostly short); then chunks of operations,
-halving their size down to one (delta debugging, after Zeller and Hildebrandt 2002).
+The search first makes all operations before some return optional at once, and finds this return by
+bisection, since the contradiction mostly lies in a short window. Then it makes chunks of operations
+optional, halving their size down to one (delta debugging, after Zeller and Hildebrandt 2002).
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.search import Status, run_sliced
 
 STEPS_PER_TRIAL = 20_000
-LEAN_STEPS = 2_000  # a part that is valid without an operation mostly shows it at once
+LEAN_STEPS = 2_000  # a history that becomes valid without an operation mostly shows this at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """Ids: the operations of the core, and those made optional that can have changed something."""
+    """The ids of the core's operations, and of the optional operations that can change
+    something.
+    """
 
     operations: tuple[int, ...]
     weakened: tuple[int, ...]
@@ -40,9 +43,10 @@ class Core:
 
 
 class Recorded(Model[Any, Any, Any]):
-    """A model whose inputs are (input, answer given, their types), whether or not it returned.
+    """A model whose inputs contain (input, answer, their types), for operations with any outcome.
 
-    For searches, operations without a return are unknown; here they still do what they answered.
+    A search treats operations without a return as unknown; in this model they still have the answer
+    that they gave.
     """
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
@@ -67,11 +71,11 @@ class Recorded(Model[Any, Any, Any]):
 def relaxed(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], core: set[int]
 ) -> tuple[Model[Any, Any, Any], list[Operation[Any, Any]]]:
-    """The problem in which all but `core` are optional."""
+    """The problem in which all operations outside `core` are optional."""
     chosen = [o for o in operations if o.id in core]
     end = max((o.return_time for o in chosen if o.return_time is not None), default=0)
-    # Operations called after all of the core had returned can be placed last, and operations
-    # that change nothing can be left out.
+    # Operations that were called after the whole core had returned can be placed last, and
+    # operations that change nothing can be left out.
     others = [
         o
         for o in operations
@@ -79,7 +83,7 @@ def relaxed(
     ]
     kept = [*chosen, *model.blurred(chosen, others)]
     weakened = [o if o.id in core else replace(o, return_time=None) for o in kept]
-    # Unknown outcomes keep their output only in `known`, where the model may look for names.
+    # Unknown operations keep their output only in `known`, where the model may look for names.
     hinted = model.for_operations(weakened)
     pairs: list[Operation[Any, Any]] = []
     for operation, weaker in zip(kept, weakened, strict=True):
@@ -91,7 +95,7 @@ def relaxed(
 
 @dataclass(slots=True)
 class _Trials:
-    """Tries weaker and weaker histories, within a budget of steps."""
+    """Tries smaller and smaller cores, within a budget of steps."""
 
     model: Model[Any, Any, Any]
     operations: Sequence[Operation[Any, Any]]
@@ -104,7 +108,7 @@ class _Trials:
         return self.left <= 0 or self.is_over()
 
     def decide(self, core: set[int]) -> Result:
-        """Decide if `core` is linearizable, all others being optional; `UNKNOWN` out of budget."""
+        """Decide if `core` is linearizable with all others optional; `UNKNOWN` if out of budget."""
         if self.exhausted:
             return Result.UNKNOWN
         try:
@@ -144,14 +148,15 @@ def find_core(
 ) -> Core:
     """A small core of the invalid `operations`.
 
-    `first` are the ids among which to look first, mostly what had returned when operation `failing`
-    did; `limits.shrink_steps` bounds the work. With no budget the core is all that returned.
+    The search starts with the ids in `first`: mostly the operations that had returned when
+    operation `failing` returned. `limits.shrink_steps` bounds the work. With no budget the core is
+    everything that returned.
     """
     everything = [o for o in operations if not o.is_unknown]
     everything.sort(key=lambda o: (o.return_time, o.id))
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
-    # An operation that is open at the failing return may be needed for its later answer; then the
-    # operations that had returned prove nothing, and the whole is taken instead.
+    # An operation that is open at the failing return may be needed for its later answer. Then the
+    # operations that had returned prove nothing, and the search starts with all operations instead.
     ids = [o.id for o in everything if o.id in first]
     if len(ids) == len(everything) or not trials.refutes(set(ids)):
         ids = [o.id for o in everything]
@@ -192,7 +197,7 @@ def shrink_core(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Core:
-    """The `core` of a direct method without what it does not need; all of it if time is short."""
+    """The `core` of a direct method, reduced to needed operations; unreduced if time is short."""
     trials = _Trials(model, operations, limits.configurations_max, limits.shrink_steps, is_over)
     core, needed = set(core), set[int]()
     if trials.refutes(core):
@@ -201,8 +206,9 @@ def shrink_core(
 
 
 def _window(trials: _Trials, ids: list[int]) -> list[int]:
-    """The latest part of `ids` (in the order of returns) that is still a core."""
-    low, high = 0, len(ids) - 1  # dropping `low` operations refutes; more than `high` would be all
+    """The shortest tail of `ids` (in the order of returns) that is still a core."""
+    # dropping `low` operations leaves a core; dropping more than `high` would leave nothing
+    low, high = 0, len(ids) - 1
     while low < high and not trials.exhausted:
         middle = (low + high + 1) // 2
         if trials.refutes(set(ids[middle:])):
@@ -215,9 +221,9 @@ def _window(trials: _Trials, ids: list[int]) -> list[int]:
 def _drop_chunks(
     trials: _Trials, core: set[int], candidates: list[int], size: int, needed: set[int]
 ) -> list[int]:
-    """Make chunks optional where the rest still refutes; returns the candidates that stay.
+    """Make chunks optional if the rest is still a core; returns the candidates that stay.
 
-    Puts into `needed` what makes `core` linearizable when dropped alone.
+    Adds an operation to `needed` if dropping it alone makes `core` linearizable.
     """
     kept: list[int] = []
     for start in range(0, len(candidates), size):

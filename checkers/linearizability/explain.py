@@ -1,10 +1,10 @@
-"""The reason why a history is not linearizable, and the smallest part that still is not.
+"""Why a history is not linearizable, and its smallest part that still is not linearizable.
 
 `explain` answers as Knossos does: the first operation that cannot be linearized (by the order of
 returns), the last one that could, and the configurations that survived until then, each with its
 last steps and state.
 
-`core` finds the few operations that contradict each other however the others ended.
+The module `core` finds the few operations that contradict each other however the others ended.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SURVIVORS_MAX = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivor:
-    """One way in which all but the failing operation can have happened.
+    """One way in which all operations but the failing one can have happened.
 
-    `order` holds operation ids from the start; `state` is the model's state at its end and
-    `state_text` its description; `pending` are open operations not in `order`; `unknown_used` are
+    `order` holds operation ids from the start; `state` is the model's state after them, and
+    `state_text` its description. `pending` are open operations outside `order`, and `unknown_used`
     the unknown operations that had to take effect.
     """
 
@@ -44,13 +44,13 @@ class Survivor:
 class Failure:
     """The reason why there is no legal order. All numbers are operation ids.
 
-    `operation` is the first that cannot be linearized, `previous` the one whose return was the last
-    that could be passed, or `None`. `survivors` is cut at 8 (`survivors_total` says how many there
-    were). `core` is a set of operations that contradict each other whether and whenever those in
-    `weakened` took effect; dropping any one makes it linearizable, unless `core_minimal` is false:
-    then the search for it ran out of budget.
-    `projection` names the smaller problem that failed, if one did, and `elements` its elements if
-    it is one of `Model.restricted`. A direct method knows no survivors.
+    `operation` is the first operation that cannot be linearized; `previous` is the last one that
+    could, by the order of returns, or `None`. `survivors` has at most 8 configurations
+    (`survivors_total` counts all). `core` is a set of operations that contradict each other, no
+    matter whether and when the operations in `weakened` took effect. Dropping any operation makes
+    the core linearizable, unless `core_minimal` is false, which means that the search for it ran
+    out of budget. `projection` names the smaller problem that failed, if any, and `elements` has
+    its elements if `Model.restricted` made it. Direct methods report no survivors.
     """
 
     operation: int
@@ -72,7 +72,7 @@ def explain(
     name: str = "",
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """Explain why return number `best` of `problem` cannot be passed; `limits` bound the work."""
+    """Explain why the search cannot pass return number `best` of `problem`, within `limits`."""
     operations = problem.operations
     failing = operations[problem.returns[best]].id
     try:
@@ -107,7 +107,7 @@ def explain_decision(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Failure:
-    """The core that a direct method found in `operations`, without what it does not need."""
+    """The core that a direct method found in `operations`, reduced to needed operations."""
     ids = set(decision.core)
     kept = operations
     if decision.elements:
@@ -142,13 +142,14 @@ def named(elements: Sequence[Hashable]) -> str:
 def _survivors(
     problem: Problem, best: int, limits: Limits, is_over: Callable[[], bool]
 ) -> tuple[tuple[Survivor, ...], int]:
-    """The configurations before the failing return; none if that would take too much work."""
+    """The configurations before the failing return; none if finding them takes too much work."""
     frontier = breadth_first(problem, configurations_max=limits.configurations_max)
     run_sliced(frontier, limits.shrink_steps, is_over)
     if frontier.status is not Status.EXHAUSTED:
         return _one_survivor(problem, best, limits, is_over), 1
     survivors = frontier.remaining()
-    # The plainest stories first: few unknown operations that happened to act, then few steps.
+    # The simplest configurations come first: few unknown operations that had to act, then few
+    # steps.
     survivors.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
     listed = survivors[:SURVIVORS_MAX]
     return tuple(_survivor(problem, best, c.choices(), c.state) for c in listed), len(survivors)

@@ -1,10 +1,11 @@
 """Breadth-first search over return events: Lowe's just-in-time linearization, with dominance.
 
-The frontier before a return is the set of all configurations possible there. Only configurations
-without the returning operation are expanded; the others pass it as they are. Per
-(mask, state) only the antichain of minimal sets of unknown operations used is kept: from a smaller
-set everything can be reached that a larger one can reach, as unused unknown operations may stay
-unused. This decides invalid histories with many lost answers where a depth-first search does not.
+The frontier before a return is the set of all configurations that are possible there. Only
+configurations without the returning operation are expanded; the others pass it as they are. Per
+(mask, state) only the antichain of minimal sets of unknown operations used is kept: a smaller set
+can reach everything that a larger one can, since unused unknown operations may stay unused. So this
+search decides invalid histories with many lost answers on which a depth-first search does not
+finish.
 
 Every configuration carries its branching choices as a linked list that shares its prefix with its
 relatives, so a witness or a surviving configuration can be replayed.
@@ -20,7 +21,7 @@ from checkers.linearizability.search import Status, dominated
 
 
 class Path(NamedTuple):
-    """The branching choices that led somewhere, the last one first."""
+    """A linked list of the branching choices that led to a configuration, the last choice first."""
 
     previous: Path | None
     choice: int
@@ -46,7 +47,7 @@ class Configuration(NamedTuple):
 
 
 class Frontier:
-    """A resumable breadth-first search; `best` is the next return."""
+    """A resumable breadth-first search; `best` is the number of the next return."""
 
     def __init__(self, problem: Problem, *, configurations_max: int) -> None:
         """Start at the beginning of the history."""
@@ -88,7 +89,9 @@ class Frontier:
     _current = False  # whether a layer is being expanded
 
     def _next_layer(self) -> None:
-        """Move to the earliest layer with configurations; none left means exhausted."""
+        """Move on to the earliest layer with configurations; if none is left, the search is
+        exhausted.
+        """
         if self.status is not Status.RUNNING:
             return
         if not self._layers:
@@ -151,6 +154,6 @@ class Frontier:
                 self._arrive(position, Configuration(config.mask, after, config.used | bit, path))
 
     def remaining(self) -> list[Configuration]:
-        """The configurations that stood before the last return reached, minimal ones only."""
+        """The minimal configurations that stood before the furthest return."""
         chains = self._chains.get(self.best, {})
         return [c for c in self.surviving if c.used in chains.get((c.mask, c.state), ())]

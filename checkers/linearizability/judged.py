@@ -1,9 +1,9 @@
-"""From the outcome of a search to a proven `CheckResult`.
+"""Turn the outcome of a search into a proven `CheckResult`.
 
-Checkers of runs and models of imported histories share this; they differ only in how they describe
-an invalid history, see `Told`. Every verdict gets a certificate, which `linearizability.verify`
-verifies, and which the result shows as `proof`. If it proves nothing, the search is wrong, and the
-verdict is `unknown` with that reason.
+Checkers of runs and models of imported histories share this module; they differ only in how they
+describe an invalid history, see `Told`. Every verdict gets a certificate, which
+`linearizability.verify` verifies and which the result shows as `proof`. If the certificate proves
+nothing, the search is wrong, and the verdict is `unknown` for that reason.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from harness.ops import (
 
 AnyOperation = Operation[Any, Any]
 
-UNDECIDED: Final = "undecided"  # the rule of any other verdict that is unknown
+UNDECIDED: Final = "undecided"  # the rule of any other `unknown` verdict
 BROKEN: Final = "the check crashed: its own certificate does not hold"
 UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
-OPERATIONS_MAX: Final = 64  # in the details of a failure
+OPERATIONS_MAX: Final = 64  # the maximum number in the details of a failure
 
 
 def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
-    """The operation that `pair` records; without an `answer` its outcome is unknown."""
+    """The operation that `pair` records; without an `answer`, its outcome is unknown."""
     call, done = pair.invoke, pair.completion
     assert isinstance(call.process, int), "pairs are of clients only"
     returned = None if done is None or answer is UNKNOWN else done.index
@@ -48,7 +48,7 @@ def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
 class Told(NamedTuple):
     """An invalid history in words: the subject, the reasons, and the operations to blame.
 
-    `rule` is the short name of the broken rule, by which reports group failures.
+    `rule` is the short name of the broken rule; reports group failures by it.
     """
 
     subject: str
@@ -66,10 +66,10 @@ def judged(
     tell: Callable[[Failure, Certificate], Told],
     limits: Limits,
 ) -> CheckResult:
-    """The result of the check `name` with this `outcome` and its proof.
+    """The result of the check `name` with this `outcome`, including the proof.
 
-    An outcome that is not confirmed is `unknown`; `tell` describes a confirmed failure.
-    Raises `CertificateError` where the proof proves nothing.
+    The result of an unconfirmed outcome is `unknown`. `tell` describes a confirmed failure. Raises
+    `CertificateError` if the proof is wrong.
     """
     proof = certify(model, operations, outcome, limits=limits)
     details = details_of(outcome, proof, operations)
@@ -107,7 +107,7 @@ def details_of(
         "decided_by": outcome.decided_by,
         "returns_passed": outcome.progress,
         "returns": outcome.returns,
-        # Whether a larger budget may decide it.
+        # A larger budget may decide the check.
         "limited": outcome.result is Result.UNKNOWN
         or (proof is not None and not proof.confirmed_by),
     }

@@ -5,11 +5,12 @@ The vocabulary is Porcupine's (an `Operation` has a client, input, call, output 
 
 * an operation **without a return** is *unknown*: it may take effect at any moment after its call,
   or never. Its output is `UNKNOWN`, and `step` then says what it does if it does take effect.
-* `read_only` names operations whose *response* says that nothing changed (reads, but also a failed
-  compare-and-set, "already exists", "not found"). The search linearizes them as soon as they are
-  legal, without branching; this is what makes catalog histories cheap.
-* `projections` names smaller problems, each of which must be linearizable if the whole is. They
-  can only refute, but far sooner than a search over the whole state.
+* `read_only` marks operations whose *response* says that nothing changed (reads, but also a failed
+  compare-and-set, "already exists", "not found"). The search linearizes these operations as soon as
+  they are legal, without branching, which makes catalog histories cheap.
+* `projections` names smaller problems, each of which must be linearizable if the whole is.
+  Projections can only refute a history, but they do so far sooner than a search over the whole
+  state.
 
 A model is a plain class: pure functions over hashable states. Equal states must hash equally.
 """
@@ -46,7 +47,7 @@ MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 MEMORY_MIB: Final = 2048
 STEPS_MAX: Final = 20_000_000
 CONFIGURATION_BYTES: Final = 600
-"""Of three searches that remember as much, some 150 to 200 bytes each."""
+"""A share that leaves room for three searches, at some 150 to 200 bytes per configuration."""
 NO_LIMIT: Final = 1 << 62
 
 
@@ -59,7 +60,7 @@ class Result(enum.Enum):
 
 
 class ModelError(HarnessError):
-    """A model broke its contract, for instance called an operation read-only that is not."""
+    """A model broke its contract, e.g. it called an operation read-only that changed the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Operation(Generic[I, O]):
     """One operation. `call` and `return_time` are on one clock of any unit.
 
     Intervals are closed: at equal times a call comes before a return. `return_time=None` makes the
-    operation unknown, with any `output`. `id` is the caller's label, which results name;
-    left at -1 it becomes the operation's position.
+    operation unknown, with any `output`. Results refer to the caller's `id`; an `id` of -1 is
+    replaced by the operation's position.
     """
 
     client_id: int
@@ -81,18 +82,18 @@ class Operation(Generic[I, O]):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether its answer was lost."""
+        """Whether the operation's answer was lost."""
         return self.return_time is None
 
     @property
     def said(self) -> O | Unknown:
-        """The output, if it was seen."""
+        """The output, or `UNKNOWN` if the answer was lost."""
         return UNKNOWN if self.is_unknown else self.output
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line of a history whose order is its position alone; `id` links a call to its return."""
+    """One event of a history that is ordered by position alone; `id` links a call to its return."""
 
     client_id: int
     is_call: bool
@@ -103,7 +104,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable whenever the whole is; operations keep their ids."""
+    """A smaller problem that is linearizable whenever the whole one is; operations keep their
+    ids.
+    """
 
     name: str
     model: Model[S, I, O]
@@ -111,7 +114,7 @@ class Projection(Generic[S, I, O]):
 
 
 def _from_environment(name: str) -> int | None:
-    """A limit that the command line set for this process and its children."""
+    """A limit that the command line sets for this process and its children."""
     text = os.environ.get(name, "")
     return int(text) if text.isdecimal() and int(text) else None
 
@@ -120,16 +123,16 @@ def _from_environment(name: str) -> int | None:
 class Limits:
     """The bounds of a check: time, memory and steps.
 
-    `time_s` is wall time, and `memory_mib` what the process may grow by; both are kept to within a
-    second. `steps` counts attempted model steps, memoised or not, over all strategies and
-    projections, and may be exceeded by the work between two looks at it (at most some thousands).
-    `None` is no limit, but without one of time there are `STEPS_MAX` steps at most. With a limit of
-    steps that is reached before the others, the verdict is the same on every machine.
-    `configurations` is what one search may remember at once; by default as many as fit into a share
-    of the memory, so that one search that is full leaves the others room.
+    `time_s` is wall time, and `memory_mib` the permitted growth of the process; both are kept to
+    within a second. `steps` counts attempted model steps, memoized or not, over all strategies and
+    projections. It may be exceeded by the work between two checks of the limit (at most some
+    thousand steps). `None` means no limit, but without a time limit there are at most `STEPS_MAX`
+    steps. If the step limit is reached first, the verdict is the same on every machine.
+    `configurations` is the maximum that one search may remember; the default fits into a share of
+    the memory, so that one full search leaves room for the others.
 
-    Explaining why a history is invalid comes on top: the first of `rounds` for every projection,
-    and `shrink_steps` for making a counterexample smaller.
+    The explanation of an invalid history takes additional steps: the first of `rounds` for every
+    projection, and `shrink_steps` for making a counterexample smaller.
     """
 
     steps: int | None = field(default_factory=partial(_from_environment, STEPS_VARIABLE))
@@ -150,38 +153,38 @@ class Limits:
             raise ValueError(f"rounds are {self.rounds}; give at least one, each at least 1")
 
     def steps_max(self, time_s: float | None) -> int:
-        """The steps that a check may take which has `time_s`."""
+        """The maximum number of steps for a check with the time limit `time_s`."""
         if self.steps is not None:
             return self.steps
         return STEPS_MAX if time_s is None else NO_LIMIT
 
     @property
     def configurations_max(self) -> int:
-        """The configurations that one search may remember."""
+        """The maximum number of configurations that one search may remember."""
         if self.configurations is not None:
             return self.configurations
         return (self.memory_mib or MEMORY_MIB) * (1 << 20) // CONFIGURATION_BYTES
 
     def share(self, part: float) -> Limits:
-        """The limits of a guess before the search, or of one of several: this part of the steps.
+        """The limits of an attempt before the main search: this share of the steps.
 
-        Steps are limited then even if the whole is not, so that what comes after has time left.
+        The steps of an attempt are always limited, so that time is left for what follows.
         """
         return replace(self, steps=max(1, int((self.steps or STEPS_MAX) * part)))
 
 
 class Specification(abc.ABC, Generic[S, I, O]):
-    """The common part of specifications whose steps have one outcome, or several."""
+    """The common part of specifications, whether their steps have one outcome or several."""
 
     direct_first: bool = False
-    """Whether `decide` comes before any search, and not only after a first, short one."""
+    """Whether `decide` runs before any search, and not only after a first, short search."""
 
     def observes(self, input_: I, output: O | Unknown, /) -> bool:
         """Whether this answer could have contradicted others.
 
-        It is `False` for what says no more than that it was done, and is legal in every state, such
-        as a write. No search asks; the verdict on a history without observations means nothing. A
-        lost answer is never an observation.
+        It is `False` for an operation that is legal in every state and whose answer shows no more
+        than that it was done, such as a write. Searches do not use this, but the verdict on a
+        history without observations means nothing. A lost answer is never an observation.
         """
         del input_, output
         return True
@@ -189,16 +192,16 @@ class Specification(abc.ABC, Generic[S, I, O]):
     def partition(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Sequence[Operation[I, O]]]:
-        """Independent parts: only where the specification is a product over them.
+        """The independent parts, if the specification is a product over them; else one part.
 
-        An unknown operation must be kept in every part that it may touch.
+        Every part that an unknown operation may touch must contain this operation.
         """
         return [operations]
 
     def decide(self, operations: Sequence[Operation[I, O]], /) -> Decision | None:
-        """The verdict on one part by a direct method, or `None` where only a search can tell.
+        """The verdict on one part by a direct method, or `None` if only a search can tell.
 
-        Both verdicts must be exact. They are proven like the verdicts of a search.
+        Both verdicts must be exact. They are proven in the same way as the verdicts of a search.
         """
         del operations
         return None
@@ -208,7 +211,7 @@ class Specification(abc.ABC, Generic[S, I, O]):
     ) -> Sequence[Operation[I, O]]:
         """The operations, reduced to these `elements`; they keep their ids.
 
-        It must be linearizable whenever the whole is.
+        The result must be linearizable whenever the whole is.
         """
         raise ModelError(
             f"{type(self).__name__}.decide names the elements {elements!r}, "
@@ -216,11 +219,11 @@ class Specification(abc.ABC, Generic[S, I, O]):
         )
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """One operation, for people."""
+        """A description of one operation."""
         return f"{input_!r} -> {'unknown' if output is UNKNOWN else repr(output)}"
 
     def describe_state(self, state: S, /) -> str:
-        """One state, for people."""
+        """A description of one state."""
         return repr(state)
 
 
@@ -235,25 +238,25 @@ class Model(Specification[S, I, O]):
     def step(self, state: S, input_: I, output: O | Unknown, /) -> tuple[bool, S]:
         """Whether the operation is legal in `state` with this output, and the state after it.
 
-        With `UNKNOWN` as the output the operation takes effect with the outcome that `state`
-        dictates: the answer is legal, or the same state where it would have failed.
+        With `UNKNOWN` as the output, the operation takes effect as `state` determines, and is
+        legal. If it would have failed, the state stays the same.
         """
 
     def read_only(self, input_: I, output: O | Unknown, /) -> bool:
-        """Whether `step` returns the very state it was given in *every* state where it is legal.
+        """Whether `step` returns the given state itself in *every* state that allows the operation.
 
-        Unknown operations for which it holds are dropped. When in doubt say `False`: it is slower
-        but never wrong. The search checks the claim at every step it takes.
+        The search drops unknown operations for which this is true, and checks the claim at every
+        step. When in doubt, return `False`: this is slower but never wrong.
         """
         del input_, output
         return False
 
     def footprint(self, input_: I, /) -> frozenset[str] | None:
-        """The parts of the state that the operation reads or writes; `None` for all of it.
+        """The parts of the state that the operation reads or writes; `None` for the whole state.
 
-        Two operations with disjoint footprints must commute: where both are legal one after
-        the other, they are so in the other order, with the same state at the end. The search
-        leaves aside what cannot matter to the operation that it has to place next.
+        Two operations with disjoint footprints must commute: if they are legal in one order, they
+        are also legal in the other order, with the same final state. The search ignores operations
+        that cannot affect the operation that it has to place next.
         """
         del input_
         return None
@@ -261,16 +264,16 @@ class Model(Specification[S, I, O]):
     def projections(
         self, operations: Sequence[Operation[I, O]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Necessary conditions; see `Projection`."""
+        """Necessary conditions for linearizability; see `Projection`."""
         del operations
         return []
 
     def for_operations(self, operations: Sequence[Operation[I, O]], /) -> Model[S, I, O]:
         """The same specification, prepared for other operations.
 
-        A model that looked into all operations beforehand, to rule out steps that lead nowhere,
-        must forget here the answers of others: a counterexample is made smaller by weakening
-        operations, and what it then still proves must not rest on the ones that are gone.
+        A model may inspect all operations beforehand, to rule out steps that lead nowhere. Here it
+        must forget the answers of other operations than these: a counterexample is made smaller by
+        weakening operations, and its proof must not depend on operations that were removed.
         """
         del operations
         return self
@@ -278,16 +281,16 @@ class Model(Specification[S, I, O]):
     def blurred(
         self, core: Sequence[Operation[I, O]], others: Sequence[Operation[I, O]], /
     ) -> Sequence[Operation[I, O]]:
-        """The `others`, with what no operation of the `core` can tell apart made equal.
+        """The `others`, made equal wherever no operation of the `core` can tell the difference.
 
-        Used where the others may take effect or not as they like: a thousand ways to overwrite what
-        the core looks at are then one. There must be a legal order of the core, with some of the
-        others in between, exactly if there is one with the blurred others.
+        This is used if each of the others may take effect or not. Then a thousand ways to overwrite
+        a value that the core reads become a single one. A legal order of the core with some of the
+        others in between must exist exactly if one exists with the blurred others.
         """
         del core
         return others
 
 
 def observations(model: Model[S, I, O], operations: Iterable[Operation[I, O]]) -> int:
-    """The number of answers that could have contradicted others; without any, a verdict is void."""
+    """The number of answers that could have contradicted others; at 0, a verdict means nothing."""
     return sum(not o.is_unknown and model.observes(o.input, o.output) for o in operations)

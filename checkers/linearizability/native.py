@@ -1,16 +1,17 @@
-"""The native core, where it is built; the pure Python searches otherwise.
+"""Use the native core if it is built, and the pure Python searches otherwise.
 
-`problem_of`, `depth_first` and `breadth_first` make what `problem`, `search` and `frontier` define.
-Where the extension module `checkers._native` (Rust, source in `native/`) is there, they return
-subclasses that keep histories, memoised steps and visited sets on its side. A model stays plain
-Python and is called once per state and operation class; `Register` is stepped natively.
+`problem_of`, `depth_first` and `breadth_first` create the objects that `problem`, `search` and
+`frontier` define. If the extension module `checkers._native` (Rust, source in `native/`) is
+available, they return subclasses that keep histories, memoized steps and visited sets in native
+memory. A model stays plain Python and is called once per state and operation class; `Register` is
+stepped natively.
 
 The native searches take the same moves in the same order as the Python ones and count the same
 steps, so everything they say must be *equal*: verdict, steps, witness, surviving configurations.
 The tests demand that; the Python code is the specification.
 
-What the core cannot represent (more than 1024 operations open at once, more than 4096 of unknown
-outcome, times beyond 64 bits) falls back to pure Python. `HARNESS_NATIVE=0` switches it off.
+If the core cannot represent a history (more than 1024 operations open at once, more than 4096 of
+unknown outcome, times beyond 64 bits), pure Python is used. `HARNESS_NATIVE=0` turns the core off.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from checkers.linearizability.problem import Problem, Slot, Stepper, contradicti
 from checkers.linearizability.search import DepthFirst, Status
 
 SWITCH: Final = "HARNESS_NATIVE"
-STATUSES: Final = (  # by the numbers of the core
+STATUSES: Final = (  # operations by their numbers in the core
     Status.RUNNING,
     Status.FOUND,
     Status.EXHAUSTED,
@@ -72,7 +73,7 @@ class _Search(Protocol):
 
 
 def _load() -> tuple[Any, str]:
-    """The extension module, or `None` and why it is not there."""
+    """The extension module, or `None` and why it is not available."""
     try:
         return importlib.import_module("checkers._native"), ""
     except ImportError as error:
@@ -88,7 +89,7 @@ def is_native() -> bool:
 
 
 def native_status() -> str:
-    """One line for people: whether the native core is used, and if not, why and what to do."""
+    """One line for users: whether the native core is used, and if not, why and what to do."""
     if _EXTENSION is None:
         return (
             f"native core: absent ({_MISSING}), so checks run in pure Python; "
@@ -100,7 +101,7 @@ def native_status() -> str:
 
 
 def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]) -> Problem:
-    """`Problem(model, operations)`, in the native core where it can be."""
+    """`Problem(model, operations)`, in the native core if the core can represent it."""
     if not is_native():
         return Problem(model, operations)
     operations = tuple(operations)
@@ -129,7 +130,7 @@ def problem_of(model: Model[Any, Any, Any], operations: Sequence[Operation[Any, 
 
 
 class _Watched:
-    """A model as the core asks it: the clock is looked at before each step."""
+    """The step function that the core calls: it tests the clock before each step."""
 
     def __init__(self, model: Model[Any, Any, Any]) -> None:
         self._step = model.step
@@ -143,21 +144,21 @@ class _Watched:
 
 
 def depth_first(problem: Problem, *, lean: bool, configurations_max: int) -> DepthFirst:
-    """A `DepthFirst` on the side where the problem is."""
+    """A `DepthFirst`, native if the problem is native."""
     if isinstance(problem, NativeProblem):
         return NativeDepthFirst(problem, lean=lean, configurations_max=configurations_max)
     return DepthFirst(problem, lean=lean, configurations_max=configurations_max)
 
 
 def breadth_first(problem: Problem, *, configurations_max: int) -> Frontier:
-    """A `Frontier` on the side where the problem is."""
+    """A `Frontier`, native if the problem is native."""
     if isinstance(problem, NativeProblem):
         return NativeFrontier(problem, configurations_max=configurations_max)
     return Frontier(problem, configurations_max=configurations_max)
 
 
 class _States:
-    """The states by number."""
+    """All states, by number."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core
@@ -167,7 +168,7 @@ class _States:
 
 
 class NativeStepper(Stepper):
-    """The model's steps, remembered by the core."""
+    """The model's steps, memoized by the core."""
 
     def __init__(self, core: _Core) -> None:
         self._core = core
@@ -190,12 +191,12 @@ class _Opens:
 
 
 class NativeProblem(Problem):
-    """A problem that the core has prepared. Only native searches can run on it."""
+    """A problem that the core has prepared. Only native searches can use it."""
 
     def __init__(
         self, model: Model[Any, Any, Any], operations: tuple[Operation[Any, Any], ...], core: _Core
     ) -> None:
-        """Show the parts of the core that explanations look at."""
+        """Expose the parts of the core that explanations need."""
         self.core = core
         self.model = model
         self.operations = operations
@@ -210,7 +211,7 @@ class NativeProblem(Problem):
 
 
 class _NativeSearch:
-    """The state of a search in the core, as both searches show it."""
+    """The state of a search in the core, with the attributes of the Python searches."""
 
     _search: _Search
 

@@ -1,9 +1,9 @@
-"""Specifications in which one operation may have several outcomes.
+"""Specifications whose operations may have several outcomes.
 
-As in Porcupine, `to_model` turns such a specification into an ordinary one over *sets* of states:
-all states that can be true after the operations so far. A step keeps, of every state in the
-set, what may follow; it is illegal when nothing may. So a check is exact, and costs what the sets
-cost.
+As in Porcupine, `to_model` turns such a specification into a deterministic model over *sets* of
+states: all states that are possible after the operations so far. A step collects the possible
+successors of every state in the set, and is illegal if there are none. So a check is exact, and its
+cost grows with the sizes of these sets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from checkers.linearizability.clock import tick
 from checkers.linearizability.direct.decision import Decision
 from checkers.linearizability.model import Model, Operation, Specification, Unknown
 
-STATES_UNWATCHED: Final = 16  # states of a step between two looks at the clock
+STATES_UNWATCHED: Final = 16  # the number of states in a step between two tests of the clock
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - input, as in Porcupine
@@ -28,17 +28,17 @@ class NondeterministicModel(Specification[S, I, O]):
 
     @abc.abstractmethod
     def init(self) -> Iterable[S]:
-        """The states that are possible at first."""
+        """The possible initial states."""
 
     @abc.abstractmethod
     def step(self, state: S, input_: I, output: O | Unknown, /) -> Iterable[S]:
-        """All states that may follow; none where the operation is illegal with this output.
+        """All states that may follow; none if the operation is illegal with this output.
 
         With `UNKNOWN` as the output: all states that may follow if it takes effect, at least one.
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """One operation, for people."""
+        """A description of one operation."""
         return f"{input_!r} -> {output!r}"
 
     def to_model(self) -> PowerSet[S, I, O]:
@@ -50,12 +50,12 @@ class PowerSet(Model[frozenset[S], I, O]):
     """All states that are possible. Nothing is read-only: even a read may narrow the set."""
 
     def __init__(self, inner: NondeterministicModel[S, I, O]) -> None:
-        """Over the states of `inner`."""
+        """Wrap the specification `inner`."""
         self._inner = inner
         self.direct_first = inner.direct_first
 
     def init(self) -> frozenset[S]:
-        """The possible first states."""
+        """The set of initial states."""
         return frozenset(self._inner.init())
 
     def step(
@@ -90,5 +90,5 @@ class PowerSet(Model[frozenset[S], I, O]):
         return self._inner.describe_operation(input_, output)
 
     def describe_state(self, state: frozenset[S], /) -> str:
-        """All of them, joined."""
+        """The descriptions of all states, joined."""
         return " or ".join(sorted(map(self._inner.describe_state, state)))

@@ -1,4 +1,4 @@
-"""One part of a check: its operations, the direct method, and the searches that compete for it."""
+"""One part of a check: its operations, its direct method, and its competing searches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from checkers.linearizability.native import breadth_first, depth_first, problem_
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 
-EXPLAINED_MAX = 4  # projections whose contradiction is looked for before a large one is taken
-CORE_SMALL = 6  # operations that can be read at once
-LEAN_SHARE = 3  # how much more the lean search gets: most valid histories end there
+# the maximum number of projections to explain before one with a large core is accepted
+EXPLAINED_MAX = 4
+CORE_SMALL = 6  # the number of operations that a reader can take in at once
+LEAN_SHARE = 3  # the budget factor of the lean search: most valid histories end there
 
 
 class Part:
-    """One independent problem with its competing searches, which are made when they are needed."""
+    """One independent problem with its competing searches, which are created on demand."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Part:
 
     @cached_property
     def lean(self) -> DepthFirst:
-        """The depth-first search that mostly finds an order."""
+        """The depth-first search that finds an order in most cases."""
         return depth_first(self.problem, lean=True, configurations_max=self._most)
 
     @cached_property
@@ -71,13 +72,13 @@ class Part:
         return (self.lean, self.depth, self.breadth) if self._started else ()
 
     def decide(self) -> Result | None:
-        """Ask the model's direct method."""
+        """Ask the model's direct method for a verdict."""
         tick()
         if not self._started and any(
             not o.call <= (math.inf if o.return_time is None else o.return_time)
             for o in self.operations
         ):
-            self._start()  # raises the error of invalid operations
+            self._start()  # this raises the error of invalid operations
         decision = self.model.decide(self.operations)
         if decision is not None:
             result = Result.ILLEGAL if decision.order is None else Result.OK
@@ -92,21 +93,21 @@ class Part:
 
     @property
     def configurations(self) -> int:
-        """The configurations that they remember."""
+        """The configurations that all searches remember."""
         return sum(search.configurations for search in self._searches)
 
     @property
     def best(self) -> int:
-        """The furthest return that any of them stood before."""
+        """The furthest return that any search stood before."""
         return max((search.best for search in self._searches), default=0)
 
     @property
     def finished(self) -> DepthFirst | Frontier:
-        """The search that proved it illegal, and so has surely reached the furthest return."""
+        """The search that proved the part illegal, and so has reached the furthest return."""
         return self.breadth if self.breadth.status is Status.EXHAUSTED else self.depth
 
     def order(self) -> tuple[int, ...]:
-        """The ids of a legal order, once the part is found to have one."""
+        """The ids of a legal order, for a part that has one."""
         if self.decision is not None:
             assert self.decision.order is not None, "it is legal"
             return self.decision.order
@@ -126,14 +127,15 @@ class Part:
         return self._started and Status.RUNNING not in {self.depth.status, self.breadth.status}
 
     def _start(self) -> None:
-        """Prepare all three searches, so that none is half made where the time ends."""
+        """Prepare all three searches together, so that a time limit leaves none half prepared."""
         if not self._started:
             self._started = all((self.lean, self.depth, self.breadth))
 
     def run(self, budget: int, stop: Clock, *, room: int | None = None) -> Result | None:
-        """Give each search that still runs `budget` more steps, or until one decides.
+        """Give each search that still runs `budget` more steps, until one decides.
 
-        `room` is the rest for all of them together; if it is too small, all get less.
+        `room` is the remaining number of steps for all searches together; if it is too small, each
+        search gets fewer steps.
         """
         self._start()
         searches: tuple[tuple[str, DepthFirst | Frontier], ...] = (
@@ -142,9 +144,11 @@ class Part:
             ("breadth-first search with dominance", self.breadth),
         )
         if not self.problem.unknown:
-            searches = searches[1:]  # without unknown operations lean and complete are the same
+            # without unknown operations the lean and the complete search are the same
+            searches = searches[1:]
         elif self.rounds:
-            # What lean did not find at once is most likely invalid: breadth settles that soonest.
+            # A history that lean does not settle at once is probably invalid: breadth-first is
+            # fastest then.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:
@@ -184,9 +188,10 @@ def projected(
 
 
 def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock) -> list[Part]:
-    """The projections that explain an invalid history, the first to fail first.
+    """The projections that refute an invalid history, the first to fail first.
 
-    A projection tells a shorter story than the whole, and its counterexample can be made smaller.
+    A projection gives a shorter explanation than the whole, and its counterexample can be made
+    smaller.
     """
     for other in projections:
         if other.result is None:
@@ -198,7 +203,7 @@ def _sharpest(part: Part, projections: list[Part], limits: Limits, clock: Clock)
 def explained_part(
     part: Part, projections: list[Part], limits: Limits, clock: Clock
 ) -> tuple[Part, Failure]:
-    """The failure with a small core, of the first projections that fail; else the smallest."""
+    """The failure of the first projection with a small core; else the smallest failure."""
     failures: list[tuple[Part, Failure]] = []
     for sharp in _sharpest(part, projections, limits, clock)[:EXPLAINED_MAX]:
         failure = explain(
@@ -215,7 +220,7 @@ def explained_part(
 
 
 def unexplained(part: Part) -> Failure:
-    """The failure of a part for which there was no time to look for a small core."""
+    """The failure of a part if there was no time to look for a small core."""
     best = part.finished.best
     operations, returns = part.operations, part.problem.returns
     return Failure(

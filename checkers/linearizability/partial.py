@@ -1,18 +1,19 @@
-"""Search for a legal order that respects a given partial order, where no clock orders everything.
+"""Search for a legal order that respects a given partial order, instead of real time.
 
-Real time orders operations by intervals, and the other searches rely on that. The permits of a
-profile (`checkers.catalog.permits`) take single pairs out of that order, and the rest is not an
-order of intervals any more. So here each operation has a bit mask of its predecessors; all else is
-as in `search`: depth first, with a memory of visited configurations, and an operation that only
-looks is taken as soon as it can be, since that loses nothing.
+In real time, intervals order the operations, and the other searches rely on that. The permits of a
+profile (`checkers.catalog.permits`) remove single pairs from that order, and the rest is no longer
+an order of intervals. So here each operation has a bit mask of its predecessors. Otherwise this
+works as in `search`: depth first, with a memory of visited configurations, and a read is taken as
+soon as it is legal, since that loses nothing.
 
-`partial_search` looks for it. Exact within its bounds of steps and memory: an order that was found
-has been walked along once more, with a model of its own; and where the search ended without one,
-there is none.
+`partial_search` does the search. The result is exact within the bounds of steps and memory: every
+order that was found is replayed once with a separate model, and if the search finished without an
+order, none exists.
 
-A *fall back* is an operation of its own kind: it takes the state back to an earlier one of the same
-order, and all after that is lost, but for known changes that were called after it: of these none
-is. Where some may come yet, it is remembered as well which states they may go back to.
+A *fall back* is a special operation: it returns the state to an earlier one of the same order. All
+changes after that state are lost, except known changes that were called after the fall back: a fall
+back may not undo those. While fall backs are still possible, a configuration also includes the
+states that they may return to.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartialOutcome:
-    """Positions in a legal order, or `None`; `exhausted` says that there is none at all.
+    """Positions in a legal order, or `None`; if `exhausted`, no order exists.
 
-    `stuck` is the position of the operation that the search got no further than. `back` says of
-    each fall back in the order after how many of its operations the state was that it took up.
+    `stuck` is the position of the operation that the search could not get past. For each fall back
+    in the order, `back` has the number of operations before the state to which it returned.
     """
 
     order: tuple[int, ...] | None
@@ -57,7 +58,7 @@ class PartialOutcome:
 
 
 def returned_before(operations: Sequence[Operation[Any, Any]]) -> list[int]:
-    """Per operation the mask of the operations that had returned at its call: real time."""
+    """For each operation, the mask of the operations that had returned at its call (real time)."""
     returned = [(o.return_time, at) for at, o in enumerate(operations) if o.return_time is not None]
     returned.sort()
     returns = [when for when, _ in returned]
@@ -80,11 +81,11 @@ def find_partial_order(
     """A legal order of all operations that returned, and of any of the others.
 
     Operations are in the order of their calls. `before[i]` is the mask of positions that must come
-    before `i`; it holds none that never returned. `chains` are masks of all positions, within each
-    of which the predecessors only grow. `hints` sort the likely order (the lowest first): where a
-    log was written in this order, (term, index) of its entry, or of the last one that an answer
-    saw. `end_s` is on the monotonic clock. `backs` is the mask of the fall backs, which never
-    returned.
+    before `i`; it contains only operations that returned. `chains` are masks that partition the
+    positions; within each, the sets of predecessors only grow. `hints` sort the likely order (the
+    lowest first): the (term, index) of an operation's log entry, or of the last entry that an
+    answer saw. `end_s` is on the monotonic clock. `backs` is the mask of the fall backs, which
+    never returned.
     """
     search = Search(
         model, operations, before, chains, hints, end_s, steps_max, backs, held_bytes_max
@@ -114,10 +115,10 @@ def find_relaxed_order(
     hints: Mapping[int, Hint],
     end_s: float,
 ) -> PartialOutcome:
-    """An order in real time, in which stale answers may miss what later terms acknowledged.
+    """An order in real time, except that stale answers may miss changes of later terms.
 
-    `facts` are by the id of an operation; one without a fact falls back. An answer that may be
-    stale, and has a term, need not follow operations of later terms that another node answered.
+    `facts` are by operation id; an operation without a fact is a fall back. An answer that may be
+    stale and has a term need not follow operations that another node answered in a later term.
     """
     strict = Fact(None, None)
     classes: dict[Fact, int] = {}
@@ -153,8 +154,9 @@ def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact],
 def states_along(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], found: PartialOutcome
 ) -> Iterator[Any]:
-    """The state after each operation of an order, by the plainest means; `AssertionError` where
-    one is not legal.
+    """The states after each operation of an order, computed by replay.
+
+    Raises `AssertionError` if an operation is illegal.
     """
     assert found.order is not None
     states = [model.init()]
@@ -174,7 +176,7 @@ def states_along(
 def _is_kept(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], back: int, at: int
 ) -> bool:
-    """Whether the fall back `back` may not undo `at`: a known change that was called after it."""
+    """Whether `at` is a known change called after the fall back `back`, which may not undo it."""
     operation = operations[at]
     looks = operation.is_unknown or model.read_only(operation.input, operation.output)
     return at > back and not looks

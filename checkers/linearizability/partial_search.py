@@ -1,10 +1,10 @@
-"""The search of `partial`: depth first, likely choices first, and all in the end.
+"""The search of `partial`: depth first, likely choices first, and finally all choices.
 
-Chronological backtracking revises the last choices first, and it may be an early one that was
-wrong: that a state was lost at a power cut often shows only much later. So at first few choices may
-be other than the likely ones, wherever they are (limited discrepancy search, Harvey and Ginsberg,
-IJCAI 1995), and in the end all. Hints say which choices are likely: the log of the target, as far
-as answers name its entries. They decide nothing but the order of trials.
+Chronological backtracking revises the last choices first, but an early choice may be the wrong one:
+that a power cut lost a state often shows only much later. So the first walks may deviate from the
+likely choice in a few places, wherever these are (limited discrepancy search, Harvey and Ginsberg,
+IJCAI 1995), and the last walk anywhere. Hints say which choices are likely: the log of the target,
+as far as answers name its entries. Hints only affect the order of trials.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from typing import Any, Final, TypeAlias
 from checkers.linearizability.model import UNKNOWN, Model, Operation
 
 Hint = tuple[int, int]
-"""A term, and an index or a time; `_UNHINTED` if unknown."""
+"""A term, and an index or a time; `_UNHINTED` if they are unknown."""
 
 STEPS_MAX: Final = 4_000_000
 DISCREPANCIES: Final = (0, 1, 2, 4)
-"""Walks with these numbers of unlikely choices have half of the steps; the last has the rest."""
+"""The numbers of unlikely choices in successive walks. These walks share half of the steps; a
+last, unlimited walk gets the rest."""
 AHEAD: Final = 16
-"""The number of next operations that distinguish fall backs."""
+"""The number of next operations to try when fall backs are compared."""
 CLOCK_EVERY: Final = 512
 HELD_BYTES_MAX: Final = 1 << 30
-"""The approximate memory for visited configurations."""
+"""The approximate maximum memory for visited configurations."""
 
 
 class SpentError(Exception):
-    """The bound of steps or of memory, or the end of the time."""
+    """The search reached its bound of steps or memory, or its deadline."""
 
 
 def _bits(mask: int) -> Iterator[int]:
@@ -43,16 +44,17 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 _Past: TypeAlias = "array[int]"
-"""By the number of an earlier state: the last known change since, -1 for none, or `_NEVER`."""
+"""For each earlier state, by number, the last known change since; -1 for none, or `_NEVER`."""
 
 _NEVER: Final = -2
 _UNHINTED: Final[Hint] = (0, 0)
-_ENTRY_BYTES: Final = 240  # a tuple in a set, and its numbers, without what grows
+# bytes of a tuple in a set and its numbers, without the parts of variable size
+_ENTRY_BYTES: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The operations done, the state, and the hint of the last change that counts."""
+    """The completed operations, the state, and the hint of the last change that counts."""
 
     done: int
     state: Any
@@ -61,8 +63,8 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A place of the search: the length of the path to it, and the choices left to try there, of
-    which `others` need not be the likely ones.
+    """A node of the search: the length of the path to it, the choices still to try there, and
+    the number of unlikely choices (`others`) that are still allowed.
     """
 
     place: _Place
@@ -73,11 +75,11 @@ class _Node:
 
 
 _Choice = tuple[int, Any, _Node | None]
-"""An operation, the state after it, and where a fall back goes to."""
+"""An operation, the state after it, and the node to which a fall back returns."""
 
 
 class Search:
-    """One search; `run` it once. `back`, `steps` and `stuck` are what `PartialOutcome` says."""
+    """One search; call `run` once. `back`, `steps` and `stuck` are as in `PartialOutcome`."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class Search:
         return self._walk(len(self._operations), self._steps_max)
 
     def _walk(self, others: int, steps_end: int) -> tuple[int, ...] | None:
-        """An order in which at most `others` choices are not the likely ones."""
+        """An order with at most `others` unlikely choices, or `None`."""
         self._steps_end, self._pruned = steps_end, False
         path: list[int] = []
         state = self._model.init()
@@ -175,7 +177,7 @@ class Search:
         return None
 
     def _past(self, node: _Node, reached: int) -> _Past:
-        """The states for fall backs after `reached`: the earlier ones, and the node's state."""
+        """The states for fall backs after `reached`: the earlier states, and the node's state."""
         if not self._backs & ~reached:
             return array("i")
         last = (reached & ~node.place.done & self._changes).bit_length() - 1
@@ -193,7 +195,7 @@ class Search:
         return self._hints.get(at, _UNHINTED)
 
     def _number(self, state: Any) -> int:
-        """The states that were met, in their order."""
+        """The number of a state, by first occurrence."""
         return self._numbers.setdefault(state, len(self._numbers))
 
     def _step(self, at: int, state: Any) -> tuple[bool, Any]:
@@ -206,7 +208,7 @@ class Search:
         return self._model.step(state, operation.input, operation.said)
 
     def _enabled(self, wanted: int, done: int) -> Iterator[int]:
-        """The wanted operations without undone predecessors."""
+        """The wanted operations whose predecessors are all done."""
         for chain in self._chains:
             for at in _bits(chain & wanted & ~done):
                 if self._before[at] & ~done:
@@ -214,7 +216,7 @@ class Search:
                 yield at
 
     def _absorb(self, done: int, state: Any, path: list[int]) -> int:
-        """Take all legal operations that only look; each may enable more."""
+        """Take all legal read-only operations; each may enable more."""
         grown = True
         while grown:
             grown = False
@@ -231,7 +233,7 @@ class Search:
         return done
 
     def _choices(self, node: _Place) -> Iterator[tuple[bool, _Choice]]:
-        """The possible next changes; whether each is the likely one."""
+        """The possible next changes, each with a flag for the likely choice."""
         met: set[tuple[int, int]] = set()
         for choice in self._ordered(node):
             key = (choice[0], self._number(choice[1]))
@@ -240,8 +242,9 @@ class Search:
                 met.add(key)
 
     def _ordered(self, place: _Place) -> Iterator[_Choice]:
-        """Likely ones first. Where a term begins, a state may have been lost; else the next one by
-        the hints is legal, or waits for a change whose answer was lost.
+        """The choices, the likely ones first. At the start of a term, a state may have been
+        lost. Otherwise the next operation by the hints is legal, or it waits for a change with a
+        lost answer.
         """
         done, state = place.done, place.state
         changes = sorted(self._enabled(self._changes, done), key=lambda at: (self._hint(at), at))
@@ -266,7 +269,7 @@ class Search:
         yield from self._falls(place)
 
     def _falls(self, place: _Place) -> Iterator[_Choice]:
-        """Fall backs, to the latest state first."""
+        """Possible fall backs, to the latest state first."""
         for at in self._enabled(self._backs, place.done):
             earlier = {
                 node.place.state: node
@@ -278,9 +281,10 @@ class Search:
                     yield at, node.place.state, node
 
     def _promising(self, place: _Place, first: int) -> Iterator[_Choice]:
-        """Fall backs after which more is legal of what comes next than without; the best first.
+        """Fall backs that make more of the next operations legal; the best ones first.
 
-        Where the log has fewer entries than before, some of it was lost: then any that may be it.
+        If the log has fewer entries than before, some were lost. Then every fall back to a short
+        enough log is possible.
         """
         next_ = sorted(_bits(self._known & ~place.done), key=lambda at: (self._hint(at), at))
         left = self._hint(first)[1] - (self._changes >> first & 1)

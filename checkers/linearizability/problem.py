@@ -1,13 +1,13 @@
-"""A history, prepared for searching: return events, slots, and memoised model steps.
+"""A history, prepared for searching: return events, slots, and memoized model steps.
 
-The preparation follows the window idea: a search never looks at more than the operations that are
-open around one return event. Events are sorted (at equal times calls before returns). Each open
-operation has a *slot*, a bit that is used again after its return, so a configuration is three small
-numbers: the next return not yet passed, the mask of open slots already linearized, and the state.
-Unknown operations never return; they have bits of their own in a second mask, in call order.
+A search never looks at more than a window: the operations that are open around one return event.
+Events are sorted (at equal times calls before returns). Each open operation has a *slot*, a bit
+that is reused after its return, so a configuration consists of three small numbers: the next return
+not yet passed, the mask of open slots already linearized, and the state. Unknown operations never
+return; a second mask has their bits, in call order.
 
-`Stepper` gives states and operation classes (equal input and output) numbers and remembers every
-step once taken, so a model written in plain Python is called on misses only.
+`Stepper` numbers the states and the operation classes (equal input and output) and memoizes every
+step, so a model in plain Python is called only for new steps.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from checkers.linearizability.clock import tick
 from checkers.linearizability.model import Model, ModelError, Operation
 
 ILLEGAL_STEP: Final = -1
-EVENTS_UNWATCHED: Final = 64  # returns between two looks at the clock
-EVERYTHING: Final = -1  # a footprint: all bits
+EVENTS_UNWATCHED: Final = 64  # returns between two tests of the clock
+EVERYTHING: Final = -1  # the footprint of an operation that touches everything
 
-Slot = tuple[int, int]  # the bit, the operation's number
+Slot = tuple[int, int]  # the slot's bit, and the operation's number
 
 
 class Stepper:
-    """The model with numbered states; `memo[op]` maps a state's number to the next one's."""
+    """The model with numbered states; `memo[op]` maps a state's number to the next state's."""
 
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
@@ -76,7 +76,7 @@ class Stepper:
 def contradiction(
     model: Model[Any, Any, Any], input_: object, output: object, state: object
 ) -> ModelError:
-    """The error for an operation called read-only that changes `state`."""
+    """The error for a read-only operation that changes `state`."""
     return ModelError(
         f"{type(model).__name__}.read_only says that {model.describe_operation(input_, output)} "
         f"never changes the state, but step changes {model.describe_state(state)}; "
@@ -85,7 +85,7 @@ def contradiction(
 
 
 def _class_key(operation: Operation[Any, Any]) -> Hashable:
-    """Operations with equal keys step equally; one that cannot be hashed is its own class.
+    """A key that is equal for equal operations; an unhashable operation is its own class.
 
     The type of the output is part of the key: 1 == True, but a model may tell them apart.
     """
@@ -99,31 +99,35 @@ def _class_key(operation: Operation[Any, Any]) -> Hashable:
 
 
 class Problem:
-    """One history to search, with its stepper. Nothing here changes while searches run."""
+    """One history to search, with its stepper. Searches do not change it."""
 
     def __init__(
         self, model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]]
     ) -> None:
         """Sort the events and assign slots; unknown read-only operations are left out.
 
-        Raises `ValueError` for an operation that returns before its call, and times that are nan.
+        Raises `ValueError` for an operation that returns before its call, and for times that are
+        nan.
         """
         self.model = model
         self.operations = tuple(operations)
         self.stepper = Stepper(model, self.operations)
         self.returns: list[int] = []  # operation numbers in the order of their returns
         self.return_bits: list[int] = []
-        self.open_writes: list[tuple[Slot, ...]] = []  # just before each return, latest call first
+        # the open operations just before each return, latest call first
+        self.open_writes: list[tuple[Slot, ...]] = []
         self.open_reads: list[tuple[Slot, ...]] = []
-        self.unknown: list[int] = []  # operation numbers in call order
-        self.unknown_called: list[int] = []  # how many of them were called before each return
-        self.unknown_twin: list[int] = []  # the previous interchangeable one, or -1
+        self.unknown: list[int] = []  # the numbers of unknown operations, in call order
+        # how many unknown operations were called before each return
+        self.unknown_called: list[int] = []
+        self.unknown_twin: list[int] = []  # the previous interchangeable unknown operation, or -1
         self.footprints = self._footprints()
-        self.unknown_footprints: list[tuple[int, ...]] = []  # distinct ones, before each return
+        # distinct unknown operations, before each return
+        self.unknown_footprints: list[tuple[int, ...]] = []
         self._sweep(self._events())
 
     def _footprints(self) -> list[int]:
-        """Footprints as bit masks, -1 for everything."""
+        """The footprints as bit masks; -1 stands for everything."""
         bits: dict[str, int] = {}
         order: list[int] = []
         for operation in self.operations:
@@ -139,12 +143,13 @@ class Problem:
         return order
 
     def relevant(self, position: int, mask: int) -> int:
-        """The footprint of all that can matter to the operation that must return at `position`.
+        """The footprint of everything that can affect the operation that returns at `position`.
 
-        Take any order that places it, and go back from it: an operation that shares nothing with
-        it, nor with an operation between them that had to be kept, commutes with all of those and
-        can be placed right after it (it is still open, or unknown). So only operations connected
-        to it through footprints need to be tried before it; open reads connect, too.
+        Take any order that places this operation, and go back from it. An earlier operation may
+        share nothing with it, and nothing with those operations in between that had to be kept.
+        Then it commutes with all of them and can be placed right after this operation (it is still
+        open, or unknown). So only operations that footprints connect to this operation need to be
+        tried before it; open reads connect, too.
         """
         footprints = self.footprints
         reach = footprints[self.returns[position]]
@@ -216,7 +221,7 @@ class Problem:
                 free.append(bits.pop(number))
                 continue
             if self.operations[number].return_time is None:
-                # Equal unknown operations are interchangeable: the memo table is their class.
+                # Equal unknown operations are interchangeable: they have the same memo table.
                 cls = id(self.stepper.memo[number])
                 self.unknown_twin.append(twins.get(cls, -1))
                 twins[cls] = len(self.unknown)
@@ -233,10 +238,10 @@ class Problem:
             (reads if read_only[number] else writes).append((bit, number))
 
     def advance(self, position: int, mask: int, state: int) -> tuple[int, int]:
-        """Pass returns whose operation is linearized and absorb reads that are legal now.
+        """Pass returns whose operation is linearized, and absorb reads that are legal now.
 
-        Sound and complete (reads commute to here): any completion can be rewritten with those reads
-        moved to this point, since they change nothing. Returns the new position and mask.
+        This is sound and complete: any completion can be rewritten with those reads moved to this
+        point, since they change nothing. Returns the new position and mask.
         """
         bits = self.return_bits
         end = len(bits)
@@ -258,13 +263,14 @@ class Problem:
         return position, mask
 
     def replay(self, choices: Sequence[int]) -> list[int]:
-        """The whole order (absorbed reads included) behind the branching choices of a search."""
+        """The whole order, with absorbed reads, that results from a search's branching choices."""
         order: list[int] = []
         state = self.stepper.initial
         done = [False] * len(self.operations)
         position = 0
         for choice in (None, *choices):
-            if choice is not None and not done[choice]:  # a read may be chosen, then absorbed
+            # a chosen read may have been absorbed already
+            if choice is not None and not done[choice]:
                 after = self.stepper.step(state, choice)
                 assert after != ILLEGAL_STEP, "a search took an illegal step"
                 state = after

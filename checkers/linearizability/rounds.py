@@ -1,11 +1,11 @@
 """The rounds of one check: a direct method, and searches that compete by budget.
 
-A model that knows a direct method (`Model.decide`) is asked for a verdict before any search, or
-after a first round of searches that found none. Otherwise every part (partition or projection) gets
-three searches: the lean depth-first one, the complete depth-first one, and the breadth-first one
-with dominance. The first that decides wins, so the verdict is theirs together; an invalid part ends
-the whole check, since no other part can change that. Budgets are counted in steps; a verdict
-depends on the clock and the memory only by being `UNKNOWN`.
+A model with a direct method (`Model.decide`) is asked for a verdict before any search, or after a
+first round of searches without a verdict. Otherwise every part (partition or projection) gets three
+searches: the lean depth-first one, the complete depth-first one, and the breadth-first one with
+dominance. The first search that decides gives the verdict. An invalid part ends the whole check,
+since no other part can change that. Budgets are counted in steps. Time and memory can only turn a
+verdict into `UNKNOWN`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from checkers.linearizability.model import Limits, Model, Operation, Result
 from checkers.linearizability.part import Part, explained_part, projected, unexplained
 
 DIRECT_STEPS = 16
-"""Search steps per operation before a direct method is tried: it takes longer than these steps on
-the native core, which mostly find an order."""
+"""The number of search steps per operation before a direct method is tried. On the native core
+this many steps are faster than the direct method, and mostly find an order."""
 EXPLAINED_BY_TRIALS_MAX = 2_000
-"""Operations of a part that a search refuted, and whose core a search looks for."""
+"""The maximum size of a refuted part whose core a search looks for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class CheckOutcome:
     """The outcome of a check.
 
     `witness` (only for `OK`) is one legal order of operation ids per partition; unknown operations
-    not in it never took effect. `failure` (only for `ILLEGAL`, if asked for) explains. `decided_by`
-    names the search or the projection that settled it. `progress` is how many `returns` could be
-    passed on the best path of the part that was left undecided, or that is illegal. `end_s` is when
-    the check should be over, proof included, on the monotonic clock.
+    not in it never took effect. `failure` (only for `ILLEGAL`, if requested) explains the verdict.
+    `decided_by` names the search or the projection that decided. For an undecided or illegal part,
+    `progress` is how many of its `returns` the best path passed. `end_s` is the deadline of the
+    check, including the proof, on the monotonic clock.
     """
 
     result: Result
@@ -72,7 +72,7 @@ class Check:
         self._projections: list[Part] | None = None
 
     def run(self, *, explained: bool) -> CheckOutcome:
-        """The verdict of the direct method, or of searches in rounds."""
+        """The verdict of the direct method, or of the rounds of searches."""
         model = self._model
         groups = [group for group in model.partition(self._operations) if group]
         self._parts = [
@@ -105,7 +105,7 @@ class Check:
         return self._spent >= self._steps_max or self._clock.is_over()
 
     def _decide(self) -> Part | None:
-        """Ask the direct method about all parts, once; returns the first that it refutes."""
+        """Apply the direct method to all parts, once; returns the first part that it refutes."""
         if self._asked:
             return None
         self._asked = True
@@ -115,7 +115,7 @@ class Check:
         return None
 
     def _search(self, parts: Iterable[Part], budget: int) -> Part | None:
-        """Give each part `budget` more steps; returns the first that is refuted."""
+        """Give each part `budget` more steps; returns the first refuted part."""
         for part in parts:
             if part.result is not None or part.stuck:
                 continue
@@ -135,9 +135,9 @@ class Check:
         return self._projections
 
     def _illegal(self, part: Part, *, explained: bool) -> CheckOutcome:
-        """The outcome for a refuted part, with the reason where that is `explained`.
+        """The outcome for a refuted part, with an explanation if `explained`.
 
-        Of a large part a direct method finds a small core much sooner than trials do.
+        For a large part, a direct method finds a small core much sooner than trials by search.
         """
         large = len(part.operations) > EXPLAINED_BY_TRIALS_MAX and not part.only_refutes
         if explained and large and part.decision is None and not self._clock.is_over():
@@ -162,7 +162,7 @@ class Check:
         return _illegal(culprit, [*self._parts, *(self._projections or ())], failure)
 
     def undecided(self) -> CheckOutcome:
-        """The outcome where a limit was reached."""
+        """The outcome if a limit was reached."""
         limits, parts = self._limits, self._parts
         open_parts = [part for part in parts if part.result is None]
         if self._clock.is_over():
@@ -192,7 +192,7 @@ class Check:
 
 
 def _budgets(limits: Limits) -> Iterable[int]:
-    """The rounds, the last one again and again."""
+    """The budgets of the rounds; the last one repeats for ever."""
     yield from limits.rounds
     while True:
         yield limits.rounds[-1]

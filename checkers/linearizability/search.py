@@ -1,24 +1,25 @@
 """Depth-first search over window-compressed configurations.
 
 A configuration is (next return not yet passed, mask of open slots linearized, unknown operations
-used, state). It has won when every return is passed. From Wing and Gong (1993) with Lowe's cache
-(2017), with these differences:
+used, state). The search succeeds when every return is passed. It follows Wing and Gong (1993) with
+Lowe's cache (2017), except for these differences:
 
 * the cache key does not grow with the history (see `problem`);
 * reads are absorbed, never branched on;
-* configurations that differ only in the unknown operations used are compared by inclusion: with
-  fewer used, everything is possible that is with more, so the other is dropped (dominance);
+* configurations that differ only in the unknown operations used are compared by inclusion: a
+  configuration that used fewer can reach everything that one with more can, so the one with more is
+  dropped (dominance);
 * interchangeable unknown operations are used in call order;
-* order: the operation that must return next, then operations that make it legal, then the open
-  ones, latest call first, and unknown ones last.
+* the search tries the operation that must return next, then operations that make it legal, then
+  other open operations (latest call first), and finally unknown operations.
 
 The *lean* variant uses an unknown operation only right before one that it makes legal. Most valid
-histories with many lost answers have such a linearization, and it finds it where the complete
-search would drown in the ways to apply changes that no answer needs. It can prove a history valid
-but never invalid: it then ends as `EXHAUSTED_LEAN`.
+histories with many lost answers have such a linearization. The lean variant finds it even if the
+complete search would try too many ways to apply changes that no answer needs. It can prove a
+history valid but never invalid: without an order it ends as `EXHAUSTED_LEAN`.
 
-A search is an object that runs for a budget and can be continued; nothing it finds depends on the
-clock. `run_sliced` runs one until a clock ends it.
+A search is an object that runs for a budget and can be continued; its findings do not depend on the
+clock. `run_sliced` runs a search until a clock ends it.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ from typing import Final, Protocol
 
 from checkers.linearizability.problem import ILLEGAL_STEP, Problem
 
-CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for unknown operations that work together
+CHAIN_EVALUATIONS_MAX = 2_000  # bounds the lean search for combinations of unknown operations
 CHAIN_LENGTH_MAX = 3
-SLICE_STEPS: Final = 1_000  # of the first slice
+SLICE_STEPS: Final = 1_000  # the number of steps in the first slice
 SLICE_STEPS_MAX: Final = 20_000
 SLICE_SHORT_S: Final = 0.005
 SLICE_LONG_S: Final = 0.05
 
 
 class Status(enum.Enum):
-    """The state of a search after some budget."""
+    """The state of a search after its budget."""
 
     RUNNING = "running"
     FOUND = "found"
     EXHAUSTED = "exhausted"
     EXHAUSTED_LEAN = "exhausted-lean"
-    FULL = "full"  # it may not remember any more configurations
+    FULL = "full"  # it reached the maximum number of remembered configurations
 
 
 def dominated(chain: list[int], used: int) -> bool:
-    """Whether a set in the antichain is within `used`; if not, `used` joins it.
+    """Whether the antichain contains a subset of `used`; if not, `used` is added.
 
-    Sets that `used` makes superfluous leave the antichain.
+    Supersets of `used` are removed from the antichain.
     """
     for other in chain:
         if other & ~used == 0:
@@ -63,12 +64,13 @@ def dominated(chain: list[int], used: int) -> bool:
     return False
 
 
-Move = tuple[tuple[int, ...], int, int, int]  # choices, mask, used and state after them
+# the choices, and the mask, the used set and the state after them
+Move = tuple[tuple[int, ...], int, int, int]
 
 
 @dataclass(slots=True)
 class _Frame:
-    """One configuration on the stack, the moves still to try, and the choices that led here."""
+    """One configuration on the stack, its remaining moves, and the choices that led to it."""
 
     position: int
     mask: int
@@ -76,11 +78,11 @@ class _Frame:
     state: int
     choices: tuple[int, ...]
     moves: Iterator[Move] | None = None
-    reach: int = 0  # the footprint of what can matter here, once moves are asked for
+    reach: int = 0  # the footprint of what can matter here, set when moves are first needed
 
 
 class DepthFirst:
-    """A resumable depth-first search. `best` is the furthest return that any path stood before."""
+    """A resumable depth-first search. `best` is the furthest return before which a path stood."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
         """Start at the beginning of the history."""
@@ -113,8 +115,8 @@ class DepthFirst:
                 break
             frame = stack[-1]
             if frame.moves is None:
-                # The operation that must return next is tried before anything else is computed:
-                # on a smooth stretch of history nothing else ever is.
+                # Try the operation that must return next before computing anything else: on an easy
+                # stretch of history this is always enough.
                 frame.moves = self._lean_moves(frame) if self._lean else self._moves(frame)
                 must = problem.returns[frame.position]
                 self.steps += 1
@@ -161,7 +163,7 @@ class DepthFirst:
     def _unknown_steps(
         self, frame: _Frame, used: int, state: int
     ) -> Iterator[tuple[int, int, int]]:
-        """(operation, used, state) of every unused unknown operation that changes the state."""
+        """(operation, used, state) for every unused unknown operation that changes the state."""
         problem = self._problem
         memos, step = problem.stepper.memo, problem.stepper.step
         reach, footprints = frame.reach, problem.footprints
@@ -181,7 +183,7 @@ class DepthFirst:
                 yield op, used | bit, after
 
     def _known_steps(self, frame: _Frame) -> Iterator[tuple[int, int, int]]:
-        """(operation, mask, state) of every open write that is legal, but for the must-return."""
+        """(operation, mask, state) for every legal open write, except the must-return operation."""
         problem = self._problem
         must = problem.returns[frame.position]
         for bit, op in problem.open_writes[frame.position]:
@@ -193,7 +195,7 @@ class DepthFirst:
                 yield op, frame.mask | bit, after
 
     def _known_moves(self, frame: _Frame, must: int) -> tuple[bool, list[Move], list[Move]]:
-        """Whether the must-return is illegal here; the open writes that make it legal; the rest."""
+        """Whether the must-return is illegal here; open writes that make it legal; other writes."""
         frame.reach = self._problem.relevant(frame.position, frame.mask)
         blocked = self._problem.stepper.step(frame.state, must) == ILLEGAL_STEP
         moves: list[Move] = [
@@ -207,7 +209,7 @@ class DepthFirst:
         return self._problem.stepper.step(state, op) != ILLEGAL_STEP
 
     def _moves(self, frame: _Frame) -> Iterator[Move]:
-        """All single moves but the must-return; moves that make it legal come first."""
+        """All single moves except the must-return; moves that make it legal come first."""
         must = self._problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
         unknown: list[Move] = []
@@ -227,7 +229,9 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Open writes, and unknown operations only together with one that they make legal."""
+        """Open writes, and unknown operations only together with an operation that they make
+        legal.
+        """
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)
@@ -250,7 +254,7 @@ class DepthFirst:
                     yield (unknown, op), frame.mask | bit, used, after
 
     def _chains(self, frame: _Frame, must: int, bit: int) -> Iterator[Move]:
-        """Shortest chains of unknown operations after which the must-return is legal."""
+        """The shortest chains of unknown operations after which the must-return is legal."""
         stepper = self._problem.stepper
         stop = self.steps + CHAIN_EVALUATIONS_MAX
         level: list[tuple[tuple[int, ...], int, int]] = [((), frame.used, frame.state)]
@@ -281,7 +285,7 @@ class _Resumable(Protocol):
 
 
 def run_sliced(search: _Resumable, budget: int, is_over: Callable[[], bool]) -> Status:
-    """Search for about `budget` more steps, or until `is_over`, asked every few milliseconds.
+    """Search for about `budget` more steps, or until `is_over` (tested every few milliseconds).
 
     The state of the search after the whole budget does not depend on the slices.
     """

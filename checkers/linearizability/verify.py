@@ -1,18 +1,19 @@
-"""Certificates, verified independently of the searches.
+"""Verify certificates independently of the searches.
 
-This module shares nothing with the searches but the vocabulary and the model's own `step`, keeps to
-the plainest methods there are, and is kept short enough to be checked by reading:
+This module shares nothing with the searches but the vocabulary and the model's own `step`. It uses
+the simplest methods and is short enough to be checked by reading:
 
 * an **order** (verdict valid) is replayed: all known operations once, unknown ones at most once,
   nothing placed before an operation that had returned before it was called, every step legal;
 * a **core** (verdict invalid) is decided by Wing and Gong's enumeration (1993) with a memory.
 
-What a core claims. Its operations took effect, with the answers they gave, between their calls and
-their returns. Every other operation is *optional*: it took effect with the answer it gave (if it
-gave one) at some moment after its call, or never. If even that has no legal order, then the history
-has none, for its legal order would be one here as well: this holds for every model, with any
-`read_only` and any reading of unknown outcomes. Leaving operations out instead would prove
-nothing: without the create, the read of what it made is a contradiction of its own.
+A core claims the following. Its operations took effect, with the answers they gave, between their
+calls and their returns. Every other operation is *optional*: it took effect with the answer it gave
+(if it gave one) at some moment after its call, or never. If even this weaker history has no legal
+order, then the original has none, since an order of the original would be legal here, too. This
+holds for every model, whatever its `read_only` and its treatment of unknown outcomes. Leaving
+operations out instead would prove nothing: without a create, the read of the created object is
+already a contradiction.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from harness.errors import InternalError
 
 
 class CertificateError(InternalError):
-    """A certificate does not prove its verdict: the checker is wrong. Never a verdict."""
+    """A certificate does not prove its verdict, so the checker is wrong. This is never a
+    verdict.
+    """
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:
-    """The model without what it read off answers beforehand to prune its steps."""
+    """The model, without knowledge from answers that it uses only to prune its steps."""
     if type(model).for_operations is Model.for_operations:
         return model
     return model.for_operations([replace(operation, return_time=None) for operation in operations])
@@ -46,7 +49,7 @@ def verify_orders(
 ) -> None:
     """Require that `orders` (ids, one for each part) linearize `operations`, or `CertificateError`.
 
-    `watch` is called before each step and may end this by an error of its own.
+    `watch` is called before each step and may end the verification by raising an error.
     """
     parts = [part for part in model.partition(operations) if part]
     if len(parts) != len(orders):
@@ -99,7 +102,7 @@ def verify_core(
 ) -> bool:
     """Whether `core` (ids) contradicts `model` however the other `operations` ended.
 
-    `False`: `steps_max` steps could not tell. `watch` is as in `verify_orders`. Raises
+    `False` means that `steps_max` steps were not enough. `watch` is as in `verify_orders`. Raises
     `CertificateError` if there is a legal order.
     """
     wanted = set(core)
@@ -107,7 +110,7 @@ def verify_core(
     if not wanted or len(must) != len(core) or any(operation.is_unknown for operation in must):
         raise CertificateError(f"core {tuple(core)} is not a set of operations that returned")
     returns = [o.return_time for o in must if o.return_time is not None]
-    # An operation called after all of the core had returned can take effect last.
+    # An operation that was called after the whole core had returned can take effect last.
     others = [o for o in operations if o.id not in wanted and o.call <= max(returns)]
     twins = _interchangeable(model.blurred(must, others))
     plain = _without_hints(model, operations)
@@ -118,7 +121,7 @@ def verify_core(
     while todo:
         done, used, state = todo.popleft()
         visited = seen.setdefault((done, state), [])
-        # With fewer optional operations used, everything is possible that is with more.
+        # With fewer optional operations used, everything stays possible that is possible with more.
         if any(all(a <= b for a, b in zip(fewer, used, strict=True)) for fewer in visited):
             continue
         visited.append(used)
@@ -145,14 +148,14 @@ def verify_core(
 
 
 def _interchangeable(operations: Iterable[Any]) -> list[list[Operation[Any, Any]]]:
-    """Equal optional operations, in the order of their calls, in which they are used."""
+    """Groups of equal optional operations; each group is used in the order of calls."""
     classes: dict[Hashable, list[Operation[Any, Any]]] = {}
     for operation in sorted(operations, key=lambda o: o.call):
         answer = operation.said
         key: Hashable = (operation.input, answer, type(operation.input), type(answer))
         try:
             alike = classes.setdefault(key, [])
-        except TypeError:  # not hashable: it is interchangeable with none
+        except TypeError:  # not hashable: interchangeable with no other operation
             alike = classes.setdefault(("alone", id(operation)), [])
         alike.append(operation)
     return list(classes.values())

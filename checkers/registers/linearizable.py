@@ -24,7 +24,7 @@ def _rule(pair: Pair) -> str:
 
 
 class _Register(CasRegister):
-    """The translation of the model `cas-register`, for our own vocabulary alone."""
+    """The translation of the model `cas-register`, restricted to our own vocabulary."""
 
     name = "linearizable-register"
 

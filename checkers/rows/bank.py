@@ -1,13 +1,14 @@
-"""Bank sums: rows whose balances add up to the same, whenever one looks.
+"""Bank sums: the balances of some rows have the same sum at every moment.
 
-A *group* is found in the history itself: rows of one table that are always written together, in one
-part, to one tablet, with cells in the column `balance` that add up to the same each time. What
-writes them moves amounts between them, knows all of them, and takes effect at once or not at all.
-So any look at one instant shows all rows of a group or none, and their balances add up.
+A *group* is derived from the history: rows of one table that are always written together, by one
+part, to one tablet, with cells in the column `balance` that have the same sum each time. The
+operation that writes them moves amounts between them, knows all of them, and takes effect as a
+whole or not at all. So any look at one instant shows all rows of a group or none, and their
+balances have that sum.
 
-Nothing of that depends on lost answers, on clocks or on who else wrote what: a group that was also
-written in another way is none. A look at one instant is of one tablet: a read shows one row
-only and is not judged.
+This does not depend on lost answers, on clocks or on other writers: rows that were also written in
+another way are not a group. A look at one instant covers one tablet. A read shows a single row and
+is not judged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from harness.ops import CheckResult, History, Verdict
 from harness.plugins import Checker
 
 BALANCE: Final = "balance"
-"""The column; its cells are whole numbers, also as texts."""
+"""The name of the balance column; its cells are whole numbers, possibly as text."""
 _KEYS_MAX: Final = 8
 
 
@@ -36,7 +37,7 @@ def _amount(value: object) -> int | None:
 
 
 def _total(part: Part) -> int | None:
-    """The sum of the balances of a part, if each of its rows is upserted with one."""
+    """The sum of a part's balances, if the part upserts a balance into each of its rows."""
     amounts = [
         _amount(dict(row.step.cells).get(BALANCE)) if row.step.kind == "upsert" else None
         for row in part.rows
@@ -48,7 +49,7 @@ def _total(part: Part) -> int | None:
 
 
 def groups_of(read: RowsHistory) -> Mapping[tuple[str, frozenset[str]], int]:
-    """Of each group its sum, by table and keys."""
+    """The sum of each group, by table and keys."""
     of_row: dict[tuple[str, str], frozenset[str]] = {}
     totals: dict[tuple[str, frozenset[str]], int] = {}
     broken: set[tuple[str, frozenset[str]]] = set()
@@ -76,7 +77,7 @@ def _check(
     findings.look("sum")
     seen = {key: look.rows[key] for key in sorted(keys) if key in look.rows}
     if not seen:
-        return  # it was not written yet, or not on this replica
+        return  # the group was not written yet, or not on this replica
     amounts = {key: _amount(dict(row or ()).get(BALANCE)) for key, row in seen.items()}
     sum_seen = sum(amount or 0 for amount in amounts.values())
     if len(seen) == len(keys) and sum_seen == total and None not in amounts.values():
@@ -93,7 +94,7 @@ def _check(
 
 
 class BankSums(Checker):
-    """Rows that are written together are seen together."""
+    """Rows that are written together appear together."""
 
     api_version = 1
     name = "bank-sums"

@@ -1,29 +1,30 @@
-"""Rows as transactions for Elle, in the time of timestamps.
+"""Rows as transactions for Elle, ordered by timestamps.
 
-A part is a transaction that writes the cells of its rows, and the looks at one timestamp are one
-that reads cells: the state at a timestamp is one, so all looks at it belong
-together (where that differs, `internal` says so). A cell is a
-register: its writes differ in their values, and cells to which one value was written twice
-are left out.
+A part is a transaction that writes the cells of its rows. All looks at one timestamp form a single
+transaction that reads cells, since there is a single state at each timestamp (the anomaly
+`internal` reports looks that disagree). A cell is a register. Cells to which one value was written
+twice are left out, so all writes of a cell have different values.
 
-**What Kudu promises.** In real time not much: timestamps of two tablets are ordered only as far as
-clients carried them along, so a scan may miss a change acknowledged before another that it shows,
-and a scan of the past is stale on purpose. Strict serializability would be too much to ask, and
-serializability alone too little, as it lets a scan see any consistent past. But each transaction
-has a timestamp, and takes effect at it: a part at once, on one tablet; a scan at an instant, since
-each tablet waits until nothing at or before it can still come (safe time). So put them on the axis
-of timestamps, each where it says it is: *there* Kudu is strictly serializable, the strongest model
-that there is, and every single cell is linearizable. That is checked, and it implies that scans at
-one timestamp agree, that later ones do not go back, and that of a part all rows are seen or none.
-How timestamps follow real time is judged by `linearizable-rows` and `read-your-writes`.
+**What Kudu promises.** Kudu promises little in real time: timestamps of two tablets are ordered
+only if clients propagated them. So a scan may show a change but miss another one that was
+acknowledged earlier, and a scan of the past is stale on purpose. Strict serializability in real
+time would be too strong, and serializability alone too weak, since it lets a scan see any
+consistent past. But each transaction takes effect at its timestamp: a part atomically, on one
+tablet; a scan at an instant, since each tablet waits until no write at or before that timestamp can
+still come (safe time). So this checker orders transactions by their timestamps. In that order Kudu
+is strictly serializable, the strongest model that there is, and every single cell is linearizable.
+This is checked. It implies that scans at one timestamp agree, that later scans do not go back, and
+that a scan sees all rows of a part or none. `linearizable-rows` and `read-your-writes` judge how
+timestamps follow real time.
 
-* Writes of unknown outcome began above what their process knew, and never ended.
+* Writes of unknown outcome began above the highest timestamp that their process knew, and never
+  ended.
 * An absent row says that its cells were never written, if no client deleted the row or may have.
-  Otherwise it says nothing: it does not show which delete it is of.
+  Otherwise an absent row proves nothing: it does not show which delete removed it.
 * Refused rows read and wrote nothing here; `snapshot-scans` judges refusals.
 
-**Power cuts.** Where a profile lets them take something back (`permits`), a contradiction in the
-whole is permitted unless one stretch between cuts has it alone (`_Stretch`).
+**Power cuts.** If a profile lets power cuts undo writes (`permits`), a contradiction in the whole
+history is permitted, unless a single stretch between two cuts contains it (`_Stretch`).
 """
 
 from __future__ import annotations
@@ -53,9 +54,7 @@ if TYPE_CHECKING:
 
 Mops = list[list[Any]]
 
-_NOTHING: Final = (
-    "empty-transaction-graph"  # no two transactions of a stretch had to do with others
-)
+_NOTHING: Final = "empty-transaction-graph"  # no two transactions of a stretch were related
 
 
 def _named(read: RowsHistory, cell: Cell) -> str:
@@ -65,14 +64,14 @@ def _named(read: RowsHistory, cell: Cell) -> str:
 class _Stretch:
     """The operations between two power cuts.
 
-    Operations under way at either end may have any outcome. A cell that shows a value from before
-    the beginning, or of no write, is as it was then: later cuts may take that back bit by bit, so
-    these are one version, the first. Nothing that was asked for within the stretch is lost
-    before its end.
+    Operations that are under way at either end may have any outcome. A cell that shows a value from
+    before the stretch, or a value without a write, counts as unchanged since the start. Later cuts
+    may undo values bit by bit, so all such values count as one version, the first. Nothing that was
+    invoked within the stretch is lost before its end.
     """
 
     def __init__(self, read: RowsHistory, begin: float, end: float) -> None:
-        """Of a history, the operations that were asked for between two indices."""
+        """Select the operations of a history that were invoked between two indices."""
         self._within = (begin, end)
         self._writers = Writers(read)
         self.parts = [
@@ -85,7 +84,7 @@ class _Stretch:
         ]
 
     def shows(self, cell: Cell, value: Any) -> tuple[Any] | None:
-        """The version of a value; `None` if that is uncertain."""
+        """The version that a value shows; `None` if the version is uncertain."""
         begin, end = self._within
         if value is None:
             return (None,)
@@ -107,7 +106,7 @@ def _unanswered(part: Part) -> Part:
 
 
 class _Cells:
-    """The cells that are registers, and their names."""
+    """The cells that count as registers, and their names."""
 
     def __init__(self, read: RowsHistory, stretch: _Stretch | None = None) -> None:
         self._read = read
@@ -123,10 +122,10 @@ class _Cells:
                     self._deleted.add((part.table, row.key))
 
     def writes(self, part: Part) -> Mops:
-        """The writes of a part; of an unknown one, the writes if it took effect at all.
+        """The writes of a part; of an unanswered part, the writes that are certain if it acted.
 
-        Those are its upserts, and writes that a look shows: other rows may have been refused, and
-        of a row that it has several times, which one is unknown.
+        These are its upserts, and the writes that a look shows. Other rows may have been refused.
+        If the part writes a row several times, it is unknown which write took effect.
         """
         times = Counter(row.key for row in part.rows)
 
@@ -147,7 +146,7 @@ class _Cells:
         ]
 
     def reads(self, looks: Sequence[Look]) -> Mops:
-        """The reads of looks at one instant."""
+        """The reads of all looks at one instant."""
         mops: Mops = []
         seen: set[tuple[str, Any]] = set()
         for look in looks:
@@ -175,16 +174,17 @@ class _Cells:
 def transactions_in_time(
     read: RowsHistory, *, apart: bool = False, stretch: _Stretch | None = None
 ) -> tuple[History, tuple[int, ...]]:
-    """A history on the axis of timestamps, and the invocation of each of its operations.
+    """A history in the order of timestamps, and the invocation behind each of its operations.
 
-    Every transaction is a process of its own, and number `n` begins at index `n` of the second. If
-    `apart`, what different operations saw at one timestamp stays apart.
+    Every transaction is its own process, and operation number `n` is invoked at index `n` of the
+    second result. If `apart`, the looks of different operations at one timestamp stay separate.
     """
     cells, floor = _Cells(read, stretch), floors(read)
     parts, all_looks = (
         (read.parts, read.looks) if stretch is None else (stretch.parts, stretch.looks)
     )
-    events: list[tuple[int, int, int, int, Mops]] = []  # time, side of it, invocation or answer
+    # time, order at that time, invocation or answer
+    events: list[tuple[int, int, int, int, Mops]] = []
     origins: list[int] = []
 
     def add(origin: int, begin: tuple[int, int], end: tuple[int, int] | None, mops: Mops) -> None:
@@ -226,7 +226,7 @@ def transactions_in_time(
 
 
 class ElleRows(Checker):
-    """Parts and scans are strictly serializable in the time of their timestamps."""
+    """Parts and scans are strictly serializable in the order of their timestamps."""
 
     api_version = 1
     name = "elle-rows"
@@ -255,7 +255,7 @@ class ElleRows(Checker):
         return permitted_result(strict, cuts.permits, counts, strict.operations, strict.details)
 
     def _judge(self, timed: History, origins: Sequence[int], end_s: float) -> CheckResult:
-        """Elle's result about transactions in time."""
+        """Elle's result about transactions in timestamp order."""
         from checkers.elle.infer.columns import columns_of
 
         columns = columns_of(timed, writes_are="w")
@@ -263,7 +263,7 @@ class ElleRows(Checker):
             _searched(columns, end_s), timed, "rw-register", ("linearizable-keys",)
         )
         if result.verdict is Verdict.INVALID:
-            # The same once more, with the numbers of operations that people know.
+            # Replace the operation numbers by the history's indices, which users know.
             of_index = {
                 pair.invoke.index: origins[pair.invoke.process]
                 for pair in timed.pairs

@@ -1,7 +1,7 @@
-"""Rows that are inserted, upserted, updated, deleted and looked at, each row by itself.
+"""Rows that are inserted, upserted, updated, deleted and read, each row separately.
 
-A row is absent (`None`) or has cells: (column, value) in the order of columns, without
-null cells. What one operation did to one row are its steps, in order; most have one.
+A row is absent (`None`) or has cells: (column, value) in the order of columns, without null cells.
+The steps of an operation are what it did to one row, in order; most operations have one step.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class RowStep(NamedTuple):
     """`kind` is insert, upsert, update or delete."""
 
     kind: str
-    cells: tuple[tuple[str, Any], ...] = ()  # null as well: it removes the cell
+    cells: tuple[tuple[str, Any], ...] = ()  # a null value removes the cell
 
 
 class RowInput(NamedTuple):
-    """Steps on the row `place`, which is a table and a key; a read has none."""
+    """Steps on the row `place`, which is a table and a key; a read has no steps."""
 
     place: tuple[str, str]
     steps: tuple[RowStep, ...] = ()
@@ -36,11 +36,11 @@ class Seen(NamedTuple):
 
 
 RowOutput = Seen | tuple[str, ...]
-"""Of each step "ok", "already-present" or "not-found"; of a read, what it saw."""
+"""For each step "ok", "already-present" or "not-found"; for a read, the row that it saw."""
 
 
 def _after(row: Row, step: RowStep) -> tuple[str, Row]:
-    """The result of a step, and the row after it."""
+    """The result of a step, and the row after the step."""
     if step.kind == "insert" and row is not None:
         return "already-present", row
     if step.kind in {"update", "delete"} and row is None:
@@ -52,7 +52,9 @@ def _after(row: Row, step: RowStep) -> tuple[str, Row]:
 
 
 class Rows(Model[Row, RowInput, RowOutput]):
-    """All rows are absent at first. The state is that of one row: rows are parts."""
+    """All rows are absent at first. A state describes one row, since each row is its own
+    partition.
+    """
 
     def init(self) -> Row:
         """Absent."""
@@ -61,7 +63,7 @@ class Rows(Model[Row, RowInput, RowOutput]):
     def step(
         self, state: Row, input_: RowInput, output: RowOutput | Unknown, /
     ) -> tuple[bool, Row]:
-        """Take all steps; each must have the answered result."""
+        """Apply all steps; each step must have the answered result."""
         if not input_.steps:
             return output is UNKNOWN or output == Seen(state), state
         row, results = state, []
@@ -74,13 +76,13 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return legal, row if legal else state
 
     def read_only(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """Reads, and writes of which every step was refused."""
+        """Reads, and writes whose steps were all refused."""
         if not input_.steps:
             return True
         return output is not UNKNOWN and "ok" not in output
 
     def observes(self, input_: RowInput, output: RowOutput | Unknown, /) -> bool:
-        """All but upserts."""
+        """All operations except those that only upsert."""
         del output
         return not input_.steps or any(step.kind != "upsert" for step in input_.steps)
 

@@ -1,20 +1,20 @@
-"""Exactly once: a row that was written has one effect, in one place, and a request one answer.
+"""Exactly once: a written row has one effect in one place, and a request has one answer.
 
-Rules, each a pass over the history, each sound by itself with any outcome of lost answers:
+Each rule is one pass over the history, and is sound no matter how lost operations ended:
 
 | rule           | violation                                                                 |
 |----------------|---------------------------------------------------------------------------|
-| phantom        | a cell holds a value that was never written to it                         |
-| refused        | a row holds a refused write ("already-present", "not-found"): the answer  |
-|                | may be to a copy of a request that had taken effect                       |
-| too-early      | a row held a value before a client asked to write it                      |
-| answered-twice | a copy of a request, with the same id, was answered in another way        |
-| took-twice     | an overwritten or deleted value came back at a later timestamp, though    |
-|                | one write only ever wrote it                                              |
+| phantom        | a cell holds a value that nobody wrote to it                              |
+| refused        | a row holds the value of a refused write ("already-present",              |
+|                | "not-found"): perhaps only a copy of the request was refused              |
+| too-early      | a row held a value before any client requested this write                 |
+| answered-twice | a copy of a request, with the same id, got a different answer             |
+| took-twice     | an overwritten or deleted value came back at a later timestamp, although  |
+|                | only one write ever wrote it                                              |
 | one-timestamp  | two writes to one tablet have the same timestamp, or a scan shows a row   |
 |                | twice                                                                     |
 
-And the rules of `places`.
+The checker also applies the rules of `places`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _place(read: RowsHistory, cell: Cell) -> str:
 
 
 def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
-    """phantom, refused, too-early."""
+    """Check the rules phantom, refused and too-early."""
     for look in read.looks:
         assert look.pair.completion is not None, "looks are answers"
         seen_at = look.pair.completion.index
@@ -75,14 +75,14 @@ def _provenance(read: RowsHistory, writers: Writers, findings: RowFindings) -> N
 
 
 def _answers(read: RowsHistory, findings: RowFindings) -> None:
-    """answered-twice, one-timestamp."""
+    """Check the rules answered-twice and one-timestamp."""
     stamped: dict[tuple[str, str, int], Part] = {}
     for part in read.parts:
         first = (part.timestamp, part.results)
         for further in part.again:
             findings.look("answered-twice")
             if part.is_known and further != first:
-                if findings.cuts.during(part.pair):  # it took the first effect back
+                if findings.cuts.during(part.pair):  # a power cut undid the first effect
                     findings.take_back(part.pair.invoke.index)
                     continue
                 findings.violate(
@@ -124,7 +124,7 @@ def _shown_twice(read: RowsHistory, findings: RowFindings) -> None:
 
 
 def _came_back(read: RowsHistory, writers: Writers, findings: RowFindings) -> None:
-    """took-twice: by timestamps, each value that one write wrote is there at one stretch."""
+    """Check took-twice: in timestamp order, a value written once appears in one stretch."""
     looks = sorted(
         (look for look in read.looks if look.timestamp is not None),
         key=lambda look: (look.timestamp or 0, look.pair.invoke.index),
@@ -162,7 +162,7 @@ def _tell_return(
 ) -> None:
     last, missing, back = looks
     if not (last.timestamp or 0) < (missing.timestamp or 0) < (back.timestamp or 0):
-        return  # they contradict each other, but do not show that anything came back
+        return  # the looks contradict each other, but do not show that a value came back
     effective = [writer for writer in writers.of(cell, value) if _may_have(writer)]
     if len(effective) != 1:
         return
@@ -183,7 +183,7 @@ def _may_have(writer: tuple[Part, Written]) -> bool:
 
 
 class ExactlyOnce(Checker):
-    """Rows are written once, also if a request was sent again."""
+    """Rows are written once, even if a request was sent again."""
 
     api_version = 1
     name = "rows-exactly-once"

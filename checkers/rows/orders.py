@@ -1,15 +1,15 @@
-"""An order of the operations on one row, read off the timestamps of its writes.
+"""An order of the operations on one row, derived from the timestamps of its writes.
 
-Where tablets stamp writes in the order in which they took effect, there is little to search for:
-the writes are in order, and each look belongs where the row was as it shows it. The gap that a look
-goes to must be behind every write, and every look, that returned before it was called, and before
-every write that was called after it returned. Taking the first such gap for one look after another
-(in the order of their calls) leaves the later ones all possible room, so if timestamps
-and answers fit each other, this finds an order, in near-linear time.
+If tablets stamp writes in the order in which they took effect, little is left to search for: the
+writes are in order, and each look belongs in a gap between writes, at which the row is as the look
+shows it. This gap must come after every write and every look that returned before the look was
+called, and before every write that was called after the look returned. Each look, in the order of
+calls, takes the first such gap, which leaves the most room for later looks. So if timestamps and
+answers are consistent, this finds an order in near-linear time.
 
-It is a guess, since timestamps may be wrong: its caller replays it, and asks a search if it does
-not hold. Writes of unknown outcome are taken never to have happened; if they did, the search
-says so.
+The order is a guess, since timestamps may be wrong: the caller replays it, and starts a search if
+the replay fails. Writes of unknown outcome are assumed not to have happened; if they did happen,
+the search finds out.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from checkers.linearizability.verify import CertificateError, verify_orders
 from checkers.rows.model import Row, RowInput, RowOutput, Rows, Seen
 
 RowOperation = Operation[RowInput, RowOutput]
-"""`metadata` is the timestamp of a write, if there is one."""
+"""An operation on one row; `metadata` is the timestamp of a write, if there is one."""
 
 
 def order_by_timestamps(model: Rows, operations: Sequence[RowOperation]) -> tuple[int, ...] | None:
-    """Ids in a legal order of the operations on one row; `None` where timestamps show none."""
+    """Ids in a legal order of the operations on one row; `None` if timestamps give no such
+    order.
+    """
     certain = [o for o in operations if not o.is_unknown]
     writes = [o for o in certain if o.input.steps]
     if not all(isinstance(o.metadata, int) for o in writes):
@@ -58,7 +60,7 @@ def _place(
     states: dict[Row, list[int]],
     gaps: list[list[int]],
 ) -> bool:
-    """Put each look into a gap; whether all found one that timestamps allow."""
+    """Put each look into a gap; returns whether timestamps allow a gap for every look."""
     returned = sorted((_end(write), number + 1) for number, write in enumerate(writes))
     looks = sorted(looks, key=lambda o: (o.call, o.id))
     least = by_write = by_look = 0

@@ -1,16 +1,16 @@
 """The permits of a run's profile for rows (`harness.permits`).
 
 * `stale-read`: a leader without a lease, deposed and not yet aware of it, answers from the past. So
-  a look (a latest read or scan of a leader) in some term need not have seen writes that were
-  acknowledged, or seen, in a *later* term by another node. All else stays: writes are linearizable,
-  and a node may not take back what it showed in its term. Asked row by row, exactly, of rows that
-  no strict order explains.
+  a look (a read or scan of the latest state at a leader) in some term may miss writes that another
+  node acknowledged, or showed, in a *later* term. Everything else stays: writes are linearizable,
+  and a node may not take back what it showed in its term. This is decided exactly, for each row
+  that no strict order explains.
 * `lost-after-power-cut`: a write acknowledged before a power cut may be gone after it. In real time
   a row may fall back, at any time after a cut, to an earlier state, but loses no write that was
-  asked for after the cut; and a write that was under way may act once more, since the record of it
-  is lost too (`relaxed`). A checker that does not look for orders permits a contradiction between
-  operations of before and after a cut, with the writers of the seen values; a contradiction on one
-  side of the cut is a violation.
+  invoked after the cut; and a write that was under way may take effect a second time, since the
+  record of it is lost, too (see `relaxed`). A checker that does not search for orders permits a
+  contradiction if its operations, including the writers of the seen values, are on both sides of a
+  cut; a contradiction on one side of the cut is a violation.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ def relaxed(
     end_s: float,
     again: Collection[int] = (),
 ) -> Relaxed:
-    """The operations on one row, which no strict order explains, in the order of their calls.
+    """Search for an order, under the permits, of operations on one row without a strict order.
 
-    `facts` are by id. Where `stale`, looks may miss later terms; at each of the `cuts`, or later,
-    the row may fall back to an earlier state. Writes with ids in `again` were under way at a cut.
+    The operations are sorted by their calls, and `facts` are by operation id. If `stale`, looks may
+    miss later terms. At or after each of the `cuts`, the row may fall back to an earlier state.
+    Writes with ids in `again` were under way at a cut.
     """
     outcome = PartialOutcome(None, exhausted=True, steps=0)
     if stale:
@@ -78,7 +79,7 @@ def relaxed(
 
 
 def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
-    """Operations called before a cut; one that had not returned by then has an unknown outcome."""
+    """Operations called before a cut; those that had not returned by then become unknown."""
     operations_before = []
     for operation in operations:
         if operation.call > cut:
@@ -93,7 +94,7 @@ def _until(operations: Sequence[RowOperation], cut: int) -> list[RowOperation]:
 def _ordered(
     operations: Sequence[RowOperation], facts: Mapping[int, Fact], *, end_s: float
 ) -> PartialOutcome:
-    """An order in which looks with facts may miss later terms, and cuts (ids below 0) fall back."""
+    """An order in which looks may miss changes of later terms, and cuts (ids below 0) fall back."""
     hints = {at: (0, o.metadata) for at, o in enumerate(operations) if isinstance(o.metadata, int)}
     every = {o.id: facts.get(o.id, Fact(None, None)) for o in operations if o.id >= 0}
     return find_relaxed_order(
@@ -102,7 +103,9 @@ def _ordered(
 
 
 def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:
-    """The ids of looks that an order puts before what had returned when they were called."""
+    """The ids of looks that precede, in the order, an operation which returned before their
+    call.
+    """
     least_return = float("inf")
     stale = []
     for at in reversed(order):
@@ -115,7 +118,7 @@ def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> li
 
 
 class PowerCuts:
-    """The power cuts of a history whose profile lets them take something back."""
+    """The power cuts of a history whose profile lets power cuts undo writes."""
 
     def __init__(self, history: History) -> None:
         self._pairs = {pair.invoke.index: pair for pair in history.pairs}
@@ -125,8 +128,8 @@ class PowerCuts:
             self.at = [cut.index for cut in power_cuts(history)]
 
     def explain(self, operations: Iterable[int]) -> bool:
-        """Whether a power cut came after the first of these was asked for, and before the last
-        answer: an answer may still arrive when the power of its node is off.
+        """Whether a power cut came between the first invocation and the last answer of these
+        operations. An answer may still arrive when the power of its node is off.
         """
         pairs = [self._pairs[index] for index in operations if index in self._pairs]
         ends = [pair.completion.index for pair in pairs if pair.completion is not None]
@@ -140,7 +143,7 @@ class PowerCuts:
 
 
 class RowFindings(Findings):
-    """Findings of which a power cut may explain some."""
+    """Findings, some of which a power cut may explain."""
 
     def __init__(self, checker: str, history: History) -> None:
         super().__init__(checker, permits_of(history))
@@ -156,11 +159,11 @@ class RowFindings(Findings):
             super().violate(rule, sentence, *operations, permit=permit)
 
     def take_back(self, *operations: int) -> None:
-        """Count something that a power cut explains."""
+        """Count a contradiction that a power cut explains."""
         self.permit(LOST_AFTER_POWER_CUT, *operations)
 
     def conclude(self) -> CheckResult:
-        """The result; `unknown` if nothing was looked at."""
+        """The result; `unknown` if nothing was judged."""
         total = self.looked.total()
         if not total and not self.permitted:
             self.gap("there was nothing to judge", rule="nothing-observed")

@@ -1,14 +1,14 @@
-"""Places of rows: each is in one tablet of one table, and answers are about the asked rows.
+"""Places of rows: each row is in one tablet of one table, and answers cover only the asked rows.
 
 | rule       | violation                                                                     |
 |------------|-------------------------------------------------------------------------------|
-| not-asked  | a scan shows a row that is outside of its bounds                              |
-| two-places | a row is in two tablets, or one name leads to two tables, though nothing      |
-|            | deleted or renamed the first                                                  |
-| no-table   | a table is answered to be missing that was there, though nothing deleted or   |
-|            | renamed it                                                                    |
+| not-asked  | a scan shows a row outside its bounds                                         |
+| two-places | a row is in two tablets, or a name leads to two tables, although no operation |
+|            | deleted or renamed the first one                                              |
+| no-table   | an answer says that an existing table is missing, although no operation       |
+|            | deleted or renamed it                                                         |
 
-The last is not judged where leaders may answer from the past (`harness.permits`).
+The rule `no-table` is not judged if leaders may answer from the past (`harness.permits`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROWS = frozenset(call.f for call in ROW_CALLS)
 
 
 def check_places(history: History, read: RowsHistory, findings: RowFindings) -> None:
-    """All rules of the table above."""
+    """Check all rules of the table above."""
     items: list[Part | Look] = [*(part for part in read.parts if part.is_known), *read.looks]
     items.sort(key=lambda item: end_of(item.pair))
     moved = _moved(history)
@@ -40,7 +40,7 @@ def check_places(history: History, read: RowsHistory, findings: RowFindings) -> 
 
 
 def _moved(history: History) -> frozenset[str]:
-    """The names that a table may have lost."""
+    """The names that a table may have lost by a delete or a rename."""
     return frozenset(
         str(fields_of(pair.invoke).get("name"))
         for pair in history.pairs
@@ -49,7 +49,7 @@ def _moved(history: History) -> frozenset[str]:
 
 
 def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindings) -> None:
-    """not-asked, and rows in two tablets."""
+    """Check the rule not-asked, and rows in two tablets."""
     first: dict[tuple[str, str], Part | Look] = {}
     for item in items:
         for key in _held(item):
@@ -74,7 +74,7 @@ def _two_places(read: RowsHistory, items: list[Part | Look], findings: RowFindin
 
 
 def _held(item: Part | Look) -> Iterator[str]:
-    """The rows that an answer says to be in its tablet."""
+    """The rows that an answer places in its tablet."""
     if isinstance(item, Look):
         yield from item.rows
     else:
@@ -92,7 +92,7 @@ def _told(read: RowsHistory, item: Part | Look) -> str:
 def _tables(
     read: RowsHistory, items: list[Part | Look], moved: frozenset[str], findings: RowFindings
 ) -> None:
-    """Names that lead to two tables."""
+    """Check for names that lead to two tables."""
     first: dict[str, Part | Look] = {}
     for item in items:
         name = item.pair.invoke.value["table"]

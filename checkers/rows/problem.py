@@ -1,4 +1,4 @@
-"""Operations on single rows, and the writers of cells, out of the parts and looks of a history."""
+"""Operations on single rows and the writers of cells, derived from parts and looks of a history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOBODY: Final = Fact(None, None)
 
 @dataclass(slots=True)
 class RowProblem:
-    """Operations on rows, numbered by their positions, and what each was in the history."""
+    """Operations on rows, numbered by position, and the op pair in the history behind each."""
 
     operations: list[RowOperation]
     pairs: list[Pair]
@@ -33,7 +33,7 @@ class RowProblem:
         timestamp: int | None,
         fact: Fact = _NOBODY,
     ) -> None:
-        """One more operation."""
+        """Add an operation."""
         process = pair.invoke.process
         assert isinstance(process, int), "pairs are of clients only"
         self.operations.append(
@@ -48,7 +48,7 @@ class RowProblem:
         return sorted(row, key=lambda o: (o.call, o.id))
 
     def without(self, place: tuple[str, str]) -> RowProblem:
-        """The other rows."""
+        """The operations on all other rows."""
         left = RowProblem([], [], [])
         for operation, pair, fact in zip(self.operations, self.pairs, self.facts, strict=True):
             if operation.input.place != place:
@@ -78,7 +78,7 @@ def end_of(pair: Pair) -> int:
 
 
 def floors(history: RowsHistory) -> Mapping[int, int]:
-    """By the index of each write: the highest timestamp that its process had been answered."""
+    """For each write, by index, the highest timestamp that its process had received before."""
     events: list[tuple[int, int, Any, int | None]] = [
         (part.pair.invoke.index, 1, part.pair.invoke.process, None) for part in history.parts
     ]
@@ -99,7 +99,7 @@ def floors(history: RowsHistory) -> Mapping[int, int]:
 
 
 def by_invocation(details: Mapping[str, Any], problem: RowProblem) -> dict[str, Any]:
-    """Details that number operations as the history does, not by rows."""
+    """Result details whose operation numbers refer to the history, not to the row problem."""
 
     def named(number: int) -> int:
         return problem.pairs[number].invoke.index
@@ -135,7 +135,9 @@ Cell = tuple[str, str, str]
 
 
 class Writers:
-    """The writes of every cell by value, refused ones included: those should not be seen."""
+    """The writes of every cell by value, including refused writes, whose values nobody should
+    see.
+    """
 
     def __init__(self, read: RowsHistory) -> None:
         self._by: dict[tuple[Cell, Any], list[tuple[Part, Written]]] = {}
@@ -147,16 +149,16 @@ class Writers:
                         self._by.setdefault((cell, value), []).append((part, row))
 
     def of(self, cell: Cell, value: Any) -> list[tuple[Part, Written]]:
-        """All that wrote this, or tried to."""
+        """All writes of this value to the cell, including refused ones."""
         return self._by.get((cell, value), [])
 
     def only(self, cell: Cell, value: Any) -> tuple[Part, Written] | None:
-        """The one write of this value; `None` where there is none, or there are several."""
+        """The only write of this value; `None` if there are none or several."""
         writers = self.of(cell, value)
         return writers[0] if len(writers) == 1 else None
 
     def repeated(self) -> frozenset[Cell]:
-        """Cells to which one value was written more than once, refused writes left out."""
+        """Cells to which one value was written more than once, not counting refused writes."""
         return frozenset(
             cell
             for (cell, _), writers in self._by.items()

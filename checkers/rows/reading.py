@@ -1,18 +1,21 @@
-"""A history in the vocabulary `rows`, as parts that were written and looks at rows.
+"""Convert a history in the vocabulary `rows` to parts that were written and looks at rows.
 
-A *part* is the rows that one operation wrote to one tablet: one RPC, which took effect under one
-timestamp or not at all, and of which all rows are known or none. Rows of unknown tablets are taken
-for one part. A *look* is the answer of a read, or of a scan of one tablet.
+A *part* consists of the rows that one operation wrote to one tablet. It is one RPC, which took
+effect at one timestamp or not at all, and the results of its rows are known for all rows or for
+none. Rows of unknown tablets count as one part. A *look* is the answer of a read, or of a scan of
+one tablet.
 
 * `fail` did nothing and is left out, and so are rows that were refused as "invalid" or "failed".
-* `info` writes may hold parts that are known; the others may take effect at any time after their
-  call, or never. Other reads than `ok` ones say nothing.
-* Tables are known by their ids. Where an answer was lost, its table is any that ever had the name,
-  or any at all where a table was renamed from or to it.
-* A scan of a table is one of all tablets that any answer names; one that it leaves out it showed to
-  be empty, at the timestamp of the whole scan.
-* Columns that an alter dropped or renamed are left out of all rows, since its moment is not known
-  to a tablet's rows; what never had a cell, and what holds null, are the same.
+* `info` writes may contain parts with known results; their other parts may take effect at any time
+  after the call, or never. Reads that are not `ok` prove nothing.
+* Tables are identified by their ids. If an answer was lost, the operation may concern any table
+  that ever had the name. If a table was renamed from or to this name, it may concern any table at
+  all.
+* A scan of a table covers all tablets that any answer names. If the scan's answer leaves out a
+  tablet, the tablet was empty at the timestamp of the whole scan.
+* Columns that an alter dropped or renamed are left out of all rows, since the rows of a tablet do
+  not show when the alter took effect. A cell that was never written and a cell with null are the
+  same.
 
 Operations with other names are left out: a run may do DDL as well.
 """
@@ -34,7 +37,7 @@ _DID_NOTHING: Final = frozenset({"invalid", "failed"})
 
 
 class Written(NamedTuple):
-    """One row of a part; `result` is `None` if it is unknown."""
+    """One row of a part; `result` is `None` if the result is unknown."""
 
     position: int
     key: str
@@ -44,7 +47,11 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`table` is an id; `again` holds (timestamp, results) of further answers to the same request.
+    """The rows that one operation wrote to one tablet.
+
+    `table` is a table id. `results` are the results of all rows in the answer; `rows` leaves out
+    rows that had no effect. `again` holds (timestamp, results) of further answers to the same
+    request.
 
     `results` are the answer's own, also of rows that did nothing; `rows` leaves those out.
     """
@@ -61,16 +68,16 @@ class Part:
 
     @property
     def is_known(self) -> bool:
-        """Whether it was answered."""
+        """Whether the part was answered."""
         return bool(self.results)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The answer of an `ok` read or scan about one tablet, as of `timestamp` if there is one.
+    """An `ok` answer of a read or scan about one tablet, as of `timestamp` if it has one.
 
-    `tablet` may be unknown; `rows` are the rows that were there. `mode` and `replica` are a scan's;
-    a read is a latest one from the leader.
+    `tablet` may be unknown; `rows` are the rows that existed. `mode` and `replica` belong to a
+    scan; a read is always a latest read from the leader.
     """
 
     pair: Pair
@@ -80,18 +87,18 @@ class Look:
     rows: Mapping[str, Row]
     mode: str = "latest"
     replica: str = "leader"
-    twice: tuple[str, ...] = ()  # keys that were shown more than once
+    twice: tuple[str, ...] = ()  # keys that the answer showed more than once
     asked_at: int | None = None
     node: str | None = None
     term: int | None = None
 
     @property
     def is_latest(self) -> bool:
-        """Whether it must show all that was acknowledged before it was asked for."""
+        """Whether the answer must show everything that was acknowledged before the invocation."""
         return self.mode == "latest" and self.replica == "leader"
 
     def covers(self, key: str) -> bool:
-        """Whether a row with that key would have been shown, were it in this tablet."""
+        """Whether the answer would show a row with that key, if the row were in this tablet."""
         call = self.pair.invoke
         if call.f == "read":
             return bool(key == call.value["key"])
@@ -101,10 +108,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class RowsHistory:
-    """Parts and looks in the order of their invocations, and the tablet of each row known.
+    """Parts and looks in the order of their invocations, and the tablets of rows, where known.
 
-    `tablets` is by (table, key); `keys` are all that were ever written, or shown, of a table.
-    `ids` has the ids that answers gave for each name.
+    `tablets` maps (table, key) to a tablet. `keys` has all keys of a table that were ever written
+    or shown. `ids` has the ids that answers gave for each name.
     """
 
     parts: tuple[Part, ...]
@@ -115,11 +122,11 @@ class RowsHistory:
     names: Mapping[str, str]
 
     def name_of(self, table: str) -> str:
-        """The name by which people knew the table with this id."""
+        """The name of the table with this id, for messages."""
         return self.names.get(table, table)
 
     def seen_by(self, look: Look) -> Iterator[tuple[str, Row]]:
-        """Every row that a look says something about: shown rows, and absent ones."""
+        """Every row that a look says something about: rows that it shows, and absent rows."""
         yield from look.rows.items()
         for key in self.keys.get(look.table, ()):
             if key not in look.rows and look.covers(key):
@@ -164,7 +171,7 @@ def _term(holder: Mapping[str, Any]) -> int | None:
 
 
 class _Reader:
-    """One history; the columns, renames and ids of all of it are read first."""
+    """Reads one history, after collecting the columns, renames and ids of the whole history."""
 
     def __init__(self, history: History) -> None:
         self.unstable = _unstable_columns(history)
@@ -172,7 +179,8 @@ class _Reader:
         self.ids: dict[str, dict[str, None]] = {}  # name -> ids
         self.parts: list[Part] = []
         self.looks: list[Look] = []
-        self.scans: list[tuple[Look, frozenset[str | None]]] = []  # as a whole, and its tablets
+        # scanned as a whole, and the tablets in the answer
+        self.scans: list[tuple[Look, frozenset[str | None]]] = []
         pairs = [pair for pair in history.pairs if pair.invoke.f in {"write", "read", "scan"}]
         for pair in pairs:
             call = _object(pair.invoke)
@@ -229,7 +237,7 @@ class _Reader:
         return written
 
     def _tables(self, call: Op, value: Mapping[str, Any]) -> list[str]:
-        """The table's id, or all that it may have been."""
+        """The table's id, or all ids that the table may have."""
         if isinstance(value.get("table_id"), str):
             return [value["table_id"]]
         name = call.value["table"]
@@ -320,13 +328,13 @@ class _Reader:
 
 
 def _renamed(history: History) -> frozenset[str]:
-    """Names that some table may have got, or lost, by a rename."""
+    """Names that some table may have gained or lost by a rename."""
     renames = (_object(p.invoke) for p in history.pairs if p.invoke.f == "rename")
     return frozenset(str(fields.get(field)) for fields in renames for field in ("name", "new_name"))
 
 
 def _unstable_columns(history: History) -> frozenset[str]:
-    """Columns that some alter dropped or renamed, or may have."""
+    """Columns that some alter dropped or renamed, or may have dropped or renamed."""
     columns: set[str] = set()
     for pair in history.pairs:
         if pair.invoke.f != "alter" or pair.type is OpType.FAIL:
@@ -339,7 +347,7 @@ def _unstable_columns(history: History) -> frozenset[str]:
 
 
 def _left_out(reader: _Reader) -> Iterator[Look]:
-    """Looks of scans at tablets that they left out, and that other answers name."""
+    """Looks of scans at tablets that their answers left out, but that other answers name."""
     tablets: dict[str, dict[str, None]] = {}
     items: list[Part | Look] = [*reader.parts, *reader.looks]
     for item in items:

@@ -1,18 +1,19 @@
-"""Rows as registers: each row by itself, in real time and in the time of timestamps.
+"""Rows as registers: each row separately, in real time and in the order of timestamps.
 
 Every operation becomes one operation on each row that it touched or looked at. Two checkers judge
-them under the same model, `linearizability.models.rows`:
+them under the same model:
 
 * `linearizable-rows`, in **real time**, which is the order of indices: all writes, reads, and what
   scans of the mode `latest` saw at the leaders, absent rows included;
-* `snapshot-scans`, in the **time of timestamps**: a write takes effect at its timestamp, and a look
-  with a timestamp sees just the writes at or before it. So all scans at one timestamp agree,
-  later scans do not go back, nothing acknowledged is missing, and every row shown was written. All
-  is in order here but the writes whose answers were lost: these have any timestamp above what their
-  process knew when it asked (see the vocabulary).
+* `snapshot-scans`, in the **order of timestamps**: a write takes effect at its timestamp, and a
+  look with a timestamp sees exactly the writes at or before it. So all scans at one timestamp
+  agree, later scans do not go back, nothing acknowledged is missing, and every row shown was
+  written. Only writes whose answers were lost have no place in this order: they may have any
+  timestamp above the highest timestamp that their process knew when it invoked them (see the
+  vocabulary).
 
-Most rows are settled by the order that timestamps show (`orders`), the others by a search. A core
-that a search finds is shown in terms of the operations of the history.
+The order of timestamps (`orders`) decides most rows, and a search decides the others. Messages
+translate the core that a search finds to operations of the history.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from harness.permits import LOST_AFTER_POWER_CUT, STALE_READ, Permit, permits_of
 from harness.plugins import Checker
 
 _Looks = Sequence[tuple[Look, list[tuple[str, Row]]]]
-"""Looks, with every row that they say something about."""
+"""Looks, each with all rows that it says something about."""
 LOOKS_MAX: Final = 2_000_000
-"""Rows in looks; a history with more is judged without absent rows."""
+"""The maximum number of rows in looks; above it, a history is judged without absent rows."""
 CORE_TOLD_MAX: Final = 8
 
 
@@ -62,10 +63,10 @@ Place = tuple[str, str]
 
 
 def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) -> list[int]:
-    """These operations, and the writers of the values that they showed of a row.
+    """The given operations, and the writers of the values that they showed for a row.
 
-    Other replicas may show a write that a power cut took from some, until they hear of the cut:
-    then two looks of long after the cut contradict each other, and only the write came before it.
+    Until other replicas hear of a power cut, they may show a write that the cut undid elsewhere.
+    Then two looks long after the cut contradict each other, and only the write came before the cut.
     """
     table, key = place
     writers, blamed = Writers(read), list(operations)
@@ -78,7 +79,9 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The common course: a search with limits, and the explanation of its result."""
+    """The common steps of both checkers: a search with limits, and the explanation of its
+    result.
+    """
 
     api_version = 1
     name = ""
@@ -123,7 +126,7 @@ class _RowsChecker(Checker):
         excused: Sequence[int],
         end_s: float,
     ) -> CheckResult:
-        """`strict`, or what permits leave of it: row after row, until the others are judged."""
+        """`strict`, or the result under permits: failing rows are permitted one after another."""
         counts = Counter({LOST_AFTER_POWER_CUT: 1} if excused else {})
         blamed, result = list(excused), strict
         while result.verdict is Verdict.INVALID:
@@ -150,22 +153,24 @@ class _RowsChecker(Checker):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """An order of a row under permits; `None` if this checker knows only of contradictions."""
+        """An order of a row under permits; `None` if this checker does not search for such
+        orders.
+        """
         del problem, place, cuts, end_s
         return None
 
     @abc.abstractmethod
     def _judges(self, look: Look) -> bool:
-        """Whether it is about this look."""
+        """Whether this checker judges the look."""
 
     def _at_once(self, read: RowsHistory, looks: _Looks) -> Iterator[tuple[Place, Told]]:
-        """Rows of which looks contradict each other by themselves, before anything is searched."""
+        """Rows whose looks contradict each other without any search."""
         del read, looks
         yield from ()
 
     @abc.abstractmethod
     def _problem(self, read: RowsHistory, looks: _Looks) -> RowProblem:
-        """All operations in the time of this checker."""
+        """All operations, on the time axis of this checker."""
 
     def _judged(self, read: RowsHistory, problem: RowProblem, end_s: float) -> CheckResult:
         model, operations = Rows(), problem.operations
@@ -235,7 +240,7 @@ class _RowsChecker(Checker):
 
 
 class LinearizableRows(_RowsChecker):
-    """Each row is a linearizable object that writes, reads and scans of leaders agree on."""
+    """Each row is a linearizable object, by the leaders' answers to writes, reads and scans."""
 
     name = "linearizable-rows"
     doc = "writes of rows, reads, and scans of leaders are linearizable, row by row"
@@ -247,7 +252,7 @@ class LinearizableRows(_RowsChecker):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """Looks may miss what later terms acknowledged, and power cuts take rows back."""
+        """Looks may miss what later terms acknowledged, and power cuts may undo writes to rows."""
         facts, stale = dict(enumerate(problem.facts)), STALE_READ in cuts.permits
         row = problem.of_row(place)
         again = {each.id for each in row if cuts.during(problem.pairs[each.id])}
@@ -270,7 +275,7 @@ class LinearizableRows(_RowsChecker):
 
 
 class SnapshotScans(_RowsChecker):
-    """A look at a timestamp shows the writes at or before it."""
+    """A look at a timestamp shows exactly the writes at or before that timestamp."""
 
     name = "snapshot-scans"
     doc = "scans show one instant: all that was written by their timestamp, and nothing else"
@@ -302,8 +307,9 @@ class SnapshotScans(_RowsChecker):
         floor = floors(read)
         stamps = {part.timestamp for part in read.parts} | {look.timestamp for look, _ in looks}
         ordered = sorted({0, *floor.values(), *(stamp for stamp in stamps if stamp is not None)})
-        # Hybrid timestamps have more bits than a search, or a float, has room for.
-        # At each: first its writes, then looks, then writes of processes that knew of it.
+        # Hybrid timestamps have more bits than the search or a float can represent, so they become
+        # ranks. At each timestamp, first come its writes, then its looks, then the unknown writes
+        # of processes that knew it.
         rank = {stamp: 3 * place for place, stamp in enumerate(ordered)}
         for part in read.parts:
             after = rank[floor[part.pair.invoke.index]] + 2
@@ -318,7 +324,7 @@ class SnapshotScans(_RowsChecker):
             assert look.timestamp is not None, "these are judged by their timestamps"
             at = rank[look.timestamp] + 1
             for key, row in seen:
-                # One of several equal looks is enough, and no lost write has room between them.
+                # Of several equal looks one is enough: no lost write fits between them.
                 if (look.table, key, look.timestamp) in looked_at:
                     continue
                 looked_at.add((look.table, key, look.timestamp))

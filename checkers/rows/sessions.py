@@ -3,11 +3,12 @@
 A session is one process. It passes on the highest timestamp it was answered (see the vocabulary),
 and so
 
-* **read-your-writes**: a scan in that mode is at a timestamp not below it, and shows of every row
-  that the process itself wrote that write or a later one;
-* **own-time**: a scan in the mode `snapshot` that named no timestamp is not below it either;
-* **asked-time**: a scan in either mode is at one timestamp in all its tablets, and at that which it
-  named;
+* **read-your-writes**: a scan in that mode is not below this timestamp. For every row that the
+  process itself wrote, the scan shows that write or a later one;
+* **own-time**: a scan in the mode `snapshot` that named no timestamp is not below this timestamp
+  either;
+* **asked-time**: a scan in either mode has the same timestamp in all its tablets; if the scan named
+  a timestamp, it has that one;
 * **causality**: a later write of the process has a higher timestamp, on any tablet. That makes
   scans at a timestamp causally consistent across tablets.
 
@@ -72,14 +73,14 @@ def _asked_time(read: RowsHistory, findings: RowFindings) -> None:
 
 
 class _Session:
-    """The knowledge of one process: the highest timestamp, and its last write of each row."""
+    """What one process knows: the highest timestamp, and its last write to each row."""
 
     def __init__(self) -> None:
         self.timestamp = 0
         self.wrote: dict[tuple[str, str], tuple[Part, Written]] = {}
 
     def learn(self, item: Part | Look) -> None:
-        """An answer."""
+        """Add an answer."""
         self.timestamp = max(self.timestamp, item.timestamp or 0)
         if isinstance(item, Part) and item.timestamp is not None:
             for row in item.rows:
@@ -88,7 +89,7 @@ class _Session:
 
 
 def _looks(read: RowsHistory, findings: RowFindings) -> None:
-    """Go through parts and looks in the order of indices, one session per process."""
+    """Check parts and looks in the order of indices, with one session per process."""
     writers = Writers(read)
     deleters: dict[tuple[str, str], list[Part]] = {}
     for part in read.parts:
@@ -158,7 +159,7 @@ def _is_older(
     writers: Writers,
     deleters: dict[tuple[str, str], list[Part]],
 ) -> bool:
-    """Whether a row is as it was before `own`, for sure: what else it shows has to be later."""
+    """Whether a row surely misses `own`: everything else that it shows must be later."""
     part, written = own
     if row is None:
         return written.step.kind != "delete" and not any(
@@ -166,7 +167,7 @@ def _is_older(
         )
     cells = dict(row)
     if written.step.kind == "delete":
-        # The shown row has to have been written after it.
+        # The shown row must have been written after the delete.
         return any(
             not any(
                 _may_be_later(other, part) or other is part

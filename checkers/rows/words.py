@@ -1,4 +1,4 @@
-"""Operations on rows in sentences that name them."""
+"""Sentences that describe operations on rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cells_words(cells: Iterable[tuple[str, Any]]) -> str:
 
 
 def _row_words(row: Row) -> str:
-    """A row as a look showed it."""
+    """A row, as a look showed it."""
     return "it absent" if row is None else f"it with {cells_words(row)}"
 
 
@@ -51,7 +51,7 @@ def _fields(pair: Pair) -> Mapping[str, Any]:
 
 
 def sentence(pair: Pair, name: str, key: str, seen: Row = None) -> str:
-    """The effect of an operation on one row, or its view of it; without a full stop."""
+    """The effect of an operation on one row, or what it saw of the row; without a full stop."""
     call = pair.invoke
     who, place = f"Process {call.process}", place_words(name, key)
     if call.f == "read":
@@ -85,7 +85,7 @@ def _stamped(pair: Pair, key: str) -> str:
 
 
 def wrote(history: RowsHistory, part: Part) -> str:
-    """One part: the rows that it wrote, without a full stop."""
+    """One part and the rows that it wrote, without a full stop."""
     name = history.name_of(part.table)
     written = list(dict.fromkeys(row.key for row in part.rows))
     keys = listed([repr(key) for key in written], limit=_KEYS_MAX)
@@ -97,7 +97,7 @@ def wrote(history: RowsHistory, part: Part) -> str:
 
 
 def looked(history: RowsHistory, look: Look) -> str:
-    """One look, without what it saw and without a full stop."""
+    """One look, without its answer and without a full stop."""
     call = look.pair.invoke
     name = history.name_of(look.table)
     if call.f == "read":

@@ -1,21 +1,23 @@
-"""Disturbances of a run, and the one rule by which liveness and bounds are judged under them.
+"""Disturbances of a run, and the rule for judging liveness and bounds under disturbances.
 
 A bound is a promise of the target. While the harness itself did not run, or its engine or its host
-failed, it is unknown what the target would have done in that time. So:
+failed, it is unknown what the target would have done in that time. The rule is:
 
-* done within its bound: `valid` under any disturbance, since a disturbance delays and never
-  hastens;
-* not done, or done after its bound, in a window that no disturbance overlaps: the caller convicts
-  if it is sure that the bound was passed (it looked again after the bound), else it says `unknown`;
-* not done, or done late, in a window that a disturbance overlaps: `unknown`, and the disturbance is
-  cited.
+* If the target kept the bound, the verdict is `valid` under any disturbance, since a disturbance
+  can only delay the target.
+* If the target missed the bound and no disturbance overlaps the window, the verdict is `invalid` if
+  the caller is sure that the bound was exceeded (it checked again after the bound), and `unknown`
+  otherwise.
+* If the target missed the bound and a disturbance overlaps the window, the verdict is `unknown`,
+  and the reason cites the disturbance.
 
 Disturbances are facts of the history (the table in `harness.ops`): `heartbeat-gap`, `starvation`,
 `infrastructure`, and `node-exit` by the host or by an unknown sender.
 
-Two of them have a begin and an end, and excuse no more than that (`excuses`): the target had its
-bound again where as much time went by undisturbed, and bounds are wide enough for nodes that had to
-wait for a processor in less than a tenth of it, as nodes that start together do.
+Two kinds have a start and an end, and excuse only the time between them (see `excuses`): if a
+stretch as long as the bound was undisturbed, the target had its full bound in that stretch.
+Starvation for less than a tenth of the bound excuses nothing, since bounds are wide enough for it:
+nodes that start together starve that much.
 """
 
 from __future__ import annotations
@@ -32,21 +34,21 @@ from harness.timeline import how_ended
 
 CITED_MAX = 5
 BREAK_NS_MIN = NS_PER_S // 10
-"""Two looks at the processors lie this close, one after the other."""
+"""The maximum gap between two consecutive measurements of processor starvation."""
 FOREIGN_EXITS = frozenset({"host", "unknown"})
-"""Who may have ended a node so that neither the nemesis nor the target has to answer for it."""
+"""Causes of a node's end for which neither the nemesis nor the target is responsible."""
 
 TIMED = frozenset({"heartbeat-gap", "starvation"})
-"""Kinds with a known time. Of a failure only its discovery is known."""
+"""The kinds whose time is known. Of an infrastructure failure only the discovery is known."""
 STARVED_SHARE_MIN = 0.1
-"""Of a bound, which is wide: nodes that starve for less of it did not pass it for that."""
+"""The share of a bound for which nodes may starve without being excused, as bounds are wide."""
 
 HEALING = frozenset({"heal-core", "heal-all"})
-"""The phases that start the core's nodes that are down, and all of them."""
+"""The phases that start the core's nodes that are down, and all nodes that are down."""
 
 
 class Disturbance(msgspec.Struct, frozen=True):
-    """Something of ours that went wrong from `begin_ns` to `end_ns`, on `node` or everywhere."""
+    """A failure outside the target from `begin_ns` to `end_ns`, on `node` or everywhere."""
 
     kind: str  # the fact's name
     begin_ns: int
@@ -56,16 +58,16 @@ class Disturbance(msgspec.Struct, frozen=True):
     operation: int  # the fact's index in the history
 
     def overlaps(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether it and this window (both ends included) have a moment in common."""
+        """Whether the disturbance and this window (both ends included) overlap."""
         return self.begin_ns <= end_ns and begin_ns <= self.end_ns
 
     def concerns(self, node: str) -> bool:
-        """Whether it may have touched this node."""
+        """Whether the disturbance may have affected this node."""
         return self.node is None or self.node == node
 
 
 def disturbances_of(history: History) -> tuple[Disturbance, ...]:
-    """Every disturbance that the history records, in its order."""
+    """Every disturbance that the history records, in the history's order."""
     every = [
         *(_gap(op) for op in history.facts("heartbeat-gap")),
         *_starvations(history),
@@ -84,11 +86,11 @@ def excuses(
     *,
     at_end: bool,
 ) -> list[Disturbance]:
-    """Those in this window that may be why a bound of the target was passed in it.
+    """The disturbances in this window that may explain why the target exceeded a bound in it.
 
-    None is, where the bound passed undisturbed: in any stretch of a window that was silent all
-    along, in the last one where only a look `at_end` proves anything. Nodes that starved for less
-    than `tolerated_s` did not pass it for that.
+    None explains it if a stretch as long as the bound was undisturbed. If the window was silent
+    throughout, any such stretch counts; if only a check `at_end` proves anything, only the last
+    stretch counts. Starvation for less than `tolerated_s` explains nothing.
     """
     within = [each for each in disturbances if each.overlaps(begin_ns, end_ns)]
     if bound_s is None or any(each.kind not in TIMED for each in within):
@@ -105,13 +107,13 @@ def excuses(
 
 
 def starved_ns(disturbances: Iterable[Disturbance], begin_ns: int, end_ns: int) -> int:
-    """For how much of this time nodes starved."""
+    """How long nodes starved in this window."""
     starved = (each for each in disturbances if each.kind == "starvation")
     return sum(max(0, min(each.end_ns, end_ns) - max(each.begin_ns, begin_ns)) for each in starved)
 
 
 def weight(disturbances: Iterable[Disturbance]) -> int:
-    """To how many faults they come up: one each, and starvation one for each second."""
+    """The number of faults that they count as: one each, and starvation one for each second."""
     return sum(
         max(1, round((each.end_ns - each.begin_ns) / NS_PER_S)) if each.kind == "starvation" else 1
         for each in disturbances
@@ -119,7 +121,7 @@ def weight(disturbances: Iterable[Disturbance]) -> int:
 
 
 def citation(disturbances: Iterable[Disturbance]) -> str:
-    """The clauses of a few of them, joined; how many more there are."""
+    """The clauses of the first few disturbances, joined, and how many more there are."""
     texts = [disturbance.text for disturbance in disturbances]
     more = f"; and {len(texts) - CITED_MAX} more" if len(texts) > CITED_MAX else ""
     return "; ".join(texts[:CITED_MAX]) + more
@@ -135,7 +137,7 @@ def _node(op: Op) -> str | None:
 
 
 def _time_ns(op: Op, name: str) -> int:
-    """A moment that the fact tells in seconds; the fact's own time where it does not."""
+    """A moment that the fact gives in seconds; the fact's own time if it gives none."""
     value = _field(op, name)
     if isinstance(value, int | float) and math.isfinite(value):
         return int(value * NS_PER_S)
@@ -149,7 +151,7 @@ def _gap(op: Op) -> Disturbance:
 
 
 def _starvations(history: History) -> Iterator[Disturbance]:
-    """One for each time without a break, for all nodes that starved in it."""
+    """One disturbance for each uninterrupted interval, for all nodes that starved in it."""
     spans = [
         (_time_ns(op, "from_s"), _time_ns(op, "to_s"), op) for op in history.facts("starvation")
     ]
@@ -173,7 +175,7 @@ def _starvations(history: History) -> Iterator[Disturbance]:
 
 
 def _failures(history: History) -> Iterator[Disturbance]:
-    """Most are of a moment; one that lasts does so until it is over, or to the end."""
+    """Most failures are of one moment; a lasting one ends when it is over, or with the run."""
     lasting: dict[str | None, Op] = {}
     for op in history.facts("infrastructure"):
         node = _node(op)
@@ -198,7 +200,9 @@ def _failure(op: Op, end_ns: int) -> Disturbance:
 
 
 def _exits(history: History) -> Iterator[Disturbance]:
-    """The node is away until the harness starts it again, which it does to heal, or to the end."""
+    """The node is down until the harness starts it again while healing, or to the end of the
+    run.
+    """
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):
         if _field(op, "by") in FOREIGN_EXITS:

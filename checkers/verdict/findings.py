@@ -1,4 +1,4 @@
-"""Violations of a checker's rules, counts of what it judged, and the result that follows."""
+"""Violations of a checker's rules, counts of what it judged, and the final result."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from harness.ops import CheckResult, Verdict
 from harness.permits import PERMITTED, Permit
 
 SHOWN_MAX: Final = 4
-"""Violations of one rule that are shown; the others are counted."""
+"""The maximum number of violations of one rule to show; the others are only counted."""
 GAPS_MAX: Final = 10
 OPERATIONS_MAX: Final = 100
 INCOMPLETE: Final = "incomplete"
 
 
 class Violation(NamedTuple):
-    """One broken rule, as a sentence, and the operations that prove it."""
+    """One broken rule: a sentence, and the operations that prove it."""
 
     rule: str
     sentence: str
@@ -32,9 +32,10 @@ class Violation(NamedTuple):
 class Findings:
     """The findings of one checker about one history.
 
-    `looked` counts judgements by rule. `exempted` counts what a rule is about but cannot be held
-    against, since something of unknown outcome may explain it. `gaps` are reasons why something
-    could not be judged. `permitted` has the operations of each permit that was needed.
+    `looked` counts judgements by rule. `exempted` counts cases that a rule covers but that cannot
+    be held against the target, since an operation of unknown outcome may explain them. `gaps` are
+    reasons why something could not be judged. `permitted` has, for each permit that was needed, the
+    operations.
     """
 
     checker: str
@@ -52,31 +53,31 @@ class Findings:
         self.looked[rule] += count
 
     def hold(self, rule: str, holds: bool, sentence: str, operations: Iterable[int] = ()) -> None:
-        """Judge a rule once; `sentence` describes the violation if it does not hold."""
+        """Judge a rule once; `sentence` describes the violation if the rule is broken."""
         self.look(rule)
         if not holds:
             self.violate(rule, sentence, *operations)
 
     def exempt(self, rule: str, count: int = 1) -> None:
-        """Count what a rule could not be held against."""
+        """Count cases that a rule covers but that something of unknown outcome may explain."""
         if count:
             self.exempted[rule] += count
 
     def gap(self, reason: str, *, rule: str = INCOMPLETE) -> None:
-        """Note why something could not be judged; of the first gap, `rule` names the result."""
+        """Note why something could not be judged; `rule` of the first gap names the result."""
         if not self.gaps:
             self.incomplete = rule
         self.gaps.append(reason)
 
     def permit(self, permit: str, *operations: int, about: int | None = None) -> None:
-        """Count something that the profile permits, of the operation `about` only once."""
+        """Count a use of a permit; several uses for the same operation `about` count once."""
         noted = self.permitted.setdefault(permit, {})
         noted[-1 - len(noted) if about is None else about] = operations
 
     def violate(
         self, rule: str, sentence: str, *operations: int, permit: str | None = None
     ) -> None:
-        """Add a violation, unless there is a `permit` for it: it is about the last operation."""
+        """Add a violation, unless there is a `permit` for it: for its last operation."""
         if permit is not None:
             about = operations[-1] if operations else None
             self.permit(permit, *operations[-1:], about=about)
@@ -86,7 +87,7 @@ class Findings:
         self.violations.append(Violation(rule, text, operations))
 
     def give_up(self, rules: Iterable[str], permit: str | None) -> None:
-        """Permit all violations of these rules, where there is a permit."""
+        """Permit all violations of these rules, if there is a permit."""
         if permit is None:
             return
         lost = {*rules}
@@ -97,12 +98,12 @@ class Findings:
 
     @property
     def vacuous(self) -> list[str]:
-        """Rules of which everything was exempt."""
+        """The rules whose cases were all exempt."""
         return sorted(name for name in self.exempted if not self.looked[name])
 
     def result(self, valid: str, details: Mapping[str, Any] | None = None) -> CheckResult:
-        """`invalid` with all violations that the profile does not permit; else `unknown` if there
-        are gaps; else `permitted`, or `valid` for the reason `valid`.
+        """The result: `invalid` if there are violations that the profile does not permit; else
+        `unknown` if there are gaps; else `permitted`; else `valid` with the reason `valid`.
         """
         permitted = {permit: len(noted) for permit, noted in self.permitted.items()}
         every: dict[str, Any] = {

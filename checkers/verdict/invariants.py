@@ -1,13 +1,13 @@
 """The named invariants I1 to I9 of a replicated catalog with rows, in one table.
 
-Checks are small and many; an invariant is what people ask for. So a violation names its invariant
-and then the check, and results count the looks at each invariant (`counted_by_name`): an
-invariant without a look is never called held. I4 is judged by `linearizable-catalog`, too, I8 by
-the checkers of rows, and I9 by `crash`; the certificate of a run adds up what all of them looked
-at.
+There are many small checks, but users ask about invariants. So a violation names its invariant
+first and then the check, and results count the judgements of each invariant (`counted_by_name`): an
+invariant that was never judged is not reported as held. I4 is judged by `linearizable-catalog`,
+too, I8 by the checkers of rows, and I9 by `crash`; the certificate of a run adds up the judgements
+of all of them.
 
-A mutated history for each, which nothing but its invariant complains about, is in
-`tests/checkers/catalog/test_named_invariants.py`.
+`tests/checkers/catalog/test_named_invariants.py` has, for each invariant, a mutated history that
+violates no other invariant.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 KEY: Final = "invariants"
-"""Among the details of a result: name -> how often it was looked at."""
+"""A key of result details: invariant -> number of judgements."""
 
 
 class Invariant(NamedTuple):
-    """`says` is the promise, which our `checks` hold against the `sources`."""
+    """`says` is the promise, which our `checks` verify against the `sources`."""
 
     id: str
     title: str
@@ -30,7 +30,7 @@ class Invariant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in violations and results."""
+        """The invariant's name in violations and results."""
         return f"{self.id} {self.title}"
 
 
@@ -137,12 +137,12 @@ _OF_CHECK: Final[Mapping[str, Invariant]] = {
 
 
 def invariant_of(check: str) -> Invariant:
-    """The invariant that a check belongs to; raises `KeyError` for none, so that none is left."""
+    """The invariant of a check; raises `KeyError` for a check that is not in the table."""
     return _OF_CHECK[check]
 
 
 def counted_by_name(looked: Mapping[str, int], among: Iterable[Invariant]) -> dict[str, int]:
-    """The looks at each invariant, from the counts of checks; 0 if there was none."""
+    """The judgements of each invariant, from the counts of checks; 0 if there was none."""
     return {
         invariant.name: sum(looked.get(check, 0) for check in invariant.checks)
         for invariant in among

@@ -12,7 +12,7 @@ from harness.permits import PERMITTED, Permit, since
 
 
 def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int, str]:
-    """The permits of ends of nodes, by the indices of the ops that report them."""
+    """The permits that cover nodes' exits, by the indices of the ops that report the exits."""
     begin = {name: since(history, permit.after) for name, permit in permits.items()}
     exits = {}
     for op in history.facts("node-exit"):
@@ -25,21 +25,23 @@ def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int
 def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
-    """The permit and end of each node that ended as permitted and was still down at op `before`."""
+    """The permit and exit of each node that ended as permitted and was still down at op
+    `before`.
+    """
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():
         if op.index >= before:
             break
         if op.process == HARNESS and op.f == "phase" and op.value.get("phase") in HEALING:
-            gone.clear()  # all that are down are started again
+            gone.clear()  # the harness restarts all nodes that are down
         elif op.index in allowed:
             gone[str(op.value.get("node"))] = allowed[op.index], op
     return gone
 
 
 def _sign_of(exited: Op, permits: Mapping[str, Permit]) -> str | None:
-    """The permit of which the log of a node that ended shows a sign; none for what others did."""
+    """The permit whose sign is in the log of a node that ended; none for exits by others."""
     if exited.value.get("expected", False) or exited.value.get("by") in FOREIGN_EXITS:
         return None
     log = [str(line) for line in exited.value.get("log") or ()]
@@ -64,7 +66,7 @@ def permitted_result(
     operations: Sequence[int],
     details: Mapping[str, Any],
 ) -> CheckResult:
-    """The invalid result `broken`, permitted: `counts` has the uses of each permit."""
+    """The invalid result `broken`, turned into permitted; `counts` has the uses of each permit."""
     why = tuple(f"{name}: {permits[name].why}." for name in sorted(counts) if name in permits)
     return CheckResult(
         broken.checker,
@@ -77,15 +79,16 @@ def permitted_result(
 
 
 def permit_of_rule(checker: str, rule: str, permits: Mapping[str, Permit]) -> str | None:
-    """The permit that gives up a rule of a checker; of several, that of a power cut."""
+    """The permit that gives up a checker's rule; if there are several, the power cut's permit."""
     able = [permit for permit in permits.values() if rule in permit.rules.get(checker, ())]
     return min(able, key=lambda permit: permit.after != "power-cut").name if able else None
 
 
 def permit_rules(broken: CheckResult, permits: Mapping[str, Permit]) -> CheckResult:
-    """`broken`, permitted if a permit gives up each broken rule as a whole.
+    """`broken`, turned into permitted if permits give up every broken rule as a whole.
 
-    The rules are `details["by_invariant"]` with their counts, else the one of `details["rule"]`.
+    The broken rules and their counts are in `details["by_invariant"]`; without this entry, the
+    broken rule is `details["rule"]`.
     """
     if broken.verdict is not Verdict.INVALID or not permits:
         return broken

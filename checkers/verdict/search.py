@@ -1,8 +1,8 @@
-"""Checkers that search for an order: their limits, the course of a judgement, and the blame.
+"""Checkers that search for an order: their limits, the steps of a judgement, and the blame.
 
-A judgement tries searches that are likely to be short, as far as their shares of the budget go
-(`first_order`); then it searches the operations as they are; and what no order explains is judged
-again under the permits of the profile (`under_permits`).
+A judgement first tries searches that are likely to be short, within their shares of the budget
+(`first_order`). Then it searches the operations as they are. If no order explains the history, it
+is judged again under the permits of the profile (`under_permits`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class SearchChecker(Checker):
 
 
 class Attempt(NamedTuple):
-    """A search in which more is decided beforehand; an order that it finds is one in general.
+    """A search with more decided beforehand; an order that it finds is valid in general.
 
-    `share` is that of the steps, and `timeout_s` its time.
+    `share` is the attempt's share of the steps, and `timeout_s` its time.
     """
 
     model: Model[Any, Any, Any]
@@ -58,7 +58,7 @@ class Attempt(NamedTuple):
 
 
 def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
-    """The outcome of an attempt, without an explanation if it finds no order."""
+    """The outcome of an attempt, without an explanation if no order was found."""
     return check_operations(
         attempt.model,
         attempt.operations,
@@ -69,7 +69,7 @@ def attempted(attempt: Attempt, limits: Limits) -> CheckOutcome:
 
 
 def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutcome | None, int]:
-    """The outcome of the first attempt that finds an order, if any; the steps of the others."""
+    """The outcome of the first attempt that finds an order, if any; steps of the other attempts."""
     spent = 0
     for attempt in attempts:
         outcome = attempted(attempt, limits)
@@ -80,9 +80,9 @@ def first_order(attempts: Iterable[Attempt], limits: Limits) -> tuple[CheckOutco
 
 
 class Relaxed(NamedTuple):
-    """An order under permits: how often it needed each, and for which operations.
+    """An order under permits: how often the order needed each permit, and for which operations.
 
-    `counts` is `None` where there is no order; `exhausted` says that none exists. `stuck` is an
+    `counts` is `None` if no order was found; `exhausted` says that no order exists. `stuck` is an
     operation that fits nowhere.
     """
 
@@ -94,7 +94,7 @@ class Relaxed(NamedTuple):
 
 
 def undecided(strict: CheckResult) -> CheckResult:
-    """The result of an invalid history where the search under its permits reached a limit."""
+    """The result of an invalid history if the search under its permits reached a limit."""
     reason = f"{strict.reason}; whether the profile permits that could not be decided in time"
     details = {**strict.details, "rule": UNDECIDED, "limited": True}
     return replace_result(strict, verdict=Verdict.UNKNOWN, reason=reason, details=details)
@@ -107,9 +107,9 @@ def under_permits(
     names: Iterable[str],
     stuck: str = "",
 ) -> CheckResult:
-    """The result `strict`, which is invalid, as the permits called `names` leave it.
+    """The invalid result `strict`, revised under the permits called `names`.
 
-    `relaxed` is `None` where no permit is about the order of operations.
+    `relaxed` is `None` if no permit is about the order of operations.
     """
     if relaxed is None:
         return permit_rules(strict, permits)
@@ -124,7 +124,9 @@ def under_permits(
 
 
 def offenders(failure: Failure) -> tuple[int, ...]:
-    """The failing operation first, then the rest of the core if it is small enough to help."""
+    """The failing operation first, then the rest of the core if the core is small enough to
+    show.
+    """
     core = [index for index in failure.core if index != failure.operation]
     if len(core) >= OPERATIONS_MAX:
         core = [] if failure.previous is None else [failure.previous]
@@ -134,7 +136,7 @@ def offenders(failure: Failure) -> tuple[int, ...]:
 def rest_of_core(
     blamed: Sequence[int], sentences: Mapping[int, str], *, minimal: bool
 ) -> list[str]:
-    """Sentences that tell the operations of a core but for the first, `blamed[0]`."""
+    """Sentences about the operations of a core, without the first one, `blamed[0]`."""
     rest = blamed[1:]
     if not rest:
         return []

@@ -1,4 +1,4 @@
-"""Operations of any vocabulary in words: their index, kind and time, and the node that answered."""
+"""Descriptions of operations of any vocabulary: index, kind, time, and the answering node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def seconds(time_ns: int) -> str:
 
 
 def ops(indices: Iterable[int], *, limit: int = 20) -> str:
-    """`ops 1, 5 and 9`, cut where it says so."""
+    """`ops 1, 5 and 9`, truncated with a note if there are many."""
     numbers = [str(index) for index in indices]
     if not numbers:
         return "no ops"
@@ -37,7 +37,7 @@ def where(pair: Pair) -> str:
 
 
 def act(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
-    """`Process 3 dropped db1.t0 (op 12, drop, ...)`, without the answer and without a full stop.
+    """`Process 3 dropped db1.t0 (op 12, drop, ...)`: no answer and no full stop.
 
     Raises `HistoryError` for a value without the fields of its kind.
     """
@@ -55,7 +55,9 @@ def act(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
 
 
 def sentence(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
-    """An act and its answer: `Process 3 read table 'b' (op 12, get, ...) and found it missing`."""
+    """An operation and its answer: `Process 3 read table 'b' (op 12, get, ...) and found it
+    missing`.
+    """
     text, done, kind = act(pair, kinds, at=at), pair.completion, kinds.get(pair.invoke.f)
     if kind is None or done is None or done.type is OpType.INFO:
         return text

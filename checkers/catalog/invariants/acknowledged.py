@@ -1,13 +1,14 @@
-"""Acknowledged changes against the final rows (I3 and I5 of the bug catalogue).
+"""Acknowledged changes are compared with the final rows (I3 and I5 of the bug catalogue).
 
-The snapshot is younger than every completion before it, and rows of removed tables stay for ever.
-So a table that any answer ever showed has a row, no matter which answers were lost. Only that row's
-*state* can be the work of a delete whose answer was lost, and only if that delete can have met the
-table: under a name that the table had at or after the delete's invocation (a lost delete may take
-effect at any later time, never before it was asked for). One delete removes one table at most.
+The snapshot is taken after every completion before it, and rows of removed tables are kept for
+ever. So every table that an answer showed must have a row, no matter which answers were lost. A
+lost delete can only explain that the row's *state* is "removed", and only if the delete can have
+reached the table: under a name that the table had at or after the delete's invocation. (A lost
+delete may take effect at any time after its invocation, never before.) One delete removes at most
+one table.
 
-Rows come from creates: each shows the nonce of one that was asked for and not refused, and no two
-rows show the same one.
+Creates make rows. Each row shows the nonce of a create that was invoked and not refused, and no two
+rows show the same nonce.
 """
 
 from __future__ import annotations
@@ -32,18 +33,19 @@ INVARIANT: Final = "acknowledged"
 
 @dataclass(slots=True)
 class _Story:
-    """The life of one table, as the answers of a history show it."""
+    """What the answers of a history show about one table."""
 
     seen: Pair
     version: int = -1
     changed: Pair | None = None  # the acknowledged change that made `version`
     deleted: Pair | None = None
-    firm: bool = False  # whether it was shown by an answer that no create under way explains
-    held: dict[str, float] = field(default_factory=dict)  # name -> highest version shown under it
+    firm: bool = False  # whether an answer showed the table that no create still under way explains
+    # name -> the highest version that answers showed under this name
+    held: dict[str, float] = field(default_factory=dict)
     left: dict[str, tuple[int, int]] = field(default_factory=dict)  # -> (version, completion)
 
     def show(self, name: str, version: Any) -> None:
-        """An answer showed the table under `name`."""
+        """Record that an answer showed the table under `name`."""
         number = version if isinstance(version, int) else math.inf
         self.held[name] = max(self.held.get(name, -1), number)
 
@@ -65,7 +67,7 @@ class _Story:
             self.version, self.changed = number, pair
 
     def names(self, lost_renames: Sequence[Pair]) -> dict[str, float]:
-        """The names it can have had, each with the index after which it cannot have had it."""
+        """The names that the table can have had, each with the last index for that name."""
         until = {
             name: math.inf
             if name not in self.left or self.left[name][0] <= version
@@ -85,7 +87,7 @@ class _Story:
 
 
 def _stories(history: History, may: Permissions) -> dict[str, _Story]:
-    """Table id -> its story, for every table that a successful answer shows."""
+    """Table id -> story, for every table that a successful answer shows."""
     stories: dict[str, _Story] = {}
     for pair in history.pairs:
         call, value = pair.invoke, fields_of(pair.completion)
@@ -112,14 +114,15 @@ def _stories(history: History, may: Permissions) -> dict[str, _Story]:
 
 
 def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Hold what answers showed against the rows; a lost change may explain a difference."""
+    """Compare the final rows with what answers showed; a lost change may explain a difference."""
     stories = _stories(history, findings.may)
     lost = [pair for pair in history.pairs if pair.type is OpType.INFO]
     deletes = [pair for pair in lost if pair.invoke.f == "delete"]
     renames = [pair for pair in lost if pair.invoke.f == "rename"]
     changes = [pair for pair in lost if pair.invoke.f in {"alter", "rename"}]
     again = [pair for pair in history.pairs if is_ok(pair) and findings.may.twice(pair)]
-    suspects: dict[str, list[int]] = {}  # removed tables -> the lost deletes that can have done it
+    # removed table -> the lost deletes that can have removed it
+    suspects: dict[str, list[int]] = {}
     for ident, story in sorted(stories.items()):
         names = story.names(renames)
         row = snapshot.tables.get(ident)
@@ -144,7 +147,8 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         )
         _demand(story, row, _Slack(after, repeated), snapshot, findings)
     unexplained = _unmatched(suspects)
-    # A change that Hive acknowledged is not lost, only late: it explains, and excuses nothing.
+    # A change that Hive acknowledged is only late in Kudu, not lost: it may explain a difference,
+    # but excuses no missing change.
     late = sum(map(is_late, deletes))
     explained = len(suspects) - len(unexplained)
     for _ in range(min(late, explained)):
@@ -160,7 +164,7 @@ def check_acknowledged(history: History, snapshot: Snapshot, findings: CatalogFi
         permit = DDL_TWICE if twice else None
         proof = stories[ident].changed or stories[ident].seen
         if twice:
-            del twice[0]  # it removed one more table, and no other
+            del twice[0]  # the delete removed this additional table and no other
             again.remove(next(pair for pair in again if pair.invoke.f == "delete"))
         row = snapshot.tables[ident]
         findings.violate(
@@ -179,14 +183,14 @@ def _where(snapshot: Snapshot) -> str:
 
 
 class _Slack(NamedTuple):
-    """Changes that may have followed an acknowledged one: lost ones, and those sent again."""
+    """Changes that may have followed an acknowledged one: lost changes, changes sent twice."""
 
     lost: int
     repeated: int
 
 
 def _missing(ident: str, story: _Story, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """No row at all: no delete explains that, since rows of removed tables stay."""
+    """Report a missing row: no delete explains this, since rows of removed tables are kept."""
     if snapshot.rows_left_out:
         findings.exempt(INVARIANT)
         return
@@ -208,7 +212,7 @@ def _demand(
     snapshot: Snapshot,
     findings: CatalogFindings,
 ) -> None:
-    """Hold an acknowledged change against the row; lost changes may have followed it."""
+    """Compare an acknowledged change with the row; lost changes may have followed it."""
     lost = slack.lost
     words, version = table_words(row["id"], row["name"]), row["version"]
     if story.deleted is not None and row["state"] in LIVE_TABLES:
@@ -244,7 +248,7 @@ def _demand(
 
 
 def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
-    """The tables left without a candidate by a maximum matching (augmenting paths)."""
+    """The tables that a maximum matching (augmenting paths) leaves without a candidate."""
     owner: dict[int, str] = {}
     without = []
     for first in candidates:
@@ -272,7 +276,7 @@ def _unmatched(candidates: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def _rows_from_creates(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Each row stems from one create that may have happened, and no create made two."""
+    """Each row comes from one create that may have happened, and no create made two rows."""
     creates = {
         str(pair.invoke.value.get("nonce")): pair
         for pair in history.pairs

@@ -1,17 +1,18 @@
-"""Tablets, `done`, applied versions and terms in answers.
+"""Rules about tablets, `done`, applied versions and terms in answers.
 
-Names, ids and versions are the linearizability checker's.
+The linearizability checker judges names, ids and versions; this module judges the rest.
 
-* `locate` shows the tablets of a table: they cover the key space exactly once, as many as the
-  create asked for; each belongs to one table and keeps its key range for ever; its leader is one of
-  its replicas, which are different servers. The final rows know the tablet, and if its
-  configuration never changed, the same replicas.
-* `done` is not too early: at the revision of the answer every tablet ran (rows tell since when),
-  and some replica of each had the version that is called applied (checkpoints tell when);
-  and not forgotten: a change that was done once stays done, as `locate` or `get` prove it, too.
-* At rest all is done: once the target has settled, `done` is true of every table, and `get` shows
-  its newest version as the applied one.
-* An answer's term is at least that of everything acknowledged before it was asked.
+* `locate` shows the tablets of a table. They cover the key space exactly once, and there are as
+  many as the create asked for. Each tablet belongs to one table and keeps its key range for ever.
+  Its leader is one of its replicas, and the replicas are on different servers. The final rows
+  contain the tablet, with the same replicas if its configuration never changed.
+* `done` is not reported too early: at the revision of the answer every tablet ran (the final rows
+  tell since when), and some replica of each tablet had the version that the answer calls applied
+  (checkpoints tell when). `done` is not forgotten, either: a change that was done once stays done,
+  even if `locate` or `get` proved it.
+* Once the target has settled, `done` is true for every table, and `get` shows its newest version as
+  the applied version.
+* The term of an answer is at least the term of everything acknowledged before its invocation.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from harness.vocabularies import fields_of, is_ok
 
 CREATION: Final = "creation"
 TOLD_WITHIN_NS: Final = 1_000_000_000
-"""How late the harness may hear what a replica announces, where it was not disturbed itself."""
+"""The longest delay after which an undisturbed harness hears what a replica announces."""
 FIRST_CONFIG: Final = -1
-"""The index of a configuration that was never changed."""
+"""The index of a configuration that never changed."""
 
 
 class _Shown(NamedTuple):
@@ -45,7 +46,7 @@ class _Shown(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The table, by the name that was asked for."""
+        """The name of the table in the request."""
         return table_words(self.ident, self.pair.invoke.value.get("name"))
 
 
@@ -57,7 +58,7 @@ def _shown(history: History, *kinds: str) -> Iterator[_Shown]:
 
 
 def check_answers(history: History, snapshot: Snapshot | None, findings: CatalogFindings) -> None:
-    """All of the above; without a snapshot, what answers prove among themselves."""
+    """Check all rules; without a snapshot, compare the answers only with each other."""
     located = [
         answer for answer in _shown(history, "locate") if answer.value.get("tablets") is not None
     ]
@@ -80,7 +81,7 @@ def check_answers(history: History, snapshot: Snapshot | None, findings: Catalog
 def _complain(
     findings: CatalogFindings, invariant: str, answer: _Shown, what: str, may_be_lost: bool = False
 ) -> None:
-    """Add a violation; a power cut may have taken what the answer showed if it `may_be_lost`."""
+    """Add a violation; if it `may_be_lost`, a power cut may have undone what was shown."""
     permit = findings.may.lost(answer.pair) if may_be_lost else None
     text = f"{sentence(answer.pair)}, but {what}."
     findings.violate(invariant, text, answer.pair.invoke.index, permit=permit)
@@ -90,7 +91,7 @@ def _complain(
 
 
 def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFindings) -> None:
-    """Keys are hex; the empty one is both ends of the key space."""
+    """Keys are hexadecimal; the empty key is both the start and the end of the key space."""
     if answer.value.get("truncated"):
         findings.exempt("located")
         return
@@ -116,7 +117,7 @@ def _covers(answer: _Shown, asked: Mapping[str, Any] | None, findings: CatalogFi
 
 
 def _tablets_keep(located: Sequence[_Shown], findings: CatalogFindings) -> None:
-    """Table and key range of a tablet are the same in all answers; its leader is a replica."""
+    """A tablet has the same table and key range in all answers, and its leader is a replica."""
     first: dict[str, tuple[tuple[str, str, str], _Shown]] = {}
     for answer in located:
         for tablet in answer.value["tablets"]:
@@ -178,7 +179,7 @@ def _known_to_rows(
 def _done_stays_done(
     history: History, located: Iterable[_Shown], findings: CatalogFindings
 ) -> None:
-    """`done` of a creation, and of each version of an alteration, once proven, holds for ever."""
+    """Once a creation or a version of an alteration is proven `done`, it stays `done`."""
     proofs: list[tuple[int, tuple[str, Any], _Shown]] = []
 
     def prove(answer: _Shown, version: Any) -> None:
@@ -220,13 +221,15 @@ def _done_stays_done(
 
 
 def _subject(answer: _Shown) -> tuple[str, Any]:
-    """The subject of an answer with `done`: a table, and its creation or a version of it."""
+    """The subject of an answer with `done`: a table and its creation, or a table and a version."""
     created = answer.pair.invoke.f == "is-create-done"
     return answer.ident, CREATION if created else answer.value.get("schema_version")
 
 
 def _done_at_rest(history: History, findings: CatalogFindings) -> None:
-    """Judge answers asked for after the target had settled, and of the state that had settled.
+    """Judge answers about the settled state: those requested after the target had settled.
+
+    A request that was delayed on its way may have changed the state since the target settled.
 
     A request that was delayed on its way may have changed the state since.
     """
@@ -250,10 +253,10 @@ def _done_at_rest(history: History, findings: CatalogFindings) -> None:
 
 
 def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """At the revision of an answer that says so, every tablet of the table ran.
+    """If an answer says `done`, every tablet of the table ran at the answer's revision.
 
-    A tablet that ran is never replaced, so the answer was about the tablets of the table that are
-    not REPLACED in the end.
+    A tablet that ran is never replaced, so the answer was about those tablets of the table that are
+    not REPLACED at the end of the run.
     """
     tablets: dict[str, list[dict[str, Any]]] = {}
     for row in snapshot.tablets.values():
@@ -278,15 +281,16 @@ def _done_too_early(history: History, snapshot: Snapshot, findings: CatalogFindi
 
 
 def _delays_news(disturbance: Disturbance, begin_ns: int, end_ns: int) -> bool:
-    """Whether it delays news of replicas; starvation does so only while it lasts."""
+    """Whether the disturbance delays news of replicas; starvation does so only while it lasts."""
     return disturbance.kind != "starvation" or disturbance.overlaps(begin_ns, end_ns)
 
 
 def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
     """A version is applied when some replica of every tablet has it: its group committed it.
 
-    A tablet that was not created in time is REPLACED by another one of its range, which is younger
-    than the answer may be: of a range, any tablet that has the version will do.
+    A tablet that was not created in time is REPLACED by another tablet for the same key range,
+    which may be newer than the answer. So for each key range, any tablet that has the version is
+    enough.
     """
     facts = list(history.facts("checkpoints"))
     reached = facts[-1].value.get("reached", {}).get("version") if facts else None
@@ -301,7 +305,7 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
         is_get = answer.pair.invoke.f == "get"
         version = answer.value.get("applied_schema_version" if is_get else "schema_version")
         if answer.value.get("done") is False or not isinstance(version, int) or version < 1:
-            continue  # at version 0 nothing was altered
+            continue  # version 0 has no alteration
         done = answer.pair.completion
         assert done is not None
         for tablet_ids in ranges.get(answer.ident, {}).values():
@@ -314,7 +318,8 @@ def _applied_too_early(history: History, snapshot: Snapshot, findings: CatalogFi
             what = f"version {version} was applied in tablet {' or '.join(tablet_ids)} {when}"
             late = done.time + TOLD_WITHIN_NS if since is None else since
             delays = [each for each in disturbances if _delays_news(each, done.time, late)]
-            if delays:  # they may have kept from the harness what the replica announced
+            # these disturbances may have hidden the replica's announcement from the harness
+            if delays:
                 what = f"{what}. That proves nothing: {citation(delays)}"
                 findings.gap(f"{sentence(answer.pair)}, but {what}")
             else:

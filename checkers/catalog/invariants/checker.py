@@ -30,7 +30,7 @@ AFTER_LOSS: Final = (
     *("logs-agree", "replica-logs-agree", "rows-agree", "forward", "replica-columns"),
     *("schema-versions", "replicas", "orphans", "replica-checksums"),
 )
-"""What compares nodes, of which some may have lost what others have kept."""
+"""The checks that compare nodes; after a power cut some nodes may have lost what others kept."""
 
 
 class CatalogInvariantsChecker(Checker):
@@ -43,7 +43,7 @@ class CatalogInvariantsChecker(Checker):
     def check(self, history: History, case: object, *, time_limit_s: float) -> CheckResult:
         """Judge; a missing or incomplete snapshot is `unknown`, unless something else is invalid.
 
-        Linear in the history and the snapshot, so `time_limit_s` is not needed.
+        Both the history and the snapshot are read in linear time, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
         history = unbounded_part(history)
@@ -87,7 +87,7 @@ class CatalogInvariantsChecker(Checker):
 
 
 def _summary(findings: CatalogFindings) -> str:
-    """The reason of a valid result: the invariants that were judged, and the others."""
+    """The reason text of a valid result: the invariants that were judged, then the others."""
     by_name = counted_by_name(findings.looked, CATALOG)
     held = ", ".join(name.split()[0] for name, count in by_name.items() if count)
     text = f"{counted(findings.looked.total(), 'check')} of {held or 'no invariant'} hold"

@@ -1,12 +1,14 @@
-"""Dumps of nodes, compared with each other.
+"""Compare the dumps of nodes with each other.
 
-* Masters apply one log, so that the dump of one that lags is an earlier state of it (I5): from
-  there to one that is ahead, states go forward only, no row vanishes, no number falls.
-* At rest all masters have the same members and know one leader, who is one of them (I7).
-* Tablets of a live table cover each of its partitions exactly once (I6). Keys are hex, and the
-  empty one is both ends of the key space.
-* Replicas of a tablet that applied equally much hold the same rows (I8): their dumps may say how
-  many rows (`live_rows`) and their `digest`, as of `applied_index`. Others are not judged.
+* Masters apply the same log, so the dump of a master that lags is an earlier state of the same
+  catalog (I5). From a lagging master to a master that is ahead, states move forward only, no row
+  disappears, and no number decreases.
+* At rest all masters have the same members and name the same leader, who is a member (I7).
+* The tablets of a live table cover each of its partitions exactly once (I6). Keys are hexadecimal,
+  and the empty key is both the start and the end of the key space.
+* Replicas of a tablet with the same applied index hold the same rows (I8). A dump may contain the
+  number of rows (`live_rows`) and their `digest`, as of `applied_index`. Replicas whose dumps lack
+  these are not judged.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ _FOLLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     "RUNNING": frozenset({"ALTERING", "REMOVED", "DELETED"}),
     "ALTERING": frozenset({"RUNNING", "REMOVED"}),
 }
-"""By states of tables and tablets; a state without an entry is the last of a row."""
+"""The states that may follow each state of a table or tablet; a state without an entry is final."""
 _NUMBERS: Final = ("version", "applied_version", "next_column_id", "running_index")
 
 
 def check_forward(snapshot: Snapshot, findings: Findings) -> None:
-    """Rows of masters only go forward, in the order of the masters' applied indices."""
+    """From one master's dump to the next, by applied index, rows only move forward."""
     dumps: dict[int, tuple[str, Json]] = {}
     for name, dump in sorted(snapshot.masters.items()):
         applied = (dump.get("raft") or {}).get("applied_index")
@@ -62,7 +64,7 @@ def _gone(cut: bool) -> str | None:
 
 
 def _went_back(row: Json, after: Json) -> str | None:
-    """The part of a row that went back, in words."""
+    """A description of the part of a row that moved backward."""
     before, now = row["state"], after["state"]
     if before != now and not _reaches(before, now):
         return f"went from {before} to {now}"
@@ -78,7 +80,7 @@ def _fell(before: object, now: object) -> bool:
 
 
 def _reaches(before: str, now: str) -> bool:
-    """Several steps may lie between two dumps."""
+    """Whether `before` leads to `now`: several transitions may lie between two dumps."""
     seen, todo = {before}, [before]
     while todo:
         for state in sorted(_FOLLOWED_BY.get(todo.pop(), ())):
@@ -89,7 +91,7 @@ def _reaches(before: str, now: str) -> bool:
 
 
 def check_members(snapshot: Snapshot, findings: Findings) -> None:
-    """At rest: the configuration of each master against that of the leading one."""
+    """At rest, each master has the same configuration as the leader."""
     leading = _members(snapshot.masters[snapshot.leader])
     if leading is None:
         return
@@ -119,7 +121,7 @@ def check_members(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _members(dump: Json) -> tuple[list[str], str | None] | None:
-    """The members in a master's configuration, and the leader that it knows."""
+    """The members in a master's configuration, and the leader that the master knows."""
     raft = dump.get("raft") or {}
     config = raft.get("config")
     if not isinstance(config, Mapping) or not isinstance(config.get("peers"), list | tuple):
@@ -129,7 +131,7 @@ def _members(dump: Json) -> tuple[list[str], str | None] | None:
 
 
 def _mark(peer: Json) -> str:
-    """A mark of members that do not vote."""
+    """The mark of a non-voting member."""
     return "" if peer.get("member_type", "VOTER") == "VOTER" else " (no voter)"
 
 
@@ -146,7 +148,8 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
             other = first.setdefault((replica["tablet_id"], index), held)
             if other is held:
                 continue
-            if (other[1], held[1]) != (0, 0):  # that none holds a row says nothing of rows
+            # an applied index at which no replica reports rows proves nothing about rows
+            if (other[1], held[1]) != (0, 0):
                 findings.look("replica-checksums")
             if other[1:] != held[1:]:
                 findings.violate(
@@ -158,7 +161,7 @@ def check_checksums(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def check_coverage(snapshot: Snapshot, findings: Findings) -> None:
-    """Every live table, by the rows of the leading master."""
+    """Every live table, from the leader's rows."""
     for table in snapshot.live_tables:
         findings.look("coverage")
         words = table_words(table["id"], table["name"])

@@ -1,9 +1,11 @@
 """Invariants along the history, all near-linear: real time is the order of indices.
 
-* ids are never reused: after an acknowledged delete of a table no operation invoked later sees it;
+* ids are never reused: no operation that was invoked after an acknowledged delete of a table sees
+  this table;
 * the applied schema version of a table never goes back, and is never ahead of the committed one;
 * once an alter was reported done, every later answer has its version as the applied one;
-* revisions and terms: an answer has no lower ones than any acknowledged before it was asked;
+* the revision and the term of an answer are at least those of every answer that was received before
+  the operation's invocation;
 * at most one node leads in a term, at any moment (I1 of the bug catalogue).
 """
 
@@ -62,12 +64,12 @@ def check_history(history: History, findings: CatalogFindings) -> None:
 
 
 def _one_leader(history: History, findings: CatalogFindings) -> None:
-    """One node leads in a term, as the nodes announced it to the harness."""
+    """At most one node leads in a term, by the nodes' announcements to the harness."""
     leaders: dict[int, tuple[str, int]] = {}
     for fact in history.facts("leader"):
         node, term = fields_of(fact).get("node"), fields_of(fact).get("term")
         if not isinstance(node, str) or not isinstance(term, int):
-            continue  # a target without terms
+            continue  # the target has no terms
         findings.look("one-leader")
         first, index = leaders.setdefault(term, (node, fact.index))
         if first != node:
@@ -110,11 +112,12 @@ def _monotone(
     *,
     ack: Callable[[Pair], bool] = lambda _: True,
 ) -> None:
-    """An operation invoked after an `ack` completed shows at least its number, per subject.
+    """An operation invoked after a completion shows at least the number in that completion.
 
-    One sweep over calls and returns: at a call, the highest number acknowledged is the bound. A
-    stale answer, where the profile permits it, is held against answers of no later term, so the
-    highest number of each term and node is kept.
+    The check is made for each subject, in one sweep over calls and returns. At a call, the bound is
+    the highest number acknowledged so far. Where the profile permits stale answers, an answer is
+    compared only with answers of the same or earlier terms, so the sweep keeps the highest number
+    of each term and node.
     """
     events: list[tuple[int, int, Pair, str, int]] = []
     for pair, subject, number in observations:
@@ -163,7 +166,7 @@ def _monotone(
 
 
 def _name_in(pair: Pair) -> str | None:
-    """The name by which an operation asked for its table, or gave it."""
+    """The name under which an operation requested its table, or the name that it gave the table."""
     call = fields_of(pair.invoke)
     name: str | None = call.get("new_name", call.get("name"))
     return name

@@ -1,13 +1,14 @@
-"""Maps in memory against the rows that are logged: a leader's and a follower's equal a scan.
+"""Compare the masters' in-memory maps with the rows in their logs.
 
-Masters answer from maps, which they load from the rows of the system tablet and then move forward.
-An entry that no row holds was never decided; a missing entry was forgotten (KUDU-765 loaded too
-early, ORDER-REPLACE showed changes before they were replicated). Two checks:
+Masters answer requests from maps, which they load from the rows of the system tablet and then
+update. An entry that no row holds was never decided; a missing entry was forgotten. (In KUDU-765 a
+master loaded its maps too early; the defect ORDER-REPLACE showed changes before they were
+replicated.) There are two checks:
 
-* each master's dump says where its maps differ from a scan of its rows at that moment
-  (`unlike_rows`), and its `name_map` is compared with its rows here;
-* a refusal that names a tablet (TABLET_NOT_RUNNING) is an answer from the maps: rows are kept for
-  ever, so the tablet must be among them in the end.
+* Each master's dump lists where its maps differ from a scan of its rows at that moment
+  (`unlike_rows`), and this module compares the dump's `name_map` with the dump's rows.
+* A refusal that names a tablet (TABLET_NOT_RUNNING) is an answer from the maps. Rows are kept for
+  ever, so the final rows must contain this tablet.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NAMED: Final = re.compile(r"TABLET_NOT_RUNNING/\w+: \D*?\b([0-9a-f]{32})\b")
 
 
 def check_maps(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Every map of every master that shows its maps; dumps of others say nothing of them."""
+    """Check the maps of every master whose dump has maps; other dumps are skipped."""
     for master, dump in sorted(snapshot.masters.items()):
         for which, differences in sorted((dump.get("unlike_rows") or {}).items()):
             findings.look("maps-equal-rows")
@@ -50,7 +51,7 @@ def check_maps(snapshot: Snapshot, findings: CatalogFindings) -> None:
 
 
 def check_named_tablets(history: History, snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """No answer names a tablet that no log holds; not judged where the dump is cut."""
+    """No answer names a tablet that no log holds; this is not judged if the dump is truncated."""
     if snapshot.rows_left_out:
         return
     for pair in history.pairs:

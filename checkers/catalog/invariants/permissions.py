@@ -1,7 +1,7 @@
 """The permits of a run's profile, for single answers and rows (`harness.permits`).
 
-Each question has its answer from the history alone: an answer is stale only against what a later
-term acknowledged, and a power cut takes back only what came before it.
+The history alone decides whether a permit applies. An answer is stale only compared with what a
+later term acknowledged, and a power cut takes back only changes from before the cut.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from harness.timeline import power_cuts
 from harness.vocabularies import fields_of
 
 MUTATION_ATTEMPTS: Final = 1
-"""A change that was sent more often may have acted twice."""
+"""The permit for a change that was sent more than once and may have acted twice."""
 
 
 class Permissions:
     """The permits of one history."""
 
     def __init__(self, history: History) -> None:
-        """Read what the harness wrote down."""
+        """Collect the facts of the history on which permits depend."""
         self.permits = permits_of(history)
         self._cuts = power_cuts(history) if LOST_AFTER_POWER_CUT in self.permits else []
         self._leaders = history.leaders() if self.permits else ()
         self._creates = creates_by_name(history) if DIRTY_CREATE in self.permits else {}
 
     def later(self, pair: Pair, other: Pair) -> bool:
-        """Whether `other` was answered in a later term, by another node than `pair`.
+        """Whether another node than that of `pair` gave the answer `other` in a later term.
 
-        A leader that does not know yet that it was deposed need not know of it.
+        A leader that does not know yet that it was deposed may not have this answer.
         """
         if STALE_READ not in self.permits or pair.completion is None or other.completion is None:
             return False
@@ -43,7 +43,7 @@ class Permissions:
         return other_term > term and pair.completion.node != other.completion.node
 
     def superseded(self, pair: Pair) -> str | None:
-        """The permit, if the node that answered had been followed by another leader by then."""
+        """The permit, if another leader had followed the answering node by then."""
         done = pair.completion
         if STALE_READ not in self.permits or done is None or done.node is None:
             return None
@@ -54,7 +54,7 @@ class Permissions:
         return None if isinstance(term, int) and term >= led[-1].get("term", 0) else STALE_READ
 
     def lost(self, pair: Pair) -> str | None:
-        """The permit, if the power was cut after this was asked for.
+        """The permit, if the power was cut after this operation was invoked.
 
         An answer may still arrive after the power of its node was cut.
         """
@@ -70,9 +70,7 @@ class Permissions:
         return LOST_AFTER_POWER_CUT if any(op.time <= time_ns for op in self._cuts) else None
 
     def dirty(self, pair: Pair, name: str) -> str | None:
-        """The permit, if a table that the answer showed under this name may be of a create that was
-        under way and may still fail.
-        """
+        """The permit, if a create still under way may have made the shown table, and may fail."""
         done = pair.completion
         if done is None:
             return None
@@ -87,7 +85,7 @@ class Permissions:
 
 
 class CatalogFindings(Findings):
-    """Findings about a catalog; `may` knows what its profile permits."""
+    """Findings about a catalog; `may` has the permits of the history."""
 
     def __init__(self, checker: str, history: History) -> None:
         self.may = Permissions(history)

@@ -1,30 +1,30 @@
 """Refusals: which error is legal in which state, by the codes of Kudu's masters.
 
-"Exists" and "not found" are answers that the linearizability checker judges. All other reasons of
-refusals are here; a refusal that the history does not explain was wrong. A code that is not in the
-table is not judged, and counted as exempt.
+The linearizability checker judges the answers "exists" and "not found". This module judges all
+other refusals; a refusal that the history does not explain is a violation. A code that is not in
+the table is not judged and counts as exempt.
 
 | code                                 | legal where                                               |
 |--------------------------------------|-----------------------------------------------------------|
 | NOT_THE_LEADER, CATALOG_MANAGER_...  | at any time: another master leads, or none                |
-| INVALID_SCHEMA                       | the request is bad; for an alter: a step may not apply    |
+| INVALID_SCHEMA                       | the request is invalid, or a step of an alter may fail    |
 | TABLE_NOT_FOUND, unavailable         | a create or rename to that name may be under way          |
 | TABLE_ALREADY_PRESENT, unavailable   | another create or rename to that name may be under way    |
 | REPLICATION_FACTOR_TOO_HIGH, TOO_... | create only: after a fault or a change of leader (but not |
-|                                      | where only other masters were stopped), or when there are |
-|                                      | fewer servers than replicas asked for                     |
-| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: that was asked for                           |
-| TABLET_NOT_RUNNING                   | locate only, until the table was seen to be done          |
-| HIVE_METASTORE_ERROR                 | create, rename, delete: once anything was disturbed       |
-| UNKNOWN_ERROR, invalid argument      | nowhere                                                   |
+|                                      | if only other masters were stopped), or if the request    |
+|                                      | has more replicas than there are servers                  |
+| EVEN_, ILLEGAL_REPLICATION_FACTOR    | create only: the request has such a replication factor    |
+| TABLET_NOT_RUNNING                   | locate only, until an answer shows that the table is done |
+| HIVE_METASTORE_ERROR                 | create, rename, delete: after the first disturbance       |
+| UNKNOWN_ERROR, invalid argument      | never                                                     |
 
-What makes a request bad depends on the target's limits. Where they are not Kudu's own, the last
-snapshot says so by a key `"accepts"`, in which everything may be left out:
+Which requests are invalid depends on the target's limits. If they differ from Kudu's limits, the
+last snapshot declares them under the key `"accepts"`, where every field is optional:
 
-    name_bytes    a longer name is refused
-    columns       a table of more columns is refused, and one more column of a table that is full
-    replicas      [fewest, most]: another replication factor is refused
-    new_replicas  a table of more replicas, all tablets together, is refused
+    name_bytes    the maximum length of a name
+    columns       the maximum number of columns of a table
+    replicas      [fewest, most]: the permitted replication factors
+    new_replicas  the maximum number of replicas of a new table, over all its tablets
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ CODE: Final = re.compile(r"([A-Z_]+)/([A-Z_]+)\b")
 KEY_COLUMN: Final = "key"
 NAME_BYTES_MAX: Final = 256
 COLUMNS_MAX: Final = 290
-"""Tables of more columns may be refused another one for that."""
+"""A table with more columns than this may refuse an additional column for that reason."""
 PARTITIONS_MAX: Final = 60
 REPLICAS: Final = (1, 7)
-"""The fewest and the most; an even number is refused in any case."""
+"""The smallest and the largest replication factor; even numbers are always refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """The target's own limits; a number that it did not declare is Kudu's, or infinite."""
+    """The target's own limits; a limit that the target did not declare is Kudu's, or infinite."""
 
     name_bytes: float = NAME_BYTES_MAX
     columns: float = math.inf
@@ -63,7 +63,7 @@ class _Limits:
 
     @classmethod
     def declared(cls, history: History) -> Self:
-        """By the last snapshot; names of newer targets say nothing here."""
+        """The limits in the last snapshot; unknown names from newer targets are ignored."""
         snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
         accepted = snapshots[-1].get("accepts") if snapshots else None
         if not isinstance(accepted, Mapping):
@@ -72,7 +72,7 @@ class _Limits:
 
 
 def check_refusals(history: History, findings: CatalogFindings) -> None:
-    """Every `fail` without a result, and "invalid", against the table above."""
+    """Check every `fail` without a result, and every "invalid", against the table above."""
     context = _Context(history)
     for pair in history.pairs:
         done = pair.completion
@@ -80,7 +80,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
             continue
         code = CODE.match(done.error)
         if code is None or code[1] == "RPC":
-            continue  # the client's own words: no node refused anything
+            continue  # the client made this refusal itself; no node was involved
         if (code[1], code[2]) in OBSERVATIONS:
             continue
         rule = _rule_of(code)
@@ -99,7 +99,7 @@ def check_refusals(history: History, findings: CatalogFindings) -> None:
 
 
 def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
-    """The kinds of operations that the target's declared limits had it refuse since then."""
+    """The kinds of operations refused since then because of the target's declared limits."""
     limits = _Limits.declared(history)
     if limits == _Limits():
         return frozenset()
@@ -114,7 +114,8 @@ def demanded_refusals(history: History, since_ns: int) -> frozenset[str]:
         code = CODE.match(done.error or "")
         rule = code and _rule_of(code)
         if rule is _unplaceable:
-            # Faults may explain these, too; what the limits demand needs no other explanation.
+            # Faults may explain these refusals, too; a refusal that the limits demand needs no
+            # other explanation.
             is_demanded = pair.invoke.f == "create" and _too_many_replicas(pair, limits)
         else:
             is_demanded = bool(rule and not rule(context, pair) and rule(usual, pair))
@@ -131,20 +132,25 @@ class _Context:
     """The facts of a history that may explain a refusal."""
 
     def __init__(self, history: History) -> None:
-        self.takers: dict[str, list[tuple[int, float]]] = {}  # name -> spans of what may take it
-        self.changes: dict[str, list[tuple[int, float]]] = {}  # of what may change what it means
-        self.running: dict[str, list[tuple[int, int]]] = {}  # name -> (call, return) of proofs
+        # name -> the spans of operations that may take this name
+        self.takers: dict[str, list[tuple[int, float]]] = {}
+        # name -> the spans of operations that may give this name another table
+        self.changes: dict[str, list[tuple[int, float]]] = {}
+        # name -> (call, return) of operations that prove the table done
+        self.running: dict[str, list[tuple[int, int]]] = {}
         self.disturbed = first_disturbance(history)
         self.disturbed_ns = next((o.time for o in history if o.index == self.disturbed), math.inf)
         self.unheard = first_that_hides_servers(history)
-        self.adds: dict[str, list[int]] = {}  # column -> invocations that may give it to a table
-        self.drops: dict[str, list[int]] = {}  # column -> those after which a table may lack it
+        self.adds: dict[str, list[int]] = {}  # column -> the invocations that may add it to a table
+        # column -> the invocations after which a table may lack it
+        self.drops: dict[str, list[int]] = {}
         self._creates: list[tuple[int, frozenset[str]]] = []
         self._first: dict[tuple[str, bool], float] = {}
         self.version_max = 0
         self.lost = 0
         self.limits = _Limits.declared(history)
-        self._widest = 1  # columns of a new table, and below: the most that one alter adds
+        # the largest number of columns of a new table; below, the most that one alter adds
+        self._widest = 1
         self._adds_most = 0
         for pair in history.pairs:
             self._take(pair)
@@ -187,10 +193,10 @@ class _Context:
             self.drops.setdefault(names[0], []).append(index)
 
     def may_lack_servers(self, pair: Pair) -> bool:
-        """Whether the master that answered may not have heard of all tablet servers.
+        """Whether the answering master may not have heard of all tablet servers yet.
 
-        All heartbeat to all masters, so that one which was never touched knows them, no matter who
-        led before (KUDU-1358).
+        All tablet servers heartbeat to all masters, so a master that no fault touched knows all
+        servers, no matter which master led before (KUDU-1358).
         """
         assert pair.completion is not None
         if self.disturbed >= _end(pair):
@@ -198,10 +204,10 @@ class _Context:
         return self.unheard.get(pair.completion.node or "", -1) < _end(pair)
 
     def may_be_full(self, more: int) -> bool:
-        """Whether some table may have no room for this number of further columns.
+        """Whether some table may have no room for this number of additional columns.
 
-        Every version of a table may have added as many as an alter ever does. Dropped columns are
-        not subtracted, so this is generous in long runs.
+        Every version of a table may have added as many columns as the largest alter. Dropped
+        columns are not subtracted, so this check is generous in long runs.
         """
         versions = self.version_max + self.lost
         columns = self._widest + versions * self._adds_most
@@ -212,13 +218,13 @@ class _Context:
         return column == KEY_COLUMN or self._possible(column, self.adds, pair, has=True)
 
     def may_lack(self, column: str, pair: Pair) -> bool:
-        """Whether some table can be without it; the key column cannot be dropped either."""
+        """Whether some table can lack the column; no alter can drop the key column."""
         return column == KEY_COLUMN or self._possible(column, self.drops, pair, has=False)
 
     def _possible(
         self, column: str, changes: Mapping[str, list[int]], pair: Pair, *, has: bool
     ) -> bool:
-        """By a create with (or without) it, or another alter, asked for before the answer."""
+        """Whether a create with (or without) the column, or another alter, preceded the answer."""
         first = self._first.get((column, has))
         if first is None:
             fitting = (index for index, columns in self._creates if (column in columns) is has)
@@ -279,8 +285,8 @@ def _schema(context: _Context, pair: Pair) -> str | None:
 
 
 def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair) -> bool:
-    """Whether any step may meet a table to which it does not apply, after the steps before it."""
-    changed: dict[str, bool] = {}  # column -> there or not, by the steps before
+    """Whether some step may meet a table that it does not apply to, given the steps before it."""
+    changed: dict[str, bool] = {}  # column -> whether it exists after the steps so far
 
     def may_have(column: str) -> bool:
         return changed.get(column, context.may_have(column, pair))
@@ -308,7 +314,7 @@ def _may_not_apply(steps: Sequence[Sequence[str]], context: _Context, pair: Pair
 
 
 def _others_at(name: object, context: _Context, pair: Pair) -> bool:
-    """Whether something else may be giving that name to a table."""
+    """Whether another operation may be giving that name to a table."""
     return any(
         begin != pair.invoke.index and begin < _end(pair) and end > pair.invoke.index
         for begin, end in context.takers.get(str(name), ())
@@ -340,7 +346,7 @@ def _unplaceable(context: _Context, pair: Pair) -> str | None:
 
 
 def _too_many_replicas(pair: Pair, limits: _Limits) -> bool:
-    """Each limit has a code of its own."""
+    """Each limit has its own refusal code."""
     assert pair.completion is not None
     replicas = pair.invoke.value.get("replicas", 1)
     if str(pair.completion.error).startswith("TOO_MANY_TABLETS"):
@@ -358,7 +364,7 @@ def _replicas(context: _Context, pair: Pair) -> str | None:
 
 
 def _tablets(context: _Context, pair: Pair) -> str | None:
-    """A tablet that ran goes on running: the table was done, and the name still means it."""
+    """A tablet that ran keeps running: the table was done, and the name still means this table."""
     if pair.invoke.f != "locate":
         return "it asks for no tablet"
     name = str(pair.invoke.value.get("name"))
@@ -373,12 +379,13 @@ def _metastore(context: _Context, pair: Pair) -> str | None:
     if pair.invoke.f not in {"create", "rename", "delete"}:
         return "it asks nothing of the metastore"
     assert pair.completion is not None
-    early = pair.completion.time < context.disturbed_ns - 1e9  # a fault works before it is noted
+    # a fault takes effect before the harness records it
+    early = pair.completion.time < context.disturbed_ns - 1e9
     return "nothing had disturbed the metastore" if early else None
 
 
 TIMELESS: Final = (_never, _replicas)
-"""These ask for the request alone: no state of long ago explains such a refusal."""
+"""These codes depend on the request alone: no earlier state explains such a refusal."""
 OBSERVATIONS: Final = {
     ("TABLE_NOT_FOUND", "NOT_FOUND"),
     ("TABLE_ALREADY_PRESENT", "ALREADY_PRESENT"),

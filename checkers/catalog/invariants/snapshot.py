@@ -1,10 +1,10 @@
 """Invariants on the final snapshot: the dumps of all masters and tablet servers.
 
-The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`, with `None` as the dump of a
-node that did not answer. The rows of the ready leader are the catalog; the others are compared
-with it. Missing pieces are gaps (the verdict is then `unknown`), never silently passed over. A
-follower may lack the newest entries, which is no violation: logs are compared where they
-overlap.
+The snapshot is `{"masters": {name: dump}, "tservers": {name: dump}}`; the dump of a node that did
+not answer is `None`. The rows of the ready leader count as the catalog, and the dumps of the other
+nodes are compared with them. Missing pieces are gaps, which make the verdict `unknown`; they are
+never silently passed over. A follower may lack the newest entries, which is no violation: logs are
+compared only where they overlap.
 
 From the bug catalogue's list of invariants: I1 one leader per term, I2 log matching, I5 names and
 ids, I6 coverage, I7 everything settled after healing.
@@ -31,7 +31,7 @@ Json = dict[str, Any]
 
 
 class Snapshot:
-    """The dumps, with the ready leader's rows in front."""
+    """The dumps, and the rows of the ready leader."""
 
     def __init__(self, masters: dict[str, Json], tservers: dict[str, Json], leader: str) -> None:
         """`leader` is the name of the master whose rows count."""
@@ -43,22 +43,22 @@ class Snapshot:
         self.tablets: dict[str, Json] = {tablet["id"]: tablet for tablet in rows["tablets"]}
 
     def words(self, table_id: str) -> str:
-        """A table for people."""
+        """A table in words, for messages."""
         return table_words(table_id, (self.tables.get(table_id) or {}).get("name"))
 
     @property
     def rows_left_out(self) -> bool:
-        """Whether the leader's dump is cut, so that a row that is not in it may exist."""
+        """Whether the leader's dump is truncated, so that a missing row may exist."""
         return any((self.masters[self.leader].get("truncated") or {}).values())
 
     @property
     def live_tables(self) -> list[Json]:
-        """Tables that are not removed, sorted by name and id."""
+        """All tables that are not removed, sorted by name and id."""
         live = [table for table in self.tables.values() if table["state"] in LIVE_TABLES]
         return sorted(live, key=lambda table: (table["name"], table["id"]))
 
     def live_tablets(self, table_id: str) -> list[Json]:
-        """Tablets of a table that are not deleted or replaced, sorted by their start."""
+        """The tablets of a table that are not deleted or replaced, sorted by their start key."""
         live = [
             tablet
             for tablet in self.tablets.values()
@@ -70,10 +70,10 @@ class Snapshot:
 def read_snapshot(
     value: Any, findings: Findings, gone: Mapping[str, tuple[str, Op]]
 ) -> Snapshot | None:
-    """The snapshot, if it is complete enough to judge; otherwise the gaps name the missing parts.
+    """The snapshot, if it is complete enough to judge; otherwise `gaps` name the missing parts.
 
-    A catalog without a ready leader cannot be judged at all; a silent node leaves a gap, unless it
-    is `gone`: it ended, by that op, as that permit lets it.
+    Without a ready leader the catalog cannot be judged at all. A silent node leaves a gap, unless
+    it is in `gone`: there, the node ended as the permit allows, reported by the given op.
     """
     if not isinstance(value, Mapping) or not value.get("masters"):
         findings.gap("the snapshot has no masters")
@@ -100,7 +100,7 @@ def read_snapshot(
     term, leader = max(leaders)
     followed = sum(dump.get("term", 0) <= term for dump in masters.values())
     if followed <= len(value["masters"]) // 2:
-        # A later leader needs a majority in its term; acknowledged changes may be in its rows only.
+        # A later leader needs a majority in its term; its rows alone may hold acknowledged changes.
         findings.gap(
             f"master {leader} leads in term {term}, but no majority is known to follow it: its "
             "rows may be old"
@@ -122,10 +122,10 @@ def _answered(
 
 
 def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> None:
-    """All invariants on a snapshot.
+    """Check all invariants on a snapshot.
 
-    Without `settled` (the target did not come to rest in time, which is the liveness checker's
-    verdict) those are left out that only hold once everything is done.
+    If not `settled`, the target did not come to rest in time, which the liveness checker judges.
+    Then this function leaves out the checks that hold only at rest.
     """
     _one_leader(snapshot, findings)
     _logs_agree(snapshot, findings)
@@ -133,7 +133,8 @@ def check_snapshot(snapshot: Snapshot, findings: Findings, *, settled: bool) -> 
     _states_legal(snapshot, findings, settled=settled)
     _replica_logs_agree(snapshot, findings)
     if settled:
-        # Nodes are dumped one after another; only at rest do their dumps fit together.
+        # Nodes are dumped one after another, so their dumps are consistent with each other only at
+        # rest.
         _no_orphans(snapshot, findings)
         _replicas_match(snapshot, findings)
 
@@ -162,7 +163,7 @@ def _one_leader(snapshot: Snapshot, findings: Findings) -> None:
 
 
 def _compare_logs(group: str, rafts: Mapping[str, Json], findings: Findings, name: str) -> None:
-    """Digests over everything applied, and entries, must be equal at every index that two share."""
+    """Two logs agree at every common index: in entries and in digests of applied entries."""
     digests: dict[int, tuple[str, str]] = {}
     entries: dict[int, tuple[tuple[int, int], str]] = {}
     reported = False
@@ -296,8 +297,9 @@ def _no_orphans(snapshot: Snapshot, findings: Findings) -> None:
                     f"tablet to {snapshot.words(row['table_id'])}.",
                 )
             elif row["state"] in DEAD_TABLETS and replica.get("data_state") != "TOMBSTONED":
-                # A tombstone holds no rows. Kudu's stays until the next full report, too: the
-                # replica was out of the configuration when those in it were deleted.
+                # A tombstone holds no rows. Kudu's tombstone also stays until the next full report,
+                # since the replica had left the configuration when the replicas of the
+                # configuration were deleted.
                 findings.violate("orphans", f"{words}, which the catalog has as {row['state']}.")
 
 

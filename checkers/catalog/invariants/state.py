@@ -1,14 +1,14 @@
-"""The state of nodes against each other, not only their logs.
+"""Compare the states of nodes, not only their logs.
 
-* Masters that applied equally much hold equal rows, in any role.
-* A replica holds the columns, ids included, the name and the key range that the catalog has for
-  its schema version; replicas of one tablet at one version hold the same.
-* Column ids are unique in a table and below its `next_column_id`; one that was dropped never comes
-  back (KUDU-461): neither in answers along the history nor in the rows. An id is of one column all
-  along: the names that it shows are linked by renames that clients asked for.
-* Replicas that were at one index of a group, at any time of the run, had applied the same entries
-  and held the same state; the harness has compared them (`harness.run.divergence`).
-* All nodes that name a leader of a tablet in one term name the same (I1).
+* Masters with the same applied index hold equal rows, whatever their role.
+* A replica holds the columns (with ids), the name and the key range that the catalog has for the
+  replica's schema version. Replicas of one tablet at one version hold the same.
+* Column ids are unique in a table and below its `next_column_id`. The id of a dropped column never
+  comes back (KUDU-461), neither in answers along the history nor in the rows. An id always belongs
+  to the same column: renames that clients requested connect all names that the id shows.
+* Replicas that were at the same index of a group, at any time of the run, had applied the same
+  entries and held the same state. The harness has compared them (`harness.run.divergence`).
+* All nodes that name a leader of a tablet in the same term name the same leader (I1).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SHOWN_MAX: Final = 120
 
 
 def check_state(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Compare dumps by rules that hold at any moment, settled or not."""
+    """Compare dumps by the rules that hold at any moment, at rest or not."""
     _rows_agree(snapshot, findings)
     _replicas_agree(snapshot, findings)
     _one_leader_named(snapshot, findings)
 
 
 def _rows_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Rows of masters at the same applied index."""
+    """Masters with the same applied index have the same rows."""
     first: dict[int, str] = {}
     for name in [snapshot.leader, *sorted(set(snapshot.masters) - {snapshot.leader})]:
         dump = snapshot.masters[name]
@@ -89,7 +89,7 @@ def _columns(columns: list[Any]) -> list[tuple[int, str]]:
 
 
 class _Held(NamedTuple):
-    """The columns and name of a table at one schema version, on one node."""
+    """The columns and the name of a table at one schema version, on one node."""
 
     node: str
     columns: list[tuple[int, str]] | None
@@ -97,7 +97,7 @@ class _Held(NamedTuple):
 
 
 def _replicas_agree(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """Replicas of a table against its rows, and against each other, at equal schema versions."""
+    """Compare replicas with their table's row, and with each other, at equal schema versions."""
     held: dict[tuple[str, int], _Held] = {}
     for table in snapshot.live_tables:
         if table.get("columns") is not None:
@@ -143,9 +143,9 @@ def _compare_replica(
 
 
 def _one_leader_named(snapshot: Snapshot, findings: CatalogFindings) -> None:
-    """(tablet, term) -> the leader whom masters' rows and replicas name.
+    """(tablet, term) -> the leader that the masters' rows and the replicas name.
 
-    A tablet that a power cut took whole is made again, and counts its terms from the start.
+    A tablet that a power cut destroyed completely is created again, and its terms start over.
     """
     named: dict[tuple[str, int], tuple[str, str]] = {}
     for tablet_id, term, leader, witness in _leaders_named(snapshot):
@@ -174,9 +174,10 @@ def _leaders_named(snapshot: Snapshot) -> Iterator[tuple[str, int, str, str]]:
 
 
 def check_checkpoints(history: History, findings: CatalogFindings) -> None:
-    """Checkpoints of replicas along the run; some targets announce none.
+    """Compare replicas by their checkpoints along the run; some targets announce none.
 
-    The harness counts what it compared when a run ends; a divergence holds without that.
+    The harness counts its comparisons when a run ends; a divergence is a violation even without
+    this count.
     """
     for op in history.facts("checkpoints"):
         findings.look("checkpoints", op.value.get("compared", 0))
@@ -212,7 +213,8 @@ _DIVERGED: Final = {"log": "had applied different entries", "state": "held diffe
 class _Sight(NamedTuple):
     """The column ids of a table at one schema version, by an answer or by the final rows.
 
-    `invoke` is -1 for the final rows; `answered` is the index of the answer, infinite for them.
+    `invoke` is -1 for the final rows. `answered` is the index of the answer, and infinite for the
+    final rows.
     """
 
     version: int
@@ -226,9 +228,9 @@ class _Sight(NamedTuple):
 def check_column_ids(
     history: History, snapshot: Snapshot | None, findings: CatalogFindings
 ) -> None:
-    """Ids are unique, never used again or for another column, and below the next one.
+    """Column ids are unique, below the next id, and never reused for another column.
 
-    A table that is shown before it is made has no columns yet, where the profile permits that.
+    Where the profile permits it, a table that is shown before it is created has no columns yet.
     """
     sights: dict[str, list[_Sight]] = {}
     for pair in history.pairs:
@@ -273,7 +275,7 @@ def check_column_ids(
 
 
 def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> None:
-    """Ids that are gone must not come back; `seen` is in the order of versions."""
+    """Ids of dropped columns must not come back; `seen` is sorted by version."""
     gone: dict[int, _Sight] = {}
     present: tuple[int, ...] = ()
     for sight in seen:
@@ -306,10 +308,10 @@ def _never_again(ident: str, seen: list[_Sight], findings: CatalogFindings) -> N
 
 
 class _Renames:
-    """Names that may be of one column, since renames link them, done or not."""
+    """The names that one column may have had: renames, completed or not, connect them."""
 
     def __init__(self, history: History) -> None:
-        """Take in the steps of all alters."""
+        """Add the rename steps of all alters."""
         self._parent: dict[str, str] = {}
         for pair in history.pairs:
             steps = fields_of(pair.invoke).get("steps") if pair.invoke.f == "alter" else ()
@@ -318,7 +320,7 @@ class _Renames:
                     self._parent[self._root(step[1])] = self._root(step[2])
 
     def link(self, one: str, two: str) -> bool:
-        """Whether both may be of one column."""
+        """Whether both names may belong to one column."""
         return self._root(one) == self._root(two)
 
     def _root(self, name: str) -> str:
@@ -331,7 +333,7 @@ class _Renames:
 def _one_column_each(
     ident: str, seen: list[_Sight], renames: _Renames, findings: CatalogFindings
 ) -> None:
-    """`seen` of one table: an id never shows two columns."""
+    """An id of one table never shows two columns; `seen` has the answers about that table."""
     first: dict[int, tuple[str, _Sight]] = {}
     for sight in seen:
         for number, name in zip(sight.ids, sight.names, strict=False):

@@ -1,7 +1,8 @@
-"""From when on masters may not have heard of tablet servers, so that they refuse to place replicas.
+"""The moment from which masters may not know all tablet servers, so that they refuse placements.
 
-All tablet servers heartbeat to all masters. A master that nothing has touched knows them, no matter
-who led before; where masters are not told apart, any fault and any second leader may explain it.
+All tablet servers heartbeat to all masters. A master that no fault touched knows all servers, no
+matter which master led before. If the masters cannot be told apart, any fault and any second leader
+may explain a refusal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _DISTURBING: Final = frozenset({"heartbeat-gap", "starvation", "infrastructure",
 
 
 def first_disturbance(history: History) -> float:
-    """The index of the first fault, gap or second leader: from then on servers may be unheard."""
+    """The index of the first fault, gap or second leader: from then on servers may be unknown."""
     leaders = 0
     for op in history:
         if op.process == "nemesis" or op.f in _DISTURBING:
@@ -31,16 +32,16 @@ def first_disturbance(history: History) -> float:
 
 
 _STOPS_NODES: Final = frozenset({KILL, POWER_CUT, RESTART, PAUSE, OPERATION})
-"""Kinds of faults that touch their targets and nothing else."""
+"""The kinds of faults that affect nothing but their targets."""
 ALL: Final = ("all",)
-"""No name of a master."""
+"""A placeholder for "no master"."""
 
 
 def first_that_hides_servers(history: History) -> dict[str, float]:
-    """Master -> the index from which on it may not have heard a tablet server.
+    """Master -> the index from which on it may not have heard from a tablet server.
 
-    That is the first disturbance, except where it only stopped other masters; the last snapshot
-    names the masters; without one nothing is known.
+    This is the index of the first disturbance, not counting faults that only stopped other masters.
+    The names of the masters come from the last snapshot; without a snapshot the result is empty.
     """
     snapshots = [op.value for op in history.facts("snapshot") if isinstance(op.value, Mapping)]
     masters = snapshots[-1].get("masters") if snapshots else None

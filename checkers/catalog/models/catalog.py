@@ -1,21 +1,21 @@
 """The whole catalog as one object: names, tables, versions and the columns of every version.
 
-A state maps names to tables. A table is known by its *key*: the nonce of the create that made it.
-Answers speak of table ids; `bindings` says which key an id belongs to, worked out beforehand from
-all answers that show both. What remains are tables whose create was lost and whose nonce no answer
-ever showed. Such creates are interchangeable (one key for all with equal name and columns), and an
-id that is seen on their table is bound in the state, at the moment it is seen; once bound it is
-never bound again, even when the table is gone.
+A state maps names to tables. A table is identified by its *key*: the nonce of the create that made
+it. Answers show table ids. `bindings` maps an id to its key; it is computed beforehand from all
+answers that show both. The only tables without such a binding are those whose create was lost and
+whose nonce no answer showed. Such creates are interchangeable: all with the same name and columns
+share a key. When an answer first shows the id of such a table, the state binds the id to the table;
+the id is never bound again, even after the table is removed.
 
 `Rules` adapts the model to the catalog of the supplied tables (`TABLES`): there every id is its own
-key, versions count from 1, and a rename makes none.
+key, versions count from 1, and a rename makes no new version.
 
 States are tuples of small numbers: one per name, and one for the set of ids bound so far. Tables
-and version chains are hash-consed, so states are cheap to copy, hash and compare, and how they are
-numbered depends on nothing but the order of steps.
+and version chains are hash-consed, so states are cheap to copy, hash and compare. Their numbers
+depend only on the order of steps.
 
-Two names with their own rules: `rename` of a name that is absent is "not-found" even when the new
-name is taken, and `rename` onto itself answers "exists", as Kudu's masters do.
+`rename` has two special rules, as in Kudu's masters: a rename of an absent name answers "not-found"
+even if the new name is taken, and a rename onto the same name answers "exists".
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ T = TypeVar("T")
 
 
 class Table(NamedTuple):
-    """A live table. `late_id` is an id bound in the state; `chain` ends in its newest version."""
+    """A live table. `late_id` is an id bound in the state; `chain` is its version chain's
+    number.
+    """
 
     key: str
     late_id: str | None
@@ -65,7 +67,7 @@ ABSENT: Final = 0
 
 
 class _Numbered(Generic[T]):
-    """Things by number, each with one of its own, in the order in which they are met."""
+    """Numbers distinct values in the order of their first occurrence."""
 
     def __init__(self, *things: T) -> None:
         self.things = [*things]  # by number
@@ -90,8 +92,8 @@ class Catalog(Model[State, CatalogInput, Answer]):
         once: bool = True,
         rules: Rules = DDL,
     ) -> None:
-        """`bindings` maps table ids to keys. `once`: each version of a table is made once, so that
-        what answers show of it holds for ever.
+        """`bindings` maps table ids to keys. `once`: each version of a table is made only once,
+        so that an answer about the version stays true for ever.
         """
         operations = tuple(operations)
         self._bindings = dict(bindings)
@@ -114,7 +116,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def step(
         self, state: State, input_: CatalogInput, output: Answer | Unknown, /
     ) -> tuple[bool, State]:
-        """See the module and the inputs."""
+        """See the module docstring and the inputs."""
         if isinstance(input_, ListTables):
             return (True, state) if output is UNKNOWN else self._step_list(state, output)
         present = state[self._index[input_.name]] != ABSENT
@@ -184,7 +186,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
             return output is UNKNOWN, state
         if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
             return True, state
-        # No request asks for the payload of an older version.
+        # No request returns the payload of an older version.
         previous = -1 if self._rules.payload else table.chain
         chain = self._links.number(_Link(previous, version, columns))
         after = list(state)
@@ -198,7 +200,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def _change_possible(
         self, table: Table, version: int, name: str, columns: Columns, *, unknown: bool
     ) -> bool:
-        """Whether other answers leave room for this version of the table."""
+        """Whether the other answers are consistent with this version of the table."""
         if not self._once:
             return True
         ident = self.table_id(table)
@@ -257,7 +259,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def _match(
         self, state: State, index: int, table_id: str | None, version: int | None
     ) -> tuple[bool, State]:
-        """Whether the table there can have this id and version; binds an id seen first here."""
+        """Whether the table can have this id and version; an id seen first here gets bound."""
         table = self._tables.things[state[index]]
         assert table is not None
         if version is not None and self._links.things[table.chain].version != version:
@@ -277,7 +279,7 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return True, (*state[:index], number, *state[index + 1 : -1], late)
 
     def read_only(self, input_: CatalogInput, output: Answer | Unknown, /) -> bool:
-        """Reads that show no id still to be bound, and answers that nothing was done."""
+        """Reads that bind no new id, and answers that nothing was done."""
         if output is UNKNOWN:
             return isinstance(input_, Get | Look | ListTables)
         if output.result != "ok":
@@ -296,13 +298,13 @@ class Catalog(Model[State, CatalogInput, Answer]):
         return frozenset((input_.name,))
 
     def for_operations(self, operations: Sequence[Operation[CatalogInput, Answer]], /) -> Catalog:
-        """The same catalog with only the facts that `operations` show."""
+        """The same catalog, which knows only the facts that `operations` show."""
         return Catalog(operations, self._bindings, once=self._once, rules=self._rules)
 
     def projections(
         self, operations: Sequence[Operation[CatalogInput, Answer]], /
     ) -> Sequence[Projection[Any, Any, Any]]:
-        """Every name by itself; of the supplied tables more, see `models.tables`."""
+        """Each name separately; for supplied tables also the views of `models.tables`."""
         names = name_projections(self.names, operations, self._bindings, self._rules)
         return table_projections(names, operations) if self._rules.payload else names
 

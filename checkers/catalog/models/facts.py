@@ -9,26 +9,27 @@ that show an id with a version therefore say, for every order of operations that
 * that the table lived until the highest version that was seen, hence was not deleted before;
 * the operation that deleted it, hence no other one did.
 
-A step of an unknown operation against these facts leads nowhere: some answer could never be given
-afterwards. Ruling such steps out at once loses no order that explains everything, and without it a
-history with a hundred lost answers has far too many ways to go on.
+A step of an unknown operation that contradicts these facts is useless: some answer could not be
+given afterwards. Pruning such steps loses no order that explains all answers. Without the pruning,
+a history with a hundred lost answers has far too many possible continuations.
 
-Two kinds of unknown operations lead nowhere because no answer could show them (`alter_matters`,
-`create_matters`); an order with them is one without them, too:
+Two kinds of unknown operations can be left out because no answer could show them (`alter_matters`,
+`create_matters`). An order with these operations stays legal without them:
 
-* An unknown alter that makes a version higher than any that is shown of its table. Leave it out,
-  and all unknown alters of the table after it: no answer after it shows a version of the table, for
-  that would be a higher one yet. So no known change of the table is after it, and what unknown
-  renames and deletes do does not depend on versions or columns. This needs that every answer that
-  depends on a version shows it.
-* An unknown create whose table no answer ever shows, if no answer says "exists" about its name, nor
-  about one to which unknown renames could carry the table. While the table is there, no known
-  answer about its name is possible but "exists", and no list. So leave out the create, and the
-  unknown operations that changed its table or failed because of it: nothing else sees a difference.
-  This needs that every answer shows the id of the table it is about, and ids that are bound.
+* An unknown alter that makes a version higher than any that an answer shows for its table. It can
+  be left out, together with all unknown alters of the table after it: a later answer about the
+  table would show an even higher version. So no known change of the table comes after it, and the
+  effects of unknown renames and deletes do not depend on versions or columns. This requires that
+  every answer that depends on a version shows the version.
+* An unknown create whose table no answer shows, if no answer says "exists" about its name, or about
+  a name that unknown renames could give to the table. While the table exists, the only possible
+  known answer about its name is "exists", and no list is possible. So the create can be left out,
+  together with the unknown operations that changed its table or failed because of it: no other
+  operation sees a difference. This requires that every answer shows the id of its table, and that
+  all shown ids are bound.
 
-Either says what need not be, and not what cannot be; so a model that only replays an order, without
-any known answers, must not use them: it has none of these facts.
+Both rules say which operations may be left out, not which are impossible. A model that only replays
+an order, without any known answers, has none of these facts and must not use the rules.
 """
 
 from __future__ import annotations
@@ -57,14 +58,17 @@ class TableFacts:
     """Facts from the known answers among `operations`."""
 
     def __init__(self, operations: Iterable[Operation[CatalogInput, Answer]]) -> None:
-        """Gather them in one pass, then carry columns along changes whose effect is known."""
+        """Collect the facts in one pass, then derive columns along changes whose effect is
+        known.
+        """
         self._names: dict[Version, str] = {}
         self._columns: dict[Version, Columns] = {}
         self._changes: dict[Version, Alter | Rename] = {}
         self._last: dict[str, int] = {}
         self._deleted: dict[str, int | None] = {}
-        self._vague: set[str | None] = set()  # ids with answers that rest on versions not shown
-        self._taken: set[str] = set()  # names with "exists" answers
+        # ids in answers that depend on versions but do not show them
+        self._vague: set[str | None] = set()
+        self._taken: set[str] = set()  # names about which some answer was "exists"
         self._shown: set[str] = set()
         self._is_empty = True
         renames: list[Rename] = []
@@ -126,7 +130,7 @@ class TableFacts:
             self._last[ident] = max(self._last.get(ident, version), version)
 
     def _carry_back(self, renames: Sequence[Rename]) -> None:
-        """Names from which unknown renames lead to taken ones are as good as those."""
+        """Names that unknown renames can turn into taken names count as taken, too."""
         origins: dict[str, list[str]] = {}
         for rename in renames:
             origins.setdefault(rename.new_name, []).append(rename.name)
@@ -138,7 +142,7 @@ class TableFacts:
                     todo.append(name)
 
     def all_bound(self, bindings: Container[str]) -> bool:
-        """Whether every answer shows an id, and one that is bound to a key."""
+        """Whether every answer shows an id, and every shown id is bound to a key."""
         return None not in self._vague and all(ident in bindings for ident in self._shown)
 
     def alter_matters(self, ident: str | None, version: int) -> bool:

@@ -7,10 +7,11 @@ each reduced to what it says about that name:
 * a list shows the table under the name, or that there is none;
 * "not-found" and "exists" say whether something is there.
 
-State: nothing, a table (id, version), or *some* table, which an operation of unknown outcome put
-there and of which every answer is believed. Columns are left to the whole model. Unknown operations
-on other names do not appear at all, which is why this decides in moments what a search over the
-whole catalog cannot: with 20 names and 50 lost answers that has too many states to exhaust.
+State: nothing, a table (id, version), or *some* table that an operation of unknown outcome put
+there. Every answer about such a table is accepted. Columns are left to the whole model. Unknown
+operations on other names do not appear at all. That is why this model decides in moments what a
+search over the whole catalog cannot: with 20 names and 50 lost answers, the whole catalog has too
+many states to explore.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class CatalogName(NameView):
     """State: nothing, a table (id and version, no payload), or `SOME`."""
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Of a table that is known in part, nothing is."""
+        """Step as `NameView` does; a table with an unknown id or version becomes `SOME`."""
         legal, after = super().step(state, input_, output)
         return legal, after if after is None or None not in after[:2] else SOME
 
@@ -71,7 +72,7 @@ def name_projections(
 
 
 class _Translation:
-    """From an operation to what it says about names."""
+    """Translates an operation into statements about names."""
 
     def __init__(self, bindings: Mapping[str, str], rules: Rules) -> None:
         self._bindings = bindings
@@ -81,7 +82,7 @@ class _Translation:
     def sayings(
         self, operation: Operation[CatalogInput, Answer], names: Sequence[str]
     ) -> Iterator[tuple[str, Said]]:
-        """Each name among `names` that the operation says something about, and what."""
+        """Each name in `names` that the operation makes a statement about, with the statement."""
         request, answer = operation.input, operation.said
         if answer is UNKNOWN:
             yield from self._unknown(request)
@@ -99,7 +100,7 @@ class _Translation:
                     yield name, Said("absent")
 
     def _comparable(self, ident: str | None, version: int | None) -> tuple[str | None, int | None]:
-        """An id that no create is known to have made says nothing by itself."""
+        """The id, or `None` if no create is known to have made it, since it then proves nothing."""
         return (ident if ident in self._bindings else None), version
 
     def _payload(self, columns: Columns | None) -> Columns | None:
@@ -118,7 +119,7 @@ class _Translation:
                 yield name, Said("take")
                 yield new_name, Said("put")
             case _:
-                pass  # reads of unknown outcome, and renames that cannot do anything
+                pass  # reads of unknown outcome, and renames that cannot have an effect
 
     def _answered(
         self, given: Create | Alter | Rename | Delete | Get | Look, answer: Answer
@@ -144,7 +145,8 @@ class _Translation:
                 before = version
                 if version is not None and self._rules.rename_makes_version:
                     before = version - 1
-                # Onto itself it cannot succeed; "take" then leaves nothing that could.
+                # A rename onto itself cannot succeed; "take" then leaves no table that would allow
+                # it.
                 yield name, Said("take", ident, before)
                 if new_name != name:
                     yield new_name, Said("put", ident, version)

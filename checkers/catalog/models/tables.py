@@ -1,13 +1,13 @@
-"""More views of the catalog of the supplied tables, so that its contradictions need few operations.
+"""More views of the catalog in the supplied tables, which keep its counterexamples small.
 
 Every order of the whole catalog is also one of each view. The models are in `models.views`:
 
-* **a name for a short time** (`NameWindow`), see there.
-* **the tenants of a name** (`Tenancy`): an id that only one operation can have brought to the name
-  has it for one time without a break.
+* **a name for a short time** (`NameWindow`): the operations on a name within a window of time.
+* **the tenants of a name** (`Tenancy`): if only one operation can have given the name to an id, the
+  id holds the name for one interval without a break.
 * **an id** (`IdView`): renames, which take an id out of a name's sight, do not disturb it. An id
-  that several creates give has several lives and no view; one that no create gives, however it
-  ended, cannot be shown at all.
+  that several creates make has several lives and therefore no view. An id that no create can have
+  made must not be shown at all.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ TableOperation = Operation[CatalogInput, Answer]
 NameProjection = Projection[Slot, Said, bool]
 
 STRIDE: Final = 32
-"""The number of operations between the beginnings of windows, which are twice as long."""
+"""The number of operations between the starts of two windows; windows are twice as long."""
 
 WINDOWS_MAX: Final = 200
-"""The number of windows of one name; in longer histories they are wider."""
+"""The maximum number of windows of one name; longer histories get wider windows."""
 
 ANYTHING: Final[Slot] = (None, -1, None)
-"""The state before a window; no table has such a version."""
+"""The state before a window; no table has this version."""
 
 
 def table_projections(
     names: Sequence[NameProjection], operations: Sequence[TableOperation]
 ) -> list[Projection[Any, Any, Any]]:
-    """The windows of each of `names`, the names, their tenants, and every id that is shown."""
+    """The windows of each of `names`, the names themselves, their tenants, and every shown id."""
     windows = (window for name in names for window in _windows(name))
     return [*windows, *names, *map(_tenants, names), *_ids(operations)]
 
@@ -66,23 +66,24 @@ def table_projections(
 
 
 class NameWindow(NameView):
-    """A name for a short time: a contradiction of a long history needs no more.
+    """A name within a window of time: a counterexample in a long history needs no more.
 
-    Over a whole history, a name has had many tables, and a core that proves it empty now must say
-    of each of them that it left. So look at it from one moment on, with nothing known of the table
-    before; the first change defines the state afterwards. And look no further than to a later
-    moment. Operations open at either moment may have taken effect in between, or not, and so may
-    operations that returned at the very end, since others called then may have come before.
+    Over a whole history a name has had many tables, and a core which proves that the name is free
+    now must show for each of them that it left. So the view starts at some moment without knowledge
+    of the table before it, and the first change defines the state. The view ends at a later moment.
+    Operations that are open at either moment may have taken effect in the window or not. The same
+    is true of operations that returned at the very end, since others that were called then may have
+    come first.
 
-    That is a necessary condition for any two moments: take an order of the whole, and leave out
-    what took effect before the first or after the second.
+    This is a necessary condition for any two moments: take an order of the whole catalog, and leave
+    out what took effect before the first moment or after the second.
     """
 
     def init(self) -> Slot:
         return ANYTHING
 
     def step(self, state: Slot, input_: Said, output: bool | Unknown, /) -> tuple[bool, Slot]:
-        """Reads are believed until an operation says what it leaves behind."""
+        """Reads are accepted until an operation determines the state."""
         if state != ANYTHING or input_.f == "never":
             return super().step(state, input_, output)
         if self.read_only(input_, output):
@@ -96,7 +97,7 @@ class NameWindow(NameView):
 
 
 def _windows(whole: NameProjection) -> Iterator[NameProjection]:
-    """The windows of one name, if it has too many operations for one."""
+    """The windows of one name, if it has more operations than fit into one window."""
     sayings = sorted(whole.operations, key=lambda operation: (operation.call, operation.id))
     stride = max(STRIDE, -(-len(sayings) // WINDOWS_MAX))
     if len(sayings) <= 2 * stride:
@@ -118,7 +119,7 @@ def _windows(whole: NameProjection) -> Iterator[NameProjection]:
 def _seen_from(
     begin: float, end: float, operation: Operation[Said, bool]
 ) -> Operation[Said, bool] | None:
-    """The operation if it took effect within the window; unknown if it may have; else `None`."""
+    """The operation if it took effect in the window, as unknown if it may have; else `None`."""
     returned = operation.return_time
     if returned is not None and returned < begin:
         return None
@@ -133,7 +134,7 @@ def _seen_from(
 
 
 def _tenants(whole: NameProjection) -> Projection[Any, Any, Any]:
-    """One name in terms of the ids that can have come to it only once."""
+    """One name, in terms of the ids to which only one operation can have given the name."""
     arrivals = Counter(o.input.ident for o in whole.operations if o.input.f == "put")
     any_id = arrivals.pop(None, 0) > 0
     changes = {"put": "enter", "take": "leave"}
@@ -193,7 +194,7 @@ def _ids(operations: Sequence[TableOperation]) -> Iterator[Projection[Any, Any, 
             continue
         begin = min(o.return_time for o in statements if o.return_time is not None)
         last = max(o.call for o in statements)
-        # A list that leaves it out says something only if it was there before and after.
+        # A list without the id is evidence only if the id had the name before and after.
         for listing, listed in lists[bisect_right(calls, begin) :]:
             if listing.call >= last:
                 break

@@ -1,4 +1,4 @@
-"""The inputs and outputs of the catalog's models, and the rules in which catalogs differ."""
+"""The inputs and outputs of the catalog's models, and the rules that differ between catalogs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Columns = tuple[str, ...]
 
 
 class Rules(NamedTuple):
-    """The rules in which catalogs differ."""
+    """The rules that differ between catalogs."""
 
     first: int = 0
-    """The version that a create makes."""
+    """The version number of a newly created table."""
     rename_makes_version: bool = True
     payload: bool = False
-    """Whether a table has one column, its payload: every alter sets it, and every get shows the
-    newest."""
+    """Whether a table has a single column, its payload. Every alter sets the payload, and every
+    get shows the newest."""
 
 
 DDL: Final = Rules()
@@ -27,7 +27,7 @@ TABLES: Final = Rules(first=1, rename_makes_version=False, payload=True)
 
 
 class Create(NamedTuple):
-    """Make a table. `key` is the nonce, or a class of creates that no answer ever showed."""
+    """Make a table. `key` is the nonce, or stands for a class of creates that no answer showed."""
 
     name: str
     key: str
@@ -36,7 +36,7 @@ class Create(NamedTuple):
 
 
 class Alter(NamedTuple):
-    """Change columns by steps, see `apply_steps`; one version more."""
+    """Change columns by steps (see `apply_steps`); this makes a new version."""
 
     name: str
     steps: tuple[tuple[str, ...], ...]
@@ -44,7 +44,7 @@ class Alter(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """Give a table another name; one version more where the rules say so."""
+    """Rename a table; this makes a new version if the rules say so."""
 
     name: str
     new_name: str
@@ -59,14 +59,14 @@ class Delete(NamedTuple):
 
 
 class Get(NamedTuple):
-    """Read one table: id, key, version, and the columns of the version that is applied."""
+    """Read one table: its id, key and version, and the columns of its applied version."""
 
     name: str
     f: str = "get"
 
 
 class Look(NamedTuple):
-    """Any other read of one table by name that shows its id, and perhaps its version."""
+    """Any other read of one table by name that shows its id, and possibly its version."""
 
     name: str
     f: str = "look"
@@ -82,7 +82,7 @@ CatalogInput = Create | Alter | Rename | Delete | Get | Look | ListTables
 
 
 class Answer(NamedTuple):
-    """An answer. `result` is "ok", "exists" or "not-found"; `None` means not shown.
+    """An answer. `result` is "ok", "exists" or "not-found"; `None` means "not shown".
 
     `listing` is for `ListTables`: (name, id, version) for each table.
     """
@@ -97,9 +97,10 @@ class Answer(NamedTuple):
 
 
 def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | None:
-    """The columns after the steps of an alter, or `None` where one does not apply.
+    """The columns after the steps of an alter, or `None` if a step does not apply.
 
-    Steps are ("add", c), ("drop", c), ("rename", old, new), and ("set", c), which leaves `c` alone.
+    Steps are ("add", c), ("drop", c), ("rename", old, new), and ("set", c), which does not change
+    `c`.
     """
     current = list(columns)
     for step in steps:
@@ -118,7 +119,7 @@ def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | N
 
 
 def is_plain_list(answer: Answer) -> bool:
-    """Whether it is a listing, which names every table by an id, and no name or id twice."""
+    """Whether the answer is a list with an id for every table and without duplicates."""
     names = {name for name, _, _ in answer.listing}
     ids = {ident for _, ident, _ in answer.listing}
     plain = len(names) == len(ids) == len(answer.listing) and None not in ids

@@ -1,16 +1,16 @@
 """Three small models of one name, or of one table, of a catalog.
 
-`models.name` and `models.tables` translate operations into them, and `catalog.passes` does so for
-its own.
+`models.name`, `models.tables` and `catalog.passes` translate operations into the statements of
+these models.
 
-* `NameView`: the table that has a name, with its version and payload. Every answer about something
-  unknown is believed.
+* `NameView`: the table that has a name, with its version and payload. Every answer about an unknown
+  part is accepted.
 * `Tenancy`: a name holds one tenant at a time, and each only once, without a break.
 * `IdView`: a table's versions only grow, each is made once and has one payload; deletion is for
   ever.
 
-In the last two, unreported changes may happen by themselves: a state moves to wherever the next
-operation is. So unknown outcomes need no operations there.
+In `Tenancy` and `IdView`, unreported changes may happen at any time: a state moves to whatever
+state the next operation requires. So operations of unknown outcome are left out there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ I = TypeVar("I")  # noqa: E741 - input, as in `Model`
 
 
 class Said(NamedTuple):
-    """A statement of an operation about a name or a table; `None` is a part that it leaves open.
+    """An operation's statement about a name or a table; `None` marks a part that it leaves open.
 
     About a name (an id of `None` is not shown, or cannot be compared):
 
@@ -49,13 +49,13 @@ class Said(NamedTuple):
 
     @property
     def may_be_any_table(self) -> bool:
-        """Whether it is about a table, but does not say which."""
+        """Whether the statement is about a table without saying which."""
         unnamed = self.ident is None and self.f not in {"absent", "never"}
         return self.f == "present" or unnamed
 
 
 def saying(operation: Operation[Any, Any], said: I) -> Operation[I, bool]:
-    """The operation, reduced to what it says."""
+    """The operation, reduced to its statement."""
     return Operation(
         operation.client_id,
         said,
@@ -73,7 +73,7 @@ Slot = Entry | None
 
 
 class NameView(Model[Slot, Said, bool]):
-    """State: nothing, or (id, version, payload), as far as they are known."""
+    """State: nothing, or (id, version, payload) as far as they are known."""
 
     def init(self) -> Slot:
         return None
@@ -99,19 +99,18 @@ class NameView(Model[Slot, Said, bool]):
         return True, state
 
     def read_only(self, input_: Said, output: bool | Unknown, /) -> bool:
-        """Operations that only look."""
+        """Operations that only read."""
         del output
         return input_.f in {"see", "present", "absent", "never"}
 
     def blurred(
         self, core: Sequence[Operation[Said, bool]], others: Sequence[Operation[Said, bool]], /
     ) -> Sequence[Operation[Said, bool]]:
-        """Without what only comes and goes while the core looks away.
+        """Remove tables that come and go without any effect on the core.
 
-        While a table of another id has the name, nothing of the core is legal, unless it is about
-        any table at all. So the stay of such a table makes nothing legal: leave it out, and the
-        operations before and after it stay legal. An operation without an id may be about a
-        wanted table.
+        While a table with another id has the name, the core's operations are illegal, except those
+        about any table at all. So leaving out the stay of such a table keeps all operations before
+        and after it legal. An operation without an id may be about a table that the core needs.
         """
         changes = [other for other in others if not self.read_only(other.input, True)]
         if any(operation.input.may_be_any_table for operation in core):
@@ -137,12 +136,12 @@ def _fits(state: Entry, said: Said) -> bool:
 
 
 class _FreeView(Model[S, I, bool]):
-    """A state moves by itself to wherever the next operation is."""
+    """The state moves to whatever state the next operation requires."""
 
     def blurred(
         self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
     ) -> Sequence[Operation[I, bool]]:
-        """None: all they can do is what may happen by itself."""
+        """No unknown operations are needed: whatever they do may happen at any time anyway."""
         del core, others
         return ()
 
@@ -151,7 +150,7 @@ class _FreeView(Model[S, I, bool]):
 
 
 class TenancyInput(NamedTuple):
-    """A statement about a name: at, enter, leave (a tenant), alter (two of them), absent.
+    """A statement about a name: at, enter, leave (one tenant), alter (two tenants), absent.
 
     A tenant is a table, or one version of it.
     """
@@ -165,7 +164,7 @@ TenancyState = tuple[Hashable | None, frozenset[Hashable | None]]
 
 
 class Tenancy(_FreeView[TenancyState, TenancyInput]):
-    """State: who has the name, and who had it and will not have it again."""
+    """State: the tenant of the name, and the past tenants, which never return."""
 
     def init(self) -> TenancyState:
         return None, frozenset((None,))
@@ -173,7 +172,7 @@ class Tenancy(_FreeView[TenancyState, TenancyInput]):
     def step(
         self, state: TenancyState, input_: TenancyInput, output: bool | Unknown, /
     ) -> tuple[bool, TenancyState]:
-        """Tenants come and go freely, each once."""
+        """Tenants come and go at any time, each only once."""
         del output
         now, over = state
         f, tenant, following = input_
@@ -201,13 +200,13 @@ GONE: Final[Life] = (-2, None)
 
 
 class IdView(_FreeView[Life, Said]):
-    """State: (version, payload); the version before the first is not created yet.
+    """State: (version, payload); the version before the first one means "not created yet".
 
-    A version that no operation claims needs no operation.
+    Versions that no operation made may appear without one.
     """
 
     def __init__(self, *, first: int = 1) -> None:
-        """`first` is the version that a create makes, 0 or 1."""
+        """`first` is the version number of a new table, 0 or 1."""
         self._unborn: Life = (first - 1, None)
 
     def init(self) -> Life:

@@ -3,17 +3,17 @@
 Answers that show versions of one table order the operations that gave them: an answer that shows a
 version came after the change that made it, and before the next change; all of them came after the
 create and before the delete. A list came after all operations that show a table which it leaves
-out, or before all of them, and often only one is possible. An operation that must come before
-another took effect before that one returned, so may as well have returned then; likewise for calls.
-Lists, which mention every table, become short this way, and they are what a search with lost
-answers founders on: it learns late that a list fits nowhere any more.
+out, or before all of them, and often only one is possible. If an operation must come before
+another, it took effect before the other one returned, so its return may be moved to that return;
+likewise for calls. This shortens the intervals of lists, which mention every table. Lists are the
+main obstacle for a search with lost answers: it finds out late that a list no longer fits anywhere.
 
-Proof that nothing is lost: take a legal order of the operations. If a comes before b in it, then
-a took effect no later than b's return, so the order also respects real time with a's return moved
-to b's, and with b's call moved to a's. One after the other, all of `narrowed` is such moves. And as
+Proof that nothing is lost: take a legal order of the operations. If a comes before b in it, then a
+took effect no later than b's return, so the order also respects real time with a's return moved to
+b's, and with b's call moved to a's. `narrowed` makes only such moves, one after another. And as
 intervals only shrink, an order that respects the narrowed ones respects the original ones. So both
-have the same legal orders. What follows for a verdict is even less: an order that was found is
-verified with the original intervals, and "no order" is not believed but searched for again.
+have the same legal orders. A verdict does not depend on this proof: an order that was found is
+verified with the original intervals, and after "no order" the original intervals are searched.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from checkers.catalog.models.types import ListTables, is_plain_list
 from checkers.catalog.passes.views import CatalogOperation, answer_of, shown_by, versions_of
 
 ROUNDS_MAX: Final = 4
-"""Times that all tables and lists are looked at; one bound leads to another."""
+"""The number of rounds over all tables and lists; one bound leads to another."""
 PAIRS_MAX: Final = 4_000_000
-"""Pairs of a list and a table to look at in a round; where there are more, lists stay the same."""
+"""The maximum number of (list, table) pairs per round; beyond it, lists are not narrowed."""
 
 END: Final = 1 << 60  # the rank of a delete
 
 
 class _Life(NamedTuple):
-    """Operations that show one table: (rank, position), by rank, and positions without a rank.
+    """The operations that show one table: (rank, position) by rank, and positions without a rank.
 
-    Rank 2v shows version v, rank 2v - 1 made it.
+    An operation of rank 2v shows version v; the operation of rank 2v - 1 made it.
     """
 
     ranked: tuple[tuple[int, int], ...]
@@ -49,7 +49,7 @@ def narrowed(
 ) -> list[CatalogOperation] | None:
     """The operations with shorter intervals and the same legal orders; `None` if there are none.
 
-    Once `is_over`, it returns the intervals so far.
+    Returns the intervals so far as soon as `is_over` is true.
     """
     lives = _lives(operations)
     listings: list[tuple[int, frozenset[str]]] = []
@@ -80,7 +80,7 @@ def narrowed(
 
 
 def _lives(operations: Sequence[CatalogOperation]) -> dict[str, _Life]:
-    """By table, in the order in which they are first shown."""
+    """The operations of each table, in the order of the tables' first appearance."""
     ranked: dict[str, list[tuple[int, int]]] = {}
     vague: dict[str, list[int]] = {}
     for position, operation in enumerate(operations):
@@ -111,7 +111,7 @@ def _rank(table: str, operation: CatalogOperation) -> int | None:
 
 
 class _Bounds:
-    """The calls and returns so far, by position; unknown operations keep theirs."""
+    """The current calls and returns, by position; unknown operations keep theirs."""
 
     def __init__(self, operations: Sequence[CatalogOperation]) -> None:
         infinity = float("inf")
@@ -137,7 +137,7 @@ class _Bounds:
         ranked = life.ranked
         if not ranked:
             return
-        latest = pending = -float("inf")  # calls of lower ranks, and of this one
+        latest = pending = -float("inf")  # the calls of lower ranks, and of this rank
         rank_now = ranked[0][0]
         for rank, position in ranked:
             if rank != rank_now:
@@ -163,7 +163,7 @@ class _Bounds:
     def leave_out(
         self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
     ) -> None:
-        """A list comes before all of a table's life that it leaves out, or after all of it."""
+        """A list without a table comes before all of the table's life, or after all of it."""
         calls, ends = self.calls, self.ends
         for table, life in lives.items():
             earliest = min([ends[position] for position in life.members])
@@ -172,10 +172,12 @@ class _Bounds:
             for listing, listed in listings:
                 if table in listed:
                     continue
-                if earliest < calls[listing]:  # it had been there, so it was gone
+                # the table had existed before the list, so it was gone
+                if earliest < calls[listing]:
                     self._not_before(listing, latest)
                     over = min(over, ends[listing])
-                elif ends[listing] < latest:  # it was still there later, so it was yet to come
+                # the table still existed later, so it was not created yet
+                elif ends[listing] < latest:
                     self._not_after(listing, earliest)
                     begin = max(begin, calls[listing])
             for position in life.members:

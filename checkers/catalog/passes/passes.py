@@ -1,18 +1,20 @@
-"""The passes: near-linear looks for two to four operations that contradict each other.
+"""The passes: near-linear searches for two to four operations that contradict each other.
 
 Time is that of calls and returns: "before" means that one operation had returned before the other
 was called. The passes, and the view (see `views`) that confirms what each one finds:
 
-1. lifetimes and versions (`IdView`): what shows a higher version, or the deletion, came before
-   what shows a lower one; a version made twice; a version beyond the one that was deleted;
-2. lists (`IdView`): a list leaves out a table that was shown before it and after it;
-3. tenancy (`Tenancy`): a name was one table's from some answer on until a later call (alters in
-   between do not end that, renames do), and meanwhile another table's or free. These are the
-   zones of Gibbons and Korach (1997): none may lie within another, nor two overlap;
-4. shape (`Shape`): two names or two lists of columns of one version, or columns that the steps of
-   an alter do not lead to.
+1. lifetimes and versions (`IdView`): an operation that shows a higher version, or the deletion,
+   came before one that shows a lower version; two operations made the same version; or a version is
+   higher than the deleted one;
+2. lists (`IdView`): a list leaves out a table that answers showed before it and after it;
+3. tenancy (`Tenancy`): a name belonged to one table from some answer until a later call (an alter
+   in between does not end this, a rename does), and in that time the name was free or belonged to
+   another table. These intervals are the zones of Gibbons and Korach (1997): no zone may lie within
+   another, and no two may overlap;
+4. shape (`Shape`): one version has two names or two lists of columns, or columns that the steps of
+   an alter do not produce.
 
-Every pass is sound for "invalid" and complete for nothing.
+Every pass is sound for "invalid", but no pass is complete.
 """
 
 from __future__ import annotations
@@ -39,15 +41,16 @@ from checkers.catalog.passes.views import (
 )
 from checkers.linearizability import Model, Operation, Projection, Result, check_operations
 
-LISTS_MAX = 3  # torn lists to look into: each costs a look at all that a table was part of
+# the maximum number of torn lists to examine: each takes a scan of all related operations
+LISTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Operations that cannot all have answered as they did, the one to blame first.
+    """Operations that cannot all have answered as they did; the first is the one to blame.
 
-    `part` is the view in which they contradict each other and holds no others; `rule` says in one
-    sentence what they break.
+    `part` is the view in which the operations contradict each other, and contains only these.
+    `rule` says in one sentence which rule they break.
     """
 
     core: tuple[int, ...]
@@ -56,14 +59,14 @@ class Contradiction:
 
 
 class _Sight(NamedTuple):
-    """An operation that shows a table, and how far along its life: 2v, or 2v - 1 if it made v."""
+    """An operation that shows a table, and the rank in its life: 2v, or 2v - 1 if it made v."""
 
     rank: int
     operation: CatalogOperation
 
 
 class _Span(NamedTuple):
-    """The span in which a table exists for certain, and the operations that show it."""
+    """The span in which a table surely exists, and the operations that show it."""
 
     begin: float
     end: float
@@ -73,7 +76,7 @@ class _Span(NamedTuple):
 
 
 def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
-    """The contradiction that was complete first, minimal by removal; `None` proves nothing."""
+    """The contradiction that was complete first, minimized; `None` proves nothing."""
     earliest = min(
         contradictions(operations),
         key=lambda c: (max(map(_end, c.part.operations)), len(c.core)),
@@ -94,7 +97,7 @@ def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradic
 
 
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
-    """Operations (by id) that show (table id, nonce) pairs which are not one to one."""
+    """Operations (by id) whose (table id, nonce) pairs contradict a one-to-one mapping."""
     about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
     return Contradiction(
         tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), about)
@@ -107,7 +110,7 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
 def _contradiction(
     view: str, model: Model[Any, Any, Any], about: Sequence[tuple[CatalogOperation, Any]], rule: str
 ) -> Contradiction:
-    """About the first operation, and the others as they returned."""
+    """A contradiction that blames the first operation; the others are sorted by their returns."""
     first, *others = about
     others.sort(key=lambda pair: (_end(pair[0]), pair[0].id))
     part = tuple(
@@ -126,7 +129,7 @@ def _about(table: str, operations: Iterable[CatalogOperation], rule: str) -> Con
 
 
 def _minimal(contradiction: Contradiction) -> Contradiction:
-    """Without what the rest does not need: large parts first, then one by one."""
+    """Remove operations that the contradiction does not need: large parts, then single ones."""
     kept = list(contradiction.part.operations)
     size = max(1, len(kept) // 2)
     while True:
@@ -149,7 +152,7 @@ def _end(operation: Operation[Any, Any]) -> float:
 
 
 def _listings(known: Iterable[CatalogOperation]) -> list[tuple[CatalogOperation, Answer]]:
-    """The lists that name every table by an id, by their calls."""
+    """The lists that name every table by an id, sorted by their calls."""
     looks = []
     for operation in known:
         answer = answer_of(operation)
@@ -182,7 +185,8 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
             sights.append(_Sight(2 * about.version - (about.f == "make"), operation))
     sights.sort(key=lambda sight: (-sight.rank, sight.operation.id))
     yield from _deletions(table, sights, deletes)
-    earliest: CatalogOperation | None = None  # to return, of the answers that show more
+    # the first to return of the answers that show a higher rank
+    earliest: CatalogOperation | None = None
     for rank, group in groupby(sights, key=lambda sight: sight.rank):
         level = [sight.operation for sight in group]
         if rank % 2 and len(level) > 1:
@@ -192,7 +196,7 @@ def _order(table: str, shown: Sequence[CatalogOperation]) -> Iterator[Contradict
         late = _soonest(level, after=earliest)
         if earliest is not None and late is not None:
             version = _sight_of(sights, earliest)
-            if rank % 2:  # the change came late, so blame who saw what it made
+            if rank % 2:  # the change came late, so blame the operation that saw its effect
                 what = "it was created" if rank < 0 else f"the change to version {rank // 2 + 1}"
                 rule = f"table {table} was at version {version} before {what}"
                 yield _about(table, (earliest, late), rule)
@@ -228,7 +232,7 @@ def _deletions(
 def _soonest(
     operations: Iterable[CatalogOperation], *, after: CatalogOperation | None
 ) -> CatalogOperation | None:
-    """The first to return of those called when `after` had returned."""
+    """The first to return of the operations that were called after `after` had returned."""
     if after is None:
         return None
     late = [operation for operation in operations if operation.call > _end(after)]
@@ -241,7 +245,7 @@ def _soonest(
 def _lists(
     known: Sequence[CatalogOperation], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
-    """Sweep over time with the tables that exist for certain; each list must show them all."""
+    """Sweep over time with the tables that surely exist; each list must show all of them."""
     spans: list[_Span] = []
     for table, listed in tables.items():
         first = min(listed, key=lambda o: (_end(o), o.id))
@@ -274,7 +278,7 @@ def _lists(
 
 @dataclass(slots=True)
 class _Zone:
-    """A tenant of a name, by the answers that show it there; alters carry it along."""
+    """A tenant of a name, from the answers that show it there; alters carry the tenant along."""
 
     first: CatalogOperation
     last: CatalogOperation
@@ -284,12 +288,12 @@ class _Zone:
 
     @property
     def begin(self) -> float:
-        """From when on it was there for certain."""
+        """The moment from which the tenant surely had the name."""
         return _end(self.first)
 
     @property
     def end(self) -> float:
-        """Until when."""
+        """The moment until which the tenant surely had the name."""
         return self.last.call
 
 
@@ -320,7 +324,7 @@ def _tenancy(known: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
 
 
 def _roots(alters: dict[Tenant, CatalogOperation]) -> dict[Tenant, Tenant]:
-    """Tenant -> the first of the run of versions that known alters under this name connect."""
+    """Tenant -> first of the sequence of versions that known alters under this name connect."""
     roots: dict[Tenant, Tenant] = {}
     for table, version in sorted(alters):
         before = (table, version - 1)
@@ -336,7 +340,7 @@ def _tenants(about: TenancyInput) -> Iterator[Tenant]:
 
 
 def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone]:
-    """Forward zones only, by their beginning."""
+    """The forward zones, sorted by their start."""
     zones: dict[Tenant, _Zone] = {}
     for operation, about in sayings:
         for tenant in _tenants(about):
@@ -349,7 +353,7 @@ def _zones(sayings: Iterable[Saying], roots: dict[Tenant, Tenant]) -> list[_Zone
                 zone.first, zone.from_version = operation, tenant[1]
             if operation.call > zone.end:
                 zone.last, zone.to_version = operation, tenant[1]
-    # One that goes back to an earlier version is no zone; the first pass has found it already.
+    # A tenant that goes back to an earlier version is no zone; the first pass already reports it.
     forward = [
         zone
         for zone in zones.values()
@@ -365,7 +369,7 @@ def _clash(
     others: Iterable[CatalogOperation],
     rule: str,
 ) -> Contradiction:
-    """The operations that show the zones, the alters within them, and `others`."""
+    """The operations that show the zones, the alters within the zones, and `others`."""
     chosen = list(others)
     for zone in zones:
         chosen += [zone.first, zone.last]
@@ -397,9 +401,9 @@ def _intruders(
     roots: dict[Tenant, Tenant],
     others: Iterable[Saying],
 ) -> Iterator[Contradiction]:
-    """Operations wholly inside a zone that show another tenant, or none."""
+    """Operations wholly inside a zone that show another tenant, or no tenant."""
     if any(a.end > b.begin for a, b in pairwise(zones)):
-        return  # they overlap, which is a contradiction already
+        return  # zones overlap, which is already a contradiction
     begins = [zone.begin for zone in zones]
     for operation, about in others:
         at = bisect_left(begins, operation.call) - 1

@@ -1,13 +1,13 @@
 """Replay in the order of revisions: a proof of "linearizable" in near-linear time.
 
-Where every answer says at which revision of the catalog it was given, there is nothing to search
-for: sort by revision, changes before what only looked at the same revision, and step once through
-the model. Operations whose answers were lost are missing. Such an operation is inserted where
-the next answer cannot be explained without it (one alone, else two), if it is about the same names.
+If every answer shows the catalog's revision, no search is needed: sort the operations by revision,
+changes before reads of the same revision, and replay them once through the model. Operations whose
+answers were lost have no revision. A lost operation is inserted where the next answer cannot be
+explained without it, if it is about the same names. One such operation is tried first, then two.
 
-The order is a proof no matter how it was guessed, and `certify` has it verified like any other. So
-`replay` may answer `None` for any reason at all, which proves nothing: a revision that lies, an
-operation that would have been needed earlier, answers without revisions. Then the search decides.
+The order is a proof no matter how it was guessed, and `certify` verifies it like any other.
+`replay` may also return `None`, which proves nothing: a revision was wrong, a lost operation was
+needed earlier, or answers had no revisions. Then the search decides.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from checkers.linearizability import UNKNOWN, Model, Operation
 CatalogOperation = Operation[CatalogInput, Answer]
 CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
-"""Steps spent on guessing lost operations, in all."""
+"""The maximum number of model steps spent on guessing lost operations."""
 CANDIDATES_MAX: Final = 40
-"""Lost operations about the same names that are considered at once, the earliest called."""
+"""The maximum number of lost operations to consider at a time, the earliest calls first."""
 
 
 def replay(
@@ -33,10 +33,10 @@ def replay(
     operations: Sequence[CatalogOperation],
     revisions: Mapping[int, int],
 ) -> tuple[int, ...] | None:
-    """Ids in a legal order that respects real time, or `None`.
+    """The ids in a legal order that respects real time, or `None`.
 
-    `revisions` maps ids of operations to the revision that their answers showed. Known operations
-    without one are placed like lost ones, but have to be placed.
+    `revisions` maps ids of operations to the revisions in their answers. A known operation without
+    a revision may be placed anywhere, like a lost one, but must be placed.
     """
     dated: list[tuple[int, bool, float, int, CatalogOperation]] = []
     lost: list[CatalogOperation] = []
@@ -62,7 +62,7 @@ def replay(
 
 
 class _Walk:
-    """A state, the operations that led to it, and the lost ones that may still be inserted."""
+    """A state, the operations that led to it, and the lost operations still available."""
 
     def __init__(
         self, model: Model[Any, CatalogInput, Answer], lost: list[CatalogOperation]
@@ -75,7 +75,7 @@ class _Walk:
         self._trials = 0
 
     def take(self, operation: CatalogOperation) -> bool:
-        """Step over `operation`, with lost ones before it where it needs them."""
+        """Step over `operation`, with lost operations before it if it needs them."""
         for before in self._attempts(operation):
             state, latest, legal = self._state, self._latest_call, True
             for each in (*before, operation):
@@ -91,7 +91,7 @@ class _Walk:
         return False
 
     def order_with_leftovers(self) -> tuple[int, ...] | None:
-        """The order, once all that returned has its place."""
+        """The order, if every operation that returned has its place."""
         for operation in [each for each in self._lost if not each.is_unknown]:
             legal, state, latest = self._step(operation, self._state, self._latest_call)
             if not legal:
@@ -101,7 +101,7 @@ class _Walk:
         return tuple(self._order)
 
     def _attempts(self, operation: CatalogOperation) -> Iterator[tuple[CatalogOperation, ...]]:
-        """Operations that may have come before: none, or one or two lost ones."""
+        """Possible predecessors of the operation: none, or one or two lost operations."""
         yield ()
         names = self._model.footprint(operation.input)
         assert operation.return_time is not None, "what has a revision returned"

@@ -1,9 +1,9 @@
 """Operations as statements about one table or one name, in terms of four small models.
 
-Each is a projection of the whole catalog: run along any order that linearizes the history, it
-accepts, since it forbids only what no order can show. Everything else is free: a state moves by
-itself to wherever the next operation is, so unknown outcomes need no operations here, and leaving
-out operations leaves a projection.
+Each model is a projection of the whole catalog: it accepts every order that linearizes the history,
+since it forbids only what no order can show. Everything else may happen freely: a state moves to
+whatever state the next operation requires. So operations of unknown outcome are left out, and a
+part of a view's operations is a projection as well.
 
 * `IdView`: a table's versions only grow, each is made once, deletion is for ever.
 * `Tenancy`: a name holds one (table, version) at a time, and each only once, without a break.
@@ -37,7 +37,7 @@ CatalogOperation = Operation[CatalogInput, Answer]
 
 
 def answer_of(operation: CatalogOperation) -> Answer | None:
-    """The answer of an operation; `None` if it is unknown."""
+    """The answer of an operation; `None` if its outcome is unknown."""
     return None if operation.said is UNKNOWN else operation.said
 
 
@@ -55,7 +55,7 @@ def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
 
 
 def versions_of(table: str, operation: CatalogOperation) -> Said | None:
-    """The statement of `operation` about the versions of `table`, if any."""
+    """The statement of `operation` about the versions of `table`, if it makes one."""
     call, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
         return None
@@ -83,7 +83,7 @@ Tenant = tuple[str, int]  # table id, version
 
 
 def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]:
-    """(name, statement about it), but for names that a list does not show."""
+    """(name, statement about the name), without the names that a list leaves out."""
     call, answer = operation.input, answer_of(operation)
     if answer is None:
         return
@@ -100,7 +100,7 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
         return
     version = 0 if isinstance(call, Create) else answer.version
     if answer.table_id is None or version is None:
-        # Before a create and after a delete no table has the name.
+        # No table has the name before a create and after a delete.
         if isinstance(call, Create | Delete | Rename):
             yield call.name, TenancyInput("absent")
         if isinstance(call, Rename):
@@ -122,7 +122,7 @@ def tenancies(operation: CatalogOperation) -> Iterator[tuple[str, TenancyInput]]
 
 
 def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
-    """The statement of `operation` about `name`, if any."""
+    """The statement of `operation` about `name`, if it makes one."""
     for about, input_ in tenancies(operation):
         if about == name:
             return input_
@@ -135,12 +135,13 @@ def tenancy_of(name: str, operation: CatalogOperation) -> TenancyInput | None:
 
 # --- what a table was at each version ---------------------------------------------------------
 
-ShapeFact = tuple[str, int, Any]  # ("name", v, name), ("columns", v, columns), ("steps", v, steps)
+# facts: ("name", v, name), ("columns", v, columns), ("steps", v, steps)
+ShapeFact = tuple[str, int, Any]
 ShapeInput = tuple[ShapeFact, ...]
 
 
 class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
-    """State: all facts so far. Columns are carried along known steps."""
+    """State: all facts so far. Known steps derive the columns of the next version."""
 
     def init(self) -> frozenset[ShapeFact]:
         """No facts."""
@@ -149,7 +150,7 @@ class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
     def step(
         self, state: frozenset[ShapeFact], input_: ShapeInput, output: bool | Unknown, /
     ) -> tuple[bool, frozenset[ShapeFact]]:
-        """Legal while it can all be true."""
+        """A step is legal while all facts are consistent."""
         del output
         facts = state | set(input_)
         by_version: dict[tuple[str, int], Any] = {}
@@ -166,7 +167,7 @@ class Shape(Model[frozenset[ShapeFact], ShapeInput, bool]):
 
 
 def shape_of(table: str, operation: CatalogOperation) -> ShapeInput:
-    """The statement of `operation` about the name and columns of `table`."""
+    """The statement of `operation` about the name and the columns of `table`."""
     call, answer = operation.input, answer_of(operation)
     if answer is None or answer.result != "ok":
         return ()
@@ -208,10 +209,10 @@ def _columns_of(answer: Answer, version: int) -> tuple[ShapeFact, ...]:
 
 
 class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], bool]):
-    """State: the (table id, nonce) pairs seen. Every id has one nonce, every nonce one id."""
+    """State: the (table id, nonce) pairs seen so far. Ids and nonces match one to one."""
 
     def init(self) -> frozenset[tuple[str, str]]:
-        """None seen."""
+        """No pairs."""
         return frozenset()
 
     def step(
@@ -221,7 +222,7 @@ class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], boo
         output: bool | Unknown,
         /,
     ) -> tuple[bool, frozenset[tuple[str, str]]]:
-        """Legal while they are one to one."""
+        """A step is legal while the pairs are one to one."""
         del output
         pairs = state | set(input_)
         ids = {ident for ident, _ in pairs}

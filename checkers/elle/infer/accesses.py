@@ -1,4 +1,4 @@
-"""The versions of registers, and how each transaction met and left them."""
+"""The versions of registers, and the versions that each transaction first saw and left behind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ Edges = tuple[LongArray, LongArray]
 
 @dataclass(slots=True)
 class Accesses:
-    """The accesses of each transaction to each key, seen from outside; one row per pair.
+    """Each transaction's accesses to each key, as other transactions see them; a row per pair.
 
-    `read` is the version of its first access if that is a read (ok transactions only), `wrote` that
-    of its last write; `NOTHING` if there is none. Versions are numbered by key, nil first:
-    `nil[key]` is the nil version of a key. Rows are by transaction.
+    `read` is the version of the first access if this is a read (in `ok` transactions only), and
+    `wrote` the version of the last write; both are `NOTHING` if there is none. Versions are
+    numbered key by key, nil first: `nil[key]` is the nil version of a key. Rows are sorted by
+    transaction.
     """
 
     columns: Columns
@@ -33,30 +34,30 @@ class Accesses:
     version: LongArray  # per micro-operation, NOTHING for reads without an answer
     nil: LongArray
     count: int  # of versions
-    value: IntArray  # per version, NIL for nil
+    value: IntArray  # for each version; NIL for the nil version
     ok: npt.NDArray[np.bool_]
 
     @property
     def last(self) -> LongArray:
-        """The version that a transaction left behind."""
+        """The version of the key that each transaction left behind."""
         return np.where(self.wrote >= 0, self.wrote, self.read)
 
     @property
     def found(self) -> LongArray:
-        """The version that a transaction met; a nil read followed by a write counts as the write.
+        """The version that a transaction found; a nil read followed by a write counts as the write.
 
-        Upstream's code has it so, and nothing is lost: nil precedes everything anyway.
+        This follows upstream, and it loses nothing: nil precedes every other version anyway.
         """
         nil_read = (self.read < 0) | (self.read == self.nil[self.key])
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)
 
     def key_of(self, version: LongArray) -> IntArray:
-        """The keys of versions."""
+        """The key of each version."""
         return (np.searchsorted(self.nil, version, side="right") - 1).astype(np.int32)
 
 
 def accesses_of(columns: Columns, initial: Mapping[int, int]) -> Accesses:
-    """Number the versions; `initial` maps keys to values that count as nil."""
+    """Number the versions; `initial` maps keys to initial values, which count as nil."""
     span = np.int64(len(columns.values) + 1)
     answered = columns.write | (columns.type[columns.txn] == OK)
     value = columns.value.copy()

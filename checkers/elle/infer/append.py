@@ -1,9 +1,9 @@
 """Inference for lists that only grow: version orders, dependencies, and anomalies without cycles.
 
-A read shows the whole history of its key, so the longest read of a key is its version order, if all
-others are prefixes of it. Nearly everything then follows from lengths: a read is a point in its
-key's order, and what it saw is what lies before. Reads that contradict the order (*strays*) are
-looked at element by element.
+A read shows the whole history of its key. If all reads of a key are prefixes of the longest read,
+the longest read is the key's version order. Nearly everything else then follows from lengths: a
+read is a position in its key's order, and it saw everything before that position. Reads that
+contradict the order (*strays*) are compared element by element.
 
 Semantics follow jepsen-io/elle, `list_append.clj` at ccdee6f (Kingsbury, Alvaro, "Elle", VLDB
 2020): the longest read stays the order even where others contradict it; appends that no read saw
@@ -27,7 +27,7 @@ from checkers.elle.search.kernels import BoolArray, slices_equal
 def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
     columns = index.columns
     live = columns.type != FAIL
-    # What each append replaced: the version before its own, or the last one if no read saw it.
+    # What each append replaced: the version before it, or the last seen version if no read saw it.
     appends = np.flatnonzero(columns.write & live[columns.txn])
     key = columns.key[appends]
     made = index.position[appends]
@@ -53,18 +53,20 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
 
 
 def _last_writers(index: AppendIndex) -> IntArray:
-    """Per read the append of its last element; -1 for empty lists and elements out of nowhere."""
+    """For each read, the append of its last element; -1 for empty lists and elements without
+    writer.
+    """
     last = np.full(len(index.reads), -1, np.int32)
     seen = index.version >= 0
     last[seen] = index.writer[index.version[seen]]
-    # Strays may end in an element that is in no order.
+    # Strays may end in an element that the version order does not contain.
     ends = np.append(index.stray_row[1:] != index.stray_row[:-1], True)[: len(index.stray_row)]
     last[index.stray_row[ends]] = index.stray_writer[ends]
     return last
 
 
 def infer_append(columns: Columns) -> Inference:
-    """Dependencies and non-cycle anomalies of a list-append history.
+    """Infer dependencies and non-cycle anomalies of a list-append history.
 
     Raises `Refused` if one value was appended to one key twice.
     """
@@ -89,7 +91,7 @@ def infer_append(columns: Columns) -> Inference:
 
 
 def _saw(index: AppendIndex, marked: BoolArray, stray_marked: BoolArray) -> IntArray:
-    """Rows of the reads that saw a marked version on the way, or a marked stray element."""
+    """Rows of the reads whose version includes a marked version or a marked stray element."""
     far = len(index.element)
     place = np.flatnonzero(marked)
     earliest = np.full(len(index.first) - 1, far, np.int64)
@@ -107,19 +109,19 @@ def _has_type(index: AppendIndex, writer: IntArray, wanted: int) -> BoolArray:
 
 
 def _g1a(index: AppendIndex) -> IntArray:
-    """Reads that hold an element of a failed transaction."""
+    """Reads that contain an element of a failed transaction."""
     return _saw(
         index, _has_type(index, index.writer, FAIL), _has_type(index, index.stray_writer, FAIL)
     )
 
 
 def _garbage(index: AppendIndex) -> IntArray:
-    """Reads that hold an element never appended."""
+    """Reads that contain an element that was never appended."""
     return _saw(index, (index.writer < 0) & (index.element >= 0), index.stray_writer < 0)
 
 
 def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
-    """Reads that end in an append which its transaction followed by another one to that key."""
+    """Reads that end in an append after which the same transaction appended to the key again."""
     columns = index.columns
     intermediate = intermediate_writes(columns)
     foreign = columns.txn[last] != columns.txn[index.reads]
@@ -127,7 +129,7 @@ def _g1b(index: AppendIndex, last: IntArray) -> IntArray:
 
 
 def _duplicates(index: AppendIndex) -> IntArray:
-    """Reads that hold an element twice; all of them are strays."""
+    """Reads that contain an element twice; all such reads are strays."""
     if not len(index.stray_row):
         return np.zeros(0, np.int32)
     order = np.lexsort((index.stray_value, index.stray_row))
@@ -137,7 +139,7 @@ def _duplicates(index: AppendIndex) -> IntArray:
 
 
 def _incompatible(index: AppendIndex) -> IntArray:
-    """Per key with contradicting reads the first of them."""
+    """For each key with contradicting reads, the first of these reads."""
     rows = np.flatnonzero(index.contradicts)
     key = index.columns.key[index.reads[rows]]
     _, earliest = np.unique(key, return_index=True)
@@ -145,7 +147,7 @@ def _incompatible(index: AppendIndex) -> IntArray:
 
 
 def _dirty(index: AppendIndex) -> IntArray:
-    """Versions by committed transactions right after a failed one's, unknown ones aside."""
+    """Versions of committed transactions right after a failed one's, skipping unknown ones."""
     columns = index.columns
     written = np.flatnonzero(index.writer >= 0)
     types = columns.type[columns.txn[index.writer[written]]]
@@ -175,7 +177,7 @@ class _Groups:
         self.row = row[self.mops]
 
     def _previous_read(self) -> LongArray:
-        """The position of the read before, within the group; -1 if there is none."""
+        """The position of the previous read within the group; -1 if there is none."""
         if not len(self.mops):
             return np.zeros(0, np.int64)
         last = np.maximum.accumulate(np.where(self.is_read, self.here, -1))
@@ -183,13 +185,13 @@ class _Groups:
         return np.where(before >= self.first, before, -1)
 
     def internal(self) -> IntArray:
-        """Reads (as rows) that contradict what their own transaction read and appended before."""
+        """Reads (as rows) that contradict earlier reads and appends of their own transaction."""
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         wrong = np.zeros(len(self.mops), np.bool_)
         length = columns.list_length[self.mops]
         start = columns.list_start[self.mops]
-        # Positions count everything, so what lies between two reads are appends.
+        # Positions count all operations of a group, so everything between two reads is an append.
         reads = np.flatnonzero(self.is_read & (self.here > self.first))
         origin = np.where(before[reads] >= 0, before[reads], self.first[reads] - 1)
         appended = reads - origin - 1
@@ -200,14 +202,16 @@ class _Groups:
         wrong[full] = length[full] != length[base] + appended[based]
         compare = full[~wrong[full]]
         base = before[compare]
-        # Some clients say nil, some []; one that says both has changed its mind.
+        # Some clients represent an empty list as nil, others as []; a client that mixes them is
+        # inconsistent.
+        # inconsistent.
         empty = length[compare] == 0
         unlike = columns.value[self.mops[compare]] != columns.value[self.mops[base]]
         wrong[compare[empty & unlike]] = True
         strays = index.straying[self.row[compare]] | index.straying[self.row[base]]
         compare, base = compare[strays], base[strays]
         wrong[compare] = ~slices_equal(columns.pool, start[compare], start[base], length[base])
-        # Each append must be where it belongs in the next read.
+        # The next read must show each append in its place.
         after = np.minimum.accumulate(np.where(self.is_read, self.here, len(self.mops))[::-1])[::-1]
         appends = np.flatnonzero(~self.is_read & (after < len(self.mops)))
         reader = after[appends]
@@ -224,7 +228,7 @@ class _Groups:
         return rows[earliest].astype(np.int32)
 
     def future(self) -> IntArray:
-        """Appends (as micro-operations) whose element their transaction had read before."""
+        """Appends (as micro-operations) whose element the same transaction had read before."""
         columns, index = self.index.columns, self.index
         rows = np.where(self.is_read, self.row, 0)
         plain = self.is_read
@@ -247,7 +251,9 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Groups of reads (rows) that saw one version and were each followed by an own append."""
+        """Groups of reads (rows) that saw one version, each followed by its transaction's own
+        append.
+        """
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         leads = np.flatnonzero(self.is_read & (before < 0))
@@ -257,7 +263,7 @@ class _Groups:
         ends = np.flatnonzero(last)
         writes_after[leads] = final_append[ends[self.group[leads]]] > leads
         rows = self.row[leads[writes_after[leads]]]
-        # A nil and an empty list are different things to have read, as upstream sees it.
+        # As in upstream, reading nil and reading an empty list are different.
         nil = columns.value[index.reads[rows]] == NIL
         identity = 2 * index.version[rows] + nil
         lists: dict[tuple[int, bool, bytes], int] = {}

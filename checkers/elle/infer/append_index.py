@@ -1,4 +1,4 @@
-"""The version orders of lists that only grow, and what each read saw of them; see `append`."""
+"""The version orders of append-only lists, and the version that each read saw; see `append`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from checkers.elle.search.kernels import BoolArray, expand, slices_equal
 
 @dataclass(slots=True)
 class AppendIndex:
-    """All facts about versions.
+    """Version orders, and the versions that reads and appends belong to.
 
-    Versions are numbered over all keys: key `k` has first[k] (the empty list), first[k]+1
-    and so on up to first[k+1]-1. `element`, `writer` describe the last element of a version; both
-    are -1 for an empty list, `writer` also if it was never written.
+    Versions are numbered over all keys: key `k` has the versions first[k] (the empty list) to
+    first[k+1]-1. `element` and `writer` describe the last element of a version. Both are -1 for an
+    empty list, and `writer` is also -1 if nobody wrote the element.
     """
 
     columns: Columns
@@ -26,25 +26,27 @@ class AppendIndex:
     element: IntArray
     writer: IntArray
     reads: IntArray  # the reads of ok transactions, as micro-operations
-    straying: BoolArray  # per read: not a prefix of the longest, or of a key with duplicates
-    contradicts: BoolArray  # per read: not a prefix of the longest
-    version: LongArray  # per read: the version it saw, -1 if its last element is in no order
+    straying: BoolArray  # per read: not a prefix of the longest read, or its key has duplicates
+    contradicts: BoolArray  # per read: not a prefix of the longest read
+    # per read: the version it saw, -1 if the order does not contain its last element
+    version: LongArray
     position: LongArray  # per micro-operation that appends: the version it made, -1 if unseen
     stray_row: LongArray  # per element of a straying read: the position of the read in `reads`
     stray_value: IntArray
     stray_writer: IntArray
-    longest: LongArray  # per key: the read whose list is the order, as position in `reads`, or -1
+    # per key: the row (position in `reads`) of the read that defines the order, or -1
+    longest: LongArray
 
     def key_of(self, version: LongArray) -> IntArray:
-        """The keys of versions."""
+        """The key of each version."""
         return (np.searchsorted(self.first, version, side="right") - 1).astype(np.int32)
 
 
 def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
-    """Per key the row of its longest read; -1 without a non-empty one.
+    """For each key, the row of its longest read; -1 if all reads are empty.
 
-    Of several that differ, the one with the fewest elements whose appends are not known to have
-    happened; then the first.
+    If several longest reads differ, the function picks the one with the fewest elements whose
+    appends are not known to have happened, and among these the first.
     """
     key, length = columns.key[reads], columns.list_length[reads]
     best = np.zeros(len(columns.keys), np.int32)
@@ -71,7 +73,7 @@ def _longest(columns: Columns, writers: Writers, reads: IntArray) -> LongArray:
 
 
 def _repeated(key: IntArray, value: IntArray) -> LongArray:
-    """Positions of elements that occurred before in the same key's list."""
+    """Positions of elements that occurred earlier in the same key's list."""
     code = (key.astype(np.int64) << 32) | value.astype(np.int64)
     order = np.argsort(code, kind="stable")
     same = code[order][1:] == code[order][:-1]
@@ -93,7 +95,7 @@ def index_appends(columns: Columns) -> AppendIndex:
     contradicts = np.zeros(len(reads), np.bool_)
     contradicts[has] = ~slices_equal(columns.pool, start[has], base[has], length[has])
 
-    # The orders: the longest reads without repetitions, or the only append of an unread key.
+    # The orders: the longest reads without repetitions, or the only append of a key without reads.
     size = np.zeros(keys, np.int64)
     size[read_keys] = length[longest[read_keys]]
     order_key = np.repeat(np.arange(keys, dtype=np.int32), size)
@@ -139,7 +141,7 @@ def index_appends(columns: Columns) -> AppendIndex:
 
 
 def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
-    """The only appends, by transactions that may have happened, of keys without a useful read."""
+    """The only append of each key without a useful read, by transactions that may have happened."""
     possible = np.flatnonzero(columns.write & (columns.type[columns.txn] != FAIL))
     alone = np.bincount(columns.key[possible], minlength=len(columns.keys)) == 1
     wanted: LongArray = possible[(alone & (longest < 0))[columns.key[possible]]]
@@ -149,7 +151,7 @@ def _single_appends(columns: Columns, longest: LongArray) -> LongArray:
 def _seen_version(
     key: IntArray, value: IntArray, first: LongArray, element: IntArray, place: LongArray
 ) -> LongArray:
-    """The versions whose last elements are value[i] of key[i], or -1."""
+    """The versions whose last element is value[i] of key[i]; -1 if there is none."""
     if not len(place) or not len(key):
         return np.full(len(key), -1, np.int64)
     owner = (np.searchsorted(first, place, side="right") - 1).astype(np.int64)

@@ -1,19 +1,18 @@
-"""Transactions as columns: the one form that all inference works on.
+"""Transactions as columns: the common representation for all inference.
 
-A history of ten million transactions is no place for a Python object each. Everything is a numpy
-array: transactions by number, their micro-operations one after another, the lists that reads
-returned as slices of one pool. Keys and values of any type become small integers.
+A Python object for each of ten million transactions would take too much memory. So everything is a
+numpy array: transactions by number, their micro-operations one after another, and the lists that
+reads returned as slices of one pool. Keys and values of any type become small integers.
 
 Three choices matter:
 
-* **Real time is two numbers.** Cut the history where a completion is followed by an invocation: the
-  pieces are the *runs*. A transaction invoked in run `start` and completed in run `end` precedes
-  another one exactly if `end < start` of that one. Only completions that are `ok` cut.
-* **Numbering is canonical**: by (start, end, process). Lines that may be swapped without changing
-  real time can be; keys and values may have any names; the numbers, and so all that is derived from
-  them, stay.
-* **Reads share memory.** A read that is a prefix of an earlier one of its key is a slice of that
-  list. Its elements are neither stored nor looked up again.
+* **Real time is two numbers.** The history is cut wherever an invocation follows a completion; the
+  pieces are called *runs*. A transaction that completes in run `end` precedes a transaction that is
+  invoked in run `start` exactly if `end < start`. Only completions that are `ok` cut.
+* **Numbering is canonical**: by (start, end, process). If lines are swapped without changing real
+  time, or keys and values are renamed, the numbers and everything derived from them stay the same.
+* **Reads share memory.** A read whose list is a prefix of an earlier read of the same key is a
+  slice of that earlier list. Its elements are neither stored nor looked up again.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ OK: Final = 0
 INFO: Final = 1
 FAIL: Final = 2
 NIL: Final = -1
-"""The value of a read that returned nothing, or whose answer is unknown."""
+"""The value of a read that returned nothing, or whose answer was lost."""
 LIST: Final = -2
 """The value of a read that returned a list, which may be empty."""
 NEVER: Final = 2**31 - 1
-"""The end of a transaction that nothing is known to follow: it failed, or its answer was lost."""
+"""The end of a transaction that precedes no other: it failed, or its answer was lost."""
 
 _PLAIN: Final = frozenset({int, str, type(None)})
-"""Elements that are the same where they are equal. Lists with others in them share no memory."""
+"""Types whose equal elements are identical. Lists with other elements share no memory."""
 
 _TYPES: Final = {OpType.OK: OK, OpType.INFO: INFO, OpType.FAIL: FAIL}
 
@@ -56,7 +55,7 @@ class Transaction:
     """One transaction, for callers without a `History`.
 
     `value` holds micro-operations `[f, key, value]`. `call` and `end` are positions or times on one
-    clock; at equal times calls come first. `end` is `None` if no answer came.
+    clock; at equal times calls come first. `end` is `None` if the transaction was not answered.
     """
 
     value: Sequence[Sequence[Any]]
@@ -68,11 +67,12 @@ class Transaction:
 
 @dataclass(slots=True)
 class Columns:
-    """The columns. `n` transactions in canonical order, `m` micro-operations in theirs.
+    """The columns: `n` transactions and `m` micro-operations, both in canonical order.
 
-    `end` is `NEVER` unless the transaction is `ok`. `list_start` and `list_length` say which slice
-    of `pool` a read returned (list-append only); `value` is the written value, or that of a
-    register's read. `index` is the invocation's in the history, the one number people see.
+    `end` is `NEVER` unless the transaction is `ok`. `list_start` and `list_length` give the slice
+    of `pool` that a read returned (list-append only). `value` is the written value, or the value
+    that a register's read returned. `index` is the index of the invocation in the history, the only
+    number that users see.
     """
 
     writes_are: str
@@ -98,7 +98,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, without the names of keys and values."""
+        """The size of all arrays in bytes, without the names of keys and values."""
         every = (getattr(self, item.name) for item in fields(self))
         return sum(array.nbytes for array in every if isinstance(array, np.ndarray))
 
@@ -118,11 +118,11 @@ class Columns:
         return mops[order], group[order]
 
     def render_value(self, value: int) -> str:
-        """A value as people wrote it."""
+        """A value as the history shows it."""
         return "nil" if value == NIL else render(self.values[value])
 
     def render_key(self, key: int) -> str:
-        """A key as people wrote it."""
+        """A key as the history shows it."""
         return render(self.keys[key])
 
     def render_mop(self, mop: int) -> str:
@@ -135,7 +135,7 @@ class Columns:
         return f"r {key} {self.render_list(self.read_list(mop))}"
 
     def render_list(self, elements: Iterable[int], *, most: int = 12) -> str:
-        """A list of values; of a long one, the beginning and the end."""
+        """A list of values; a long list is shortened to its beginning and end."""
         items = [self.render_value(int(element)) for element in elements]
         if len(items) > most:
             half = most // 2
@@ -143,7 +143,7 @@ class Columns:
         return f"[{' '.join(items)}]"
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
-        """A whole transaction; reads whose answer is unknown show `?`."""
+        """A whole transaction; reads without a known answer show `?`."""
         parts = []
         answered = self.type[txn] == OK
         for mop in self.mops(txn):
@@ -162,7 +162,7 @@ def render(value: Any) -> str:
 
 
 def _frozen(value: Any) -> Any:
-    """A hashable substitute for `value`: equal exactly for equal data (`True` is not 1)."""
+    """A hashable substitute for `value`, equal exactly for equal data (`True` is not 1)."""
     if isinstance(value, (list, tuple)):
         return ("list", *(_frozen(item) for item in value))
     if isinstance(value, dict):
@@ -172,14 +172,14 @@ def _frozen(value: Any) -> Any:
 
 
 def _whole(mop: Any) -> Any:
-    """A micro-operation without an answer; of reads, `[r key]` says as much as `[r key nil]`."""
+    """A micro-operation without its answer; `[r key]` means the same as `[r key nil]`."""
     if isinstance(mop, (list, tuple)) and len(mop) == 2 and mop[0] in ("r", ":r"):
         return (*mop, None)
     return mop
 
 
 class _Names:
-    """Numbers for keys or values, in order of first appearance."""
+    """Assigns numbers to keys or values, in order of first appearance."""
 
     def __init__(self) -> None:
         self.ids: dict[Any, int] = {}
@@ -199,7 +199,7 @@ class _Names:
 
 
 class _Builder:
-    """Collects transactions in any order; `finish` numbers them."""
+    """Collects transactions in any order; `finish` assigns the numbers."""
 
     def __init__(self, writes_are: str) -> None:
         self.writes_are = writes_are
@@ -232,7 +232,7 @@ class _Builder:
         end: int | None,
         index: int,
     ) -> None:
-        """Take one transaction; raises `HistoryError` if it is none."""
+        """Add one transaction; raises `HistoryError` if the operation is not a transaction."""
         if not isinstance(mops, (list, tuple)):
             raise HistoryError(
                 f"op {index} has the value {shown(mops)}; a transaction is a list of "
@@ -299,9 +299,10 @@ class _Builder:
         longest = self.longest[key]
         size = len(longest)
         self.list_lengths.append(length)
-        # 1 equals true and 1.0, and is neither.
+        # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A start below zero means "the longest list of key -start-1", which is placed at the end.
+        # A start below zero stands for the longest list of key -start-1, which is stored at the
+        # end.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:
@@ -313,7 +314,7 @@ class _Builder:
             self.stray_elements += length
 
     def _ranked(self) -> IntArray:
-        """Per process its place among all by name, since lines may come in any order."""
+        """The rank of each process among all names, since lines may come in any order."""
         names = sorted(self.process_names, key=lambda name: (type(name).__name__, name))
         ranked = np.zeros(len(names), np.int32)
         for place, name in enumerate(names):
@@ -321,7 +322,7 @@ class _Builder:
         return ranked
 
     def finish(self) -> Columns:
-        """Number the transactions and lay everything out."""
+        """Number the transactions and fill the arrays."""
         number = self.values.number
         pool = array("i")
         for value in self.strays:
@@ -367,12 +368,12 @@ class _Builder:
 
 def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[IntArray, IntArray]:
     """The runs in which transactions start and end; `NEVER` for transactions that are not ok."""
-    # At equal times calls come first: a completion has passed only those calls that are later.
+    # At equal times calls come first: a completion precedes only calls at later times.
     completions = np.sort(ends[ok])
     passed = np.searchsorted(completions, calls, side="left")
     distinct, start = np.unique(passed, return_inverse=True)
     end = np.full(len(calls), NEVER, np.int32)
-    # A completion belongs to the last run that begins before or with it.
+    # A completion belongs to the last run that starts before it or at the same time.
     before = np.searchsorted(completions, ends[ok], side="left")
     end[ok] = np.searchsorted(distinct, before, side="right") - 1
     return start.astype(np.int32), end
@@ -381,10 +382,10 @@ def runs(calls: LongArray, ends: LongArray, ok: npt.NDArray[np.bool_]) -> tuple[
 def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are: str) -> Columns:
     """Columns of a history or of transactions; `writes_are` is "append" or "w".
 
-    Columns come back as they are.
+    A source that is already in columns is returned as it is.
 
-    An operation is a transaction by its value, with any `f`; raises `HistoryError` for a value
-    that is no list of micro-operations.
+    The value of an operation makes it a transaction, whatever its `f`. Raises `HistoryError` for a
+    value that is not a list of micro-operations.
     """
     if isinstance(source, Columns):
         assert source.writes_are == writes_are, f"columns of {source.writes_are!r} transactions"

@@ -1,6 +1,7 @@
-"""The order of versions as far as reads show it, and the open pairs, for `orders`.
+"""The part of the version order that reads show, and the pairs still open, for `orders`.
 
-Nothing is shared with the inference of anomalies, so one can be wrong without the other.
+This module shares nothing with the inference of anomalies, so an error in one does not affect the
+other.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ NOBODY: Final = -1
 """The writer of an initial version."""
 
 Pair = tuple[int, int, int]
-"""Key, and two transactions that wrote it."""
+"""A key, and two transactions that wrote it."""
 
 
 class Facts:
     """The writers and readers of versions, and the known part of the order of versions.
 
-    `chain` has a key's writers in the order that reads show, `free` the writers that come later in
-    an unknown order. `readers` maps a key and the writer of a version (`NOBODY` for the initial
-    one) to its readers.
+    For each key, `chain` has the writers in the order that reads show, and `free` the later
+    writers, whose order is unknown. `readers` maps a key and the writer of a version (`NOBODY` for
+    the initial version) to the version's readers.
     """
 
     def __init__(self, columns: Columns, without: frozenset[int]) -> None:
@@ -79,7 +80,7 @@ class Facts:
 
 
 def known_pairs(facts: Facts) -> Iterator[Pair]:
-    """Neighbours in the known orders; the initial version is the first."""
+    """Neighbours in the known orders, starting with the initial version."""
     for key, free in facts.free.items():
         chain = [NOBODY, *facts.chain.get(key, ())]
         yield from ((key, first, two) for first, two in pairwise(chain))
@@ -87,13 +88,13 @@ def known_pairs(facts: Facts) -> Iterator[Pair]:
 
 
 def open_pairs(facts: Facts) -> Iterator[Pair]:
-    """The pairs whose order is not known."""
+    """The pairs of writers whose order is unknown."""
     for key, free in facts.free.items():
         yield from ((key, former, two) for former, two in combinations(free, 2))
 
 
 def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[int]]:
-    """The writers later than a version, and those earlier than a transaction's versions."""
+    """The writers after each version, and the writers before each transaction's versions."""
     later: dict[tuple[int, int], int] = {}
     earlier = [0] * size
     for key, free in facts.free.items():
@@ -114,9 +115,10 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
 
 
 def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple[int, int]]:
-    """The pairs ordered by process or real time; numbers beyond transactions are gates.
+    """The pairs ordered by process or real time; numbers above the transactions are gates.
 
-    A gate opens a run: everything that ended before leads to it, and it to all that begins later.
+    A gate stands for the start of a run: everything that ended before leads to the gate, and the
+    gate leads to everything that begins later.
     """
     start, end = columns.start.tolist(), columns.end.tolist()
     sure = [txn for txn in happened if end[txn] != NEVER]
@@ -140,10 +142,11 @@ def ordered(columns: Columns, happened: list[int], order: str) -> Iterator[tuple
 
 
 def shows_own_overwritten(columns: Columns) -> bool:
-    """Whether a read of a register shows what its own transaction had overwritten by then.
+    """Whether a register read shows a value that its own transaction had already overwritten.
 
-    It is then no version that another transaction left, nor the transaction's own latest. Of lists,
-    such a read shows a part of the transaction's appends, which Elle's read-committed allows.
+    Then the read shows neither another transaction's version nor the transaction's latest one. For
+    lists, such a read shows a part of the transaction's appends, which Elle's read-committed
+    allows.
     """
     keys, values, txns = columns.key.tolist(), columns.value.tolist(), columns.txn.tolist()
     writes, types = columns.write.tolist(), columns.type.tolist()

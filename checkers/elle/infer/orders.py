@@ -1,13 +1,14 @@
 """A search for orders of versions that a consistency model allows.
 
-Reads tell who wrote what they saw; the order of a register's versions, and of appends to a list
-that no read shows, is free. A model holds if some order of all versions satisfies its `Rule`. For
-small histories that is decided here. Known edges are closed under reachability. Pairs of writers
-whose order follows are settled until nothing follows any more. The rest is tried in the order of
-time, then of a topological sort, and in the end pair by pair, with backtracking.
+Reads show which write they saw. They do not show the order of a register's versions, nor the order
+of list appends that no read contains. A model holds if some order of all versions satisfies its
+`Rule`; this module decides that for small histories. It closes the known edges under reachability,
+and settles pairs of writers whose order follows, until nothing more follows. It tries the remaining
+pairs in the order of time, then by a topological sort, and finally pair by pair with backtracking.
 
 Everything is bounded (`TRANSACTIONS_MAX`, `PAIRS_MAX`, `STEPS_MAX`, the time of the request); at a
-bound the question stays open. Nothing is shared with the graphs that anomalies come from.
+bound the question stays open. The search shares nothing with the graphs that the anomalies come
+from.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ DEADLINE_EVERY_STEPS: Final = 4096
 
 
 class _Unsatisfiable(Exception):  # noqa: N818 - an answer, not an error
-    """No order is left."""
+    """No order satisfies the rule."""
 
 
 class _Bound(Exception):  # noqa: N818 - the end of a budget, not an error
-    """A bound was hit."""
+    """The search reached a bound."""
 
 
 def allowed(
@@ -50,11 +51,11 @@ def allowed(
     deadline_passed: Callable[[], bool],
     without: Collection[int] = (),
 ) -> bool | None:
-    """Whether some order of all versions satisfies `rule`; `None` at a bound.
+    """Whether some order of all versions satisfies `rule`; `None` if the search reached a bound.
 
-    Transactions `without` which the question is asked are left out, with reads of their writes. The
-    history has no anomaly that makes reads ambiguous (a value without a writer, lists that
-    contradict each other): callers look for these first.
+    Transactions in `without` are left out, and so are reads of their writes. Callers first check
+    that no anomaly makes reads ambiguous (a value without a writer, lists that contradict each
+    other).
     """
     if len(columns) > TRANSACTIONS_MAX:
         return None
@@ -70,9 +71,10 @@ def allowed(
 
 
 def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bool]) -> list[int]:
-    """Transactions that no order satisfies together, where each is needed for that.
+    """A minimal set of transactions that no order satisfies together.
 
-    Of a history of more than `CORE_MAX` transactions, or at a bound, there may be more.
+    The set may not be minimal if the history has more than `CORE_MAX` transactions, or if the
+    search reached a bound.
     """
     without: list[int] = []
     for txn in reversed(range(len(columns))) if len(columns) <= CORE_MAX else ():
@@ -85,9 +87,9 @@ def contradiction(columns: Columns, rule: Rule, deadline_passed: Callable[[], bo
 class _State:
     """The order settled so far.
 
-    `after` and `before` are what follows and precedes each node, as bits; `later` the writers of a
-    key behind a version (of `NOBODY`: the initial one), `earlier` the writers in front of a
-    transaction's own versions; `pairs` are open.
+    All sets are bit masks. `after` and `before` have what follows and precedes each node. `later`
+    has the writers of a key after a version (for `NOBODY`: after the initial version), and
+    `earlier` the writers before a transaction's own versions. `pairs` are the pairs still open.
     """
 
     after: list[int]
@@ -97,7 +99,7 @@ class _State:
     pairs: list[Pair]
 
     def copy(self) -> _State:
-        """A state to come back to."""
+        """A copy for backtracking."""
         return _State([*self.after], [*self.before], {**self.later}, [*self.earlier], [*self.pairs])
 
 
@@ -114,7 +116,7 @@ class _Search:
         self._start, self._end = columns.start.tolist(), columns.end.tolist()
         size = len(columns)
         split = rule.kind in ("si", "prefix")
-        # A transaction begins at one node and commits at another, where that is a difference.
+        # If begin and commit differ under this rule, a transaction has a node for each.
         self._begin = [2 * txn if split else txn for txn in range(size)]
         self._commit = [2 * txn + 1 if split else txn for txn in range(size)]
         self._anti = rule.kind in ("si", "prefix", "serial")
@@ -142,13 +144,13 @@ class _Search:
     def run(self) -> bool:
         """Whether an order exists; raises `_Unsatisfiable` or `_Bound`.
 
-        Most stores put versions in the order of time, even without promising it: that is tried
-        first.
+        The search first tries the order of time, which most stores follow even without promising
+        it.
         """
         self._require_invisible()
         saved = self._state.copy()
         with suppress(_Unsatisfiable, _Bound):
-            # Near pairs settle far ones.
+            # Pairs that are close in time come first, since they settle distant pairs.
             for key, first, two in sorted(saved.pairs, key=self._distance):
                 if self._end[first] < self._start[two]:
                     self._settle(key, first, two)
@@ -159,11 +161,11 @@ class _Search:
         return self._complete()
 
     def _distance(self, pair: Pair) -> int:
-        """The time between the beginnings of two writers."""
+        """The time between the starts of two writers."""
         return abs(int(self._start[pair[1]]) - int(self._start[pair[2]]))
 
     def _complete(self) -> bool:
-        """Settle all pairs, or raise."""
+        """Settle all open pairs; raises if that is impossible."""
         choices: list[tuple[_State, Pair]] = []
         while True:
             try:
@@ -178,7 +180,7 @@ class _Search:
                 self._back(choices)
 
     def _back(self, choices: list[tuple[_State, Pair]]) -> None:
-        """Return to the last choice whose other side is possible; raises `_Unsatisfiable`."""
+        """Backtrack to the last choice whose alternative is possible; raises `_Unsatisfiable`."""
         while choices:
             self._state, pair = choices.pop()
             with suppress(_Unsatisfiable):
@@ -187,7 +189,7 @@ class _Search:
         raise _Unsatisfiable
 
     def _edges(self, key: int, one: int, two: int) -> list[tuple[int, int]]:
-        """The edges that follow where the version of `one` comes before that of `two`."""
+        """The edges that follow if the version of `one` comes before the version of `two`."""
         target = self._commit[two]
         edges = []
         if one != NOBODY:
@@ -200,14 +202,14 @@ class _Search:
         return edges
 
     def _visible(self, reader: int) -> int:
-        """The transactions that must be visible to `reader`, as bits."""
+        """The transactions that `reader` must see, as bits."""
         if self._kind == "parallel":
             return self._state.before[reader]
         earlier = self._state.earlier[reader] if self._kind == "update" else 0
         return self._read_from[reader] | earlier
 
     def _require_invisible(self) -> None:
-        """Require that no reader sees a version that was overwritten by something visible to it."""
+        """Require that nothing visible to a reader has overwritten a version that it read."""
         for (key, writer), readers in self._facts.readers.items() if self._bans else ():
             later = self._state.later.get((key, writer), 0)
             self._spend(len(readers))
@@ -215,7 +217,7 @@ class _Search:
                 raise _Unsatisfiable
 
     def _possible(self, key: int, one: int, two: int) -> bool:
-        """Whether `one` before `two` contradicts nothing by itself."""
+        """Whether `one` before `two` is consistent with the current state."""
         edges, after = self._edges(key, one, two), self._state.after
         readers = self._facts.readers.get((key, one), ()) if self._bans else ()
         self._spend(len(edges) + len(readers))
@@ -224,7 +226,7 @@ class _Search:
         )
 
     def _settle(self, key: int, one: int, two: int) -> None:
-        """Put `one` before `two`."""
+        """Order `one` before `two`."""
         after, before = self._state.after, self._state.before
         for source, target in self._edges(key, one, two):
             if after[source] >> target & 1:
@@ -248,7 +250,7 @@ class _Search:
             raise _Bound
 
     def _propagate(self) -> None:
-        """Settle every pair of which one order is impossible, until nothing changes."""
+        """Settle every pair with only one possible order, until nothing changes."""
         changed = True
         while changed:
             changed = False
@@ -266,7 +268,9 @@ class _Search:
             self._require_invisible()
 
     def _follows_one_sort(self) -> bool:
-        """Whether all that is left may follow one topological order; if not, nothing is settled."""
+        """Whether one topological order satisfies all open pairs; if not, the state is
+        unchanged.
+        """
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]
         try:
@@ -281,7 +285,7 @@ class _Search:
 
 
 def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Per node the sources of its edges, as bits."""
+    """For each node, the sources of its edges, as bits."""
     masks = [0] * nodes
     for source, target in edges:
         masks[target] |= 1 << source
@@ -289,9 +293,9 @@ def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Per node all that follows it, and all that comes before it, as bits.
+    """For each node, all nodes that follow it and all nodes that precede it, as bits.
 
-    Raises `_Unsatisfiable` if there is a cycle.
+    Raises `_Unsatisfiable` if the edges have a cycle.
     """
     out: list[set[int]] = [set() for _ in range(nodes)]
     for source, target in edges:
@@ -319,7 +323,7 @@ def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[
 
 
 def _bits(mask: int) -> Iterator[int]:
-    """The positions of the bits that are set."""
+    """The positions of the set bits."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

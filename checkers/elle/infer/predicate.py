@@ -1,27 +1,28 @@
-"""Inference for predicate reads in a closed universe: the selected versions, shown or not.
+"""Inference for predicate reads in a closed universe: which versions a read selected, shown or not.
 
-A predicate read selects one version of *every* key and shows the matching ones. A key that it does
-not show says something, too: the selected version does not match, and if there is only one such
-version, it was that one. So there are dependencies over keys that no read shows.
+A predicate read selects one version of *every* key and shows the matching ones. A key that the read
+does not show is evidence, too: the selected version does not match the predicate, and if only one
+such version exists, the read selected it. So there are dependencies through keys that no read
+shows.
 
-**Versions.** A key's versions are what the universe holds at the beginning (a value, or none) and
-what transactions that did not fail left there at last; a delete leaves none.
+**Versions.** The versions of a key are its initial value in the universe (possibly none) and the
+last value that each transaction which did not fail left there; a delete leaves no value.
 
-**Version orders.** One thing is inferred, since one thing is certain: the initial version comes
-before every other one of its key. A key that was written once has its whole order by that; of a key
-that was written more often, the writes stay unordered. Hence there is never a `ww` edge between two
-transactions. (Upstream orders writes by their place in the history, which holds where each key is
-written once.)
+**Version orders.** Only one fact is certain: the initial version of a key comes before every other
+version. This fully orders a key that was written only once. If a key was written more often, the
+writes stay unordered. Hence there is never a `ww` edge between two transactions. (Upstream orders
+writes by their place in the history, which holds where each key is written once.)
 
 **Edges.** `wr` and `wrp`: the writer of the version that a read saw, or must have selected, comes
-before the reader. `rw`: who read the initial version comes before all who wrote the key. `rwp`: who
-selected the initial version by a predicate comes before all whose version makes a difference to
-that read: any, if it shows the key, else one that matches. A transaction whose answer was lost
-counts if its version was seen or selected. Nothing writes by a predicate, so there is no `wwp`.
+before the reader. `rw`: a reader of the initial version comes before all writers of the key. `rwp`:
+a transaction that selected the initial version by a predicate comes before all writers whose
+version changes the result of that read: every version if the read shows the key, otherwise every
+matching version. A transaction whose answer was lost counts if some read saw or selected its
+version. No operation writes by a predicate, so there is no `wwp`.
 
-That the version left over was selected, and none that was aborted or that its own transaction
-overwrote, holds if reads are of committed data; every model that a cycle over `wr`, `wrp`, `rw` or
-`rwp` refutes forbids other reads (G1a, G1b), so it is refuted either way.
+The inference assumes that reads return committed data: no aborted version, and no version that its
+own transaction overwrote. Every model that a cycle over `wr`, `wrp`, `rw` or `rwp` refutes also
+forbids other reads (G1a, G1b), so it is refuted either way.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from checkers.elle.search.graph import RW, RWP, WR, WRP, WW, GraphBuilder
 
 EDGES_MAX: Final = 2_000_000
 SELECTIONS_MAX: Final = 20_000_000
-"""Keys looked at for predicate reads; beyond, the history is refused."""
+"""The maximum number of keys to inspect for predicate reads; larger histories are refused."""
 
 CASES_MAX: Final = 16
 INITIAL: Final = -1
@@ -47,14 +48,14 @@ INITIAL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version of a key: what it holds (`None`: nothing), and who wrote it."""
+    """A version of a key: its value (`None` if there is no value) and its writer."""
 
     value: Any
     txn: int
     final: bool = True
 
     def told(self) -> str:
-        """The value in words."""
+        """The value as text."""
         return "absent" if self.value is None else render(self.value)
 
 
@@ -62,8 +63,8 @@ class _Version:
 class _Unseen:
     """The possible selections of a predicate read that does not show a key.
 
-    `committed` are the candidates that a store may show, `others` the ones of failed transactions
-    and the ones overwritten by their own.
+    `committed` are the candidates that a store may show. `others` are versions of failed
+    transactions and versions that their own transaction overwrote.
     """
 
     key: int
@@ -72,7 +73,9 @@ class _Unseen:
 
 
 def infer_predicates(columns: PredicateColumns) -> Inference:
-    """Dependencies and non-cycle anomalies; raises `Refused` where writes are not unique."""
+    """Infer dependencies and anomalies without a cycle; raises `Refused` if writes are not
+    unique.
+    """
     index = _Index(columns)
     for txn in np.flatnonzero(columns.type == OK).tolist():
         _Reads(index, txn).all()
@@ -89,7 +92,7 @@ def infer_predicates(columns: PredicateColumns) -> Inference:
 
 
 class _Index:
-    """All versions, and what has been found out."""
+    """All versions, and the findings so far."""
 
     def __init__(self, columns: PredicateColumns) -> None:
         self.columns = columns
@@ -133,22 +136,24 @@ class _Index:
         )
 
     def op(self, txn: int) -> int:
-        """The index of a transaction's op."""
+        """The index of a transaction's invocation."""
         return int(self.columns.index[txn])
 
     def failed(self, version: _Version) -> bool:
-        """Whether the transaction that wrote it failed."""
+        """Whether the version's transaction failed."""
         return version.txn >= 0 and bool(self.columns.type[version.txn] == FAIL)
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
-        """Per key what does not match; without keys where that can never be one version alone."""
+        """For each key, the non-matching versions; keys that leave several candidates are left
+        out.
+        """
         candidates = self._unseen.get(predicate)
         if candidates is None:
             candidates = []
             for key, versions in enumerate(self.committed):
                 self.spend(len(versions))
                 fits = [version for version in versions if not predicate.matches(version.value)]
-                # One of them may be the reader's own.
+                # One of the versions may be the reader's own.
                 constant = len(versions) == 1 and not self.others[key]
                 if not fits or (len(fits) <= 2 and not constant):
                     others = [v for v in self.others[key] if not predicate.matches(v.value)]
@@ -157,7 +162,7 @@ class _Index:
         return candidates
 
     def changed(self, predicate: Predicate | None, key: int) -> list[_Version]:
-        """The versions after the initial one that differ to an item read, or to a predicate."""
+        """The versions after the initial one that differ for an item read, or for a predicate."""
         versions = self._changed.get((predicate, key))
         if versions is None:
             versions = [
@@ -170,7 +175,7 @@ class _Index:
         return versions
 
     def spend(self, selections: int) -> None:
-        """Count work; raises `Refused` at its limit."""
+        """Count work; raises `Refused` at the limit."""
         self.selections += selections
         if self.selections > SELECTIONS_MAX or len(self.edges) > EDGES_MAX:
             raise Refused(
@@ -179,7 +184,7 @@ class _Index:
             )
 
     def record(self, name: str, txns: Iterable[int], key: int, text: str) -> None:
-        """Count an anomaly, and keep the first in words."""
+        """Count an anomaly, and keep the description of the first."""
         self.counts[name] = self.counts.get(name, 0) + 1
         cases = self.cases.setdefault(name, [])
         if len(cases) < CASES_MAX:
@@ -187,7 +192,7 @@ class _Index:
             cases.append(Case(name, (text,), operations, {"key": self.columns.render_key(key)}))
 
     def lost_updates(self) -> None:
-        """Transactions that read one version and wrote the key afterwards."""
+        """Transactions that read the same version and wrote the key afterwards."""
         for (key, source), txns in sorted(self.updates.items()):
             if len(txns) > 1:
                 name = self.columns.render_key(key)
@@ -200,7 +205,7 @@ class _Index:
 
 
 class _Reads:
-    """The reads of one ok transaction."""
+    """Handles the reads of one ok transaction."""
 
     def __init__(self, index: _Index, txn: int) -> None:
         self.index = index
@@ -210,7 +215,7 @@ class _Reads:
         self.sources: dict[int, int] = {}
 
     def all(self) -> None:
-        """Follow the micro-operations."""
+        """Process the micro-operations in order."""
         for access in self.index.columns.bodies[self.txn]:
             if access.writes:
                 source = self.sources.pop(access.key, None)
@@ -281,7 +286,7 @@ class _Reads:
                 index.record("predicate-read-miss", (self.txn,), key, text)
 
     def _seen(self, access: Access, key: int, value: Any) -> None:
-        """A value was read."""
+        """Handle a read that returned a value."""
         version = self.index.written[key].get(identity(value))
         if version is None:
             name = self.index.columns.render_key(key)
@@ -298,10 +303,10 @@ class _Reads:
     def _resolve(
         self, access: Access, key: int, committed: list[_Version], others: list[_Version]
     ) -> bool:
-        """Handle an unexpected version; `False` if no version can have been selected."""
+        """Handle an unexpected version; returns `False` if no version can have been selected."""
         if len(committed) > 2:
             return True
-        # What the transaction writes itself, it writes later.
+        # The value is one that the transaction itself writes later.
         foreign = [version for version in committed if version.txn != self.txn]
         if len(foreign) == 1:
             self._selected(access, key, foreign[0])
@@ -314,7 +319,7 @@ class _Reads:
         return True
 
     def _dirty(self, access: Access, key: int, version: _Version) -> None:
-        """A version of a transaction that failed, or that its own transaction wrote over."""
+        """Report a version of a failed transaction, or one that its own transaction overwrote."""
         name, op = self.index.columns.render_key(key), self.index.op(version.txn)
         if self.index.failed(version):
             kind, how = "G1a", f"as op {op} left it ({version.told()}), which failed"
@@ -325,7 +330,7 @@ class _Reads:
         self.index.record(kind, (self.txn, version.txn), key, text)
 
     def _selected(self, access: Access, key: int, version: _Version) -> None:
-        """One version of a key is known to be the one selected."""
+        """Add the edges for a read whose selected version of a key is known."""
         index, by = self.index, access.predicate
         if by is None:
             self.sources[key] = version.txn
@@ -333,7 +338,7 @@ class _Reads:
             edge = (version.txn, self.txn, WR if by is None else WRP)
             index.edges.setdefault(edge, (access, key, version))
             return
-        # A shown key differs in any other version, whether that matches or not.
+        # Any other version of a shown key makes a difference, whether it matches or not.
         changed = index.changed(None if key in access.shown else by, key)
         index.spend(len(changed))
         for other in changed:
@@ -343,7 +348,7 @@ class _Reads:
 
 
 class _Explainer:
-    """Finds the reads behind an edge."""
+    """Finds the reads that explain an edge."""
 
     def __init__(self, index: _Index) -> None:
         self._index = index
@@ -354,7 +359,7 @@ class _Explainer:
         columns = self._index.columns
         name, version_text = columns.render_key(key), version.told()
         initial = self._index.initial[key].told()
-        # Names and values may hold braces; only the fields of the sentence are left alone.
+        # Names and values may contain braces; only the template's own placeholders stay unescaped.
         read = columns.render_access(access).replace("{", "{{").replace("}", "}}")
         if relation == WR:
             text = "{target} read key {key} as {source} left it: {value}"

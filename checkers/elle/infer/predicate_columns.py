@@ -1,9 +1,10 @@
-"""Transactions with predicate reads: what their micro-operations say, and the universe they act in.
+"""Transactions with predicate reads: their micro-operations, and the universe of keys.
 
 A history begins with an operation `init` whose value holds all keys that exist, with their values.
-It must be over before any transaction begins, and is no transaction itself: what it says is taken
-for true. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and predicate
-reads `[rp predicate {k v, ...}]`; every one that is `ok` took effect.
+It must complete before any transaction begins. It is not a transaction itself, and its value is
+assumed to be correct. Micro-operations are `[insert k v]`, `[w k v]`, `[delete k]`, `[r k v]` and
+predicate reads `[rp predicate {k v, ...}]`; every micro-operation of an `ok` transaction took
+effect.
 
 Keys of maps are text in EDN and JSON alike once they are read, so keys are compared as text.
 """
@@ -25,7 +26,7 @@ _WRITES: Final = frozenset({"insert", "w", "delete"})
 
 
 def identity(value: Any) -> tuple[str, Any]:
-    """Equal exactly for equal data; `True` is not 1, and 1 is not 1.0."""
+    """A substitute that is equal exactly for equal data: `True` is not 1, and 1 is not 1.0."""
     kind = type(value)
     return (kind.__name__, value if kind is int or kind is str else repr(value))
 
@@ -34,7 +35,7 @@ def identity(value: Any) -> tuple[str, Any]:
 class Predicate:
     """A condition on values: `true`, `= goal`, or `mod modulus rest`. An absent key never matches.
 
-    `goal` is the identity of the value that an `=` asks for.
+    `goal` is the identity of the value that `=` compares with.
     """
 
     kind: str
@@ -44,7 +45,7 @@ class Predicate:
     text: str = field(default="true", compare=False)
 
     def matches(self, value: Any) -> bool:
-        """Whether a version that holds `value` (`None`: no value) matches."""
+        """Whether a version with `value` (`None` if there is no value) matches."""
         if value is None:
             return False
         if self.kind == "=":
@@ -54,9 +55,9 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One micro-operation. `key` is -1 and `shown` a map of keys to values for predicate reads.
+    """One micro-operation. For predicate reads, `key` is -1 and `shown` maps keys to values.
 
-    A value of `None` is no value: what a delete leaves, or what a read of an absent key returns.
+    A value of `None` means no value: a delete leaves it, and a read of an absent key returns it.
     """
 
     f: str
@@ -67,15 +68,15 @@ class Access:
 
     @property
     def writes(self) -> bool:
-        """Whether it makes a version of its key."""
+        """Whether the micro-operation makes a version of its key."""
         return self.f in _WRITES
 
 
 @dataclass(slots=True)
 class PredicateColumns(Columns):
-    """Transactions without columns for their micro-operations, which are `bodies`, by number.
+    """Transactions as columns, with their micro-operations in `bodies`, by number.
 
-    `initial` is what the universe holds under each key, `None` where the key is not there.
+    `initial` is the initial value of each key in the universe, or `None` if the key is absent.
     """
 
     bodies: list[tuple[Access, ...]] = field(repr=False)
@@ -93,14 +94,14 @@ class PredicateColumns(Columns):
         return f"{access.f} {name} {'nil' if access.value is None else render(access.value)}"
 
     def render_shown(self, access: Access) -> str:
-        """The answer of a predicate read, or its beginning."""
+        """The answer of a predicate read, shortened if it is long."""
         items = [f"{self.render_key(key)} {render(value)}" for key, value in access.shown.items()]
         if len(items) > SHOWN_KEYS_MAX:
             items = [*items[:SHOWN_KEYS_MAX], f"... {len(items) - SHOWN_KEYS_MAX} more"]
         return f"{{{', '.join(items)}}}"
 
     def render_txn(self, txn: int, *, most: int = 12) -> str:
-        """A whole transaction; reads whose answer is unknown show `?`."""
+        """A whole transaction; reads without a known answer show `?`."""
         answered = self.type[txn] == OK
         parts = [self.render_access(access, known=answered) for access in self.bodies[txn][:most]]
         if len(self.bodies[txn]) > most:
@@ -113,15 +114,16 @@ def _quoted(value: Any) -> str:
 
 
 class _Reader:
-    """Reads micro-operations; numbers keys; raises `HistoryError` that names the op."""
+    """Parses micro-operations and numbers keys; raises `HistoryError` with the op's index."""
 
     def __init__(self) -> None:
         self.keys: dict[str, int] = {}
         self.names: list[Any] = []
         self.initial: dict[int, Any] = {}
-        self.mod: int | None = None  # an op that asks for a remainder
-        self.unfit: tuple[int, Any] | None = None  # an op with a value that has none
-        self._kinds: dict[int, type] = {}  # types of keys outside of maps, where they are kept
+        self.mod: int | None = None  # the first op whose predicate computes a remainder
+        self.unfit: tuple[int, Any] | None = None  # the first op with a value that has no remainder
+        # the types of keys outside maps, where types survive parsing
+        self._kinds: dict[int, type] = {}
 
     def key(self, name: Any, index: int, *, in_map: bool = False) -> int:
         kind = type(name)
@@ -225,7 +227,7 @@ class _Reader:
 
 
 def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]]:
-    """The transactions with the indices of their invocations; reads `init`."""
+    """The transactions and the indices of their invocations; also parses `init`."""
     made: list[tuple[Transaction, int]] = []
     begun: int | None = None
     ready = -1
@@ -251,7 +253,7 @@ def _universe(history: History, reader: _Reader) -> list[tuple[Transaction, int]
                 f"op {call.index} invokes a transaction before init was over (op {ready})"
             )
         mops = mops_of(pair)
-        # Numbers and names are processes of clients alike here; only equality matters.
+        # Processes may be numbers or names; only their equality matters.
         process: Any = call.process
         end = None if done is None else done.index
         made.append((Transaction(mops, call.index, end, pair.type, process), call.index))
@@ -264,7 +266,8 @@ def predicate_columns(
 ) -> PredicateColumns:
     """Columns of a history with its `init`, or of transactions in a `universe`.
 
-    Raises `HistoryError` that names the op for anything else. Columns come back as they are.
+    Raises `HistoryError` with the op's index for any other history. A source that is already in
+    columns is returned as it is.
     """
     if isinstance(source, PredicateColumns):
         return source

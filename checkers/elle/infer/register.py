@@ -1,18 +1,17 @@
 """Inference for registers: dependencies from values, and from the order of versions.
 
-A read tells which write it saw (`wr`), since writes are unique per key. What came before and after
-in a key's order is a matter of the sources in `versions`: an edge from version v to w gives `ww`
-from the writer of v to that of w, and `rw` from the readers of v to the writer of w. Only accesses
-visible from outside count: a transaction's first access to a key if that is a read, and its last
-write.
+A read shows which write it saw (`wr`), since writes are unique per key. The order of a key's
+versions comes from the sources in `versions`: an edge from version v to w gives `ww` from the
+writer of v to that of w, and `rw` from the readers of v to the writer of w. Only accesses visible
+from outside count: a transaction's first access to a key if that is a read, and its last write.
 
-Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; writes of transactions whose answer
-was lost take part in version orders and in nothing else, as there, unless `unknown_writes` asks for
-more: a write that was read did happen. New here: declared initial values.
+Semantics follow jepsen-io/elle, `rw_register.clj` at ccdee6f; as there, writes of transactions
+whose answer was lost count in version orders only. With `unknown_writes`, such a write counts like
+others if it was read, since it did happen. New here: declared initial values.
 
 With `every_rule`, registers have the rules of lists that upstream lacks: a `future-read`; a
-`garbage-read` where a key would need two initial values, nil included, while a single value without
-a writer becomes the initial one; and no `lost-update` of a value that the reader wrote itself.
+`garbage-read` if a key would need two initial values, nil included (a single value without a writer
+becomes the initial value); and no `lost-update` of a value that the reader wrote itself.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class RegisterOptions:
 
 
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
-    """Dependencies and non-cycle anomalies of a register history.
+    """Infer dependencies and non-cycle anomalies of a register history.
 
     Raises `Refused` if one value was written to one key twice.
     """
@@ -89,7 +88,7 @@ def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
 
 
 def _initial(columns: Columns, declared: Mapping[Any, Any] | None) -> dict[int, int]:
-    """Declared initial values by number; values that no read shows do not matter."""
+    """Declared initial values by number; values that no read shows are left out."""
     if not declared:
         return {}
     keys = {_hashable(name): number for number, name in enumerate(columns.keys)}
@@ -120,7 +119,7 @@ def _order(accesses: Accesses, first: LongArray, options: RegisterOptions) -> Ve
 
 
 class _Dependencies:
-    """Edges between transactions from edges between versions."""
+    """Dependencies between transactions, derived from edges between versions."""
 
     def __init__(self, accesses: Accesses, order: VersionOrder, options: RegisterOptions) -> None:
         self._accesses = accesses
@@ -135,7 +134,7 @@ class _Dependencies:
         self._read, self._reader = accesses.read[rows], accesses.txn[rows]
 
     def build(self, realtime: Edges) -> GraphBuilder:
-        """All edges; `realtime` are the version edges that `linearizable-keys` adds."""
+        """All edges; `realtime` are the version edges that only `linearizable-keys` adds."""
         builder = GraphBuilder(self._accesses.columns)
         seen = self._writer[self._read]
         by_value = seen >= 0
@@ -149,7 +148,7 @@ class _Dependencies:
         both = self._writer[source] >= 0
         builder.add(self._writer[source[both]], self._writer[target[both]], WW)
         by_source = np.argsort(source, kind="stable")
-        # Upstream counts a transaction that relates to itself alone, so its graph is not empty.
+        # Upstream counts a transaction that relates only to itself, so its graph is not empty.
         builder.touched |= bool((both | np.isin(source, self._read)).any())
         builder.add_products(
             (self._read, self._reader),
@@ -159,9 +158,10 @@ class _Dependencies:
         return builder
 
     def refine(self, txns: IntArray) -> GraphBuilder | None:
-        """The edges as upstream has them, for the keys that `txns` accessed; `None` if they are.
+        """The edges as upstream has them, for the keys that `txns` accessed; `None` if equal.
 
-        Where that is too much work, the complete real-time relation stays, which is true as well.
+        If computing them takes too much work, the complete real-time relation stays, which is
+        correct, too.
         """
         order = self._order
         if order.time is None or not len(txns):
@@ -203,7 +203,7 @@ def _local_anomalies(
     inference.add("internal", internal[earliest].astype(np.int32), texts.internal)
 
     updates = _updates(accesses, mops, group)
-    if every_rule:  # who met its own write built on something else
+    if every_rule:  # no lost update if the reader itself wrote the value that it read
         writer = writers.find(columns.key[updates], columns.value[updates])
         updates = updates[(writer < 0) | (columns.txn[writer] != columns.txn[updates])]
     members = collisions(accesses.version[updates], updates)
@@ -215,7 +215,7 @@ def _local_anomalies(
 
 
 def _updates(accesses: Accesses, mops: LongArray, group: LongArray) -> LongArray:
-    """The first reads of a key in a transaction, where it wrote that key after."""
+    """Each transaction's first read of a key that it wrote afterwards."""
     columns = accesses.columns
     if not len(mops):
         return mops
@@ -232,7 +232,10 @@ def _updates(accesses: Accesses, mops: LongArray, group: LongArray) -> LongArray
 
 
 def _several_initial(columns: Columns, unwritten: IntArray) -> npt.NDArray[np.bool_]:
-    """Per read in `unwritten` whether its key would have several initial values, nil included."""
+    """For each read in `unwritten`, whether its key would have several initial values.
+
+    Nil counts as a value.
+    """
     reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK))
     rows = np.concatenate([unwritten, reads[columns.value[reads] == NIL]]).astype(np.int64)
     pairs = np.unique(np.stack([columns.key[rows], columns.value[rows]]), axis=1)
@@ -242,7 +245,7 @@ def _several_initial(columns: Columns, unwritten: IntArray) -> npt.NDArray[np.bo
 
 
 def _unwritten(columns: Columns, writers: Writers, initial: Mapping[int, int]) -> IntArray:
-    """Reads of values that no transaction wrote and that are not declared as initial ones."""
+    """Reads of values that no transaction wrote and that are not declared initial values."""
     reads = np.flatnonzero(~columns.write & (columns.type[columns.txn] == OK)).astype(np.int32)
     declared = np.full(len(columns.keys), NIL, np.int32)
     declared[list(initial)] = list(initial.values())

@@ -1,9 +1,9 @@
-"""Cycles made short by real time, and cycles that need no search.
+"""Shorten cycles by real time, and find cycles without a search.
 
-Within a component real time is a chain: only neighbours in time have an edge, or all edges go by
-way of gates. A search along these finds a cycle of the right kind, but may lead through hundreds of
-transactions where one step in time says the same. And where a component is too large for searches,
-two transactions that contradict each other are still seen by looking at each edge once.
+Within a component, real time is a chain: only neighbours in time have an edge, or all edges pass
+through gates. A search along these edges finds a cycle of the right kind, but the cycle may visit
+hundreds of transactions where a single real-time step would be enough. If a component is too large
+for searches, one pass over the edges still finds pairs of transactions that contradict each other.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from checkers.elle.kinds import Cycle, Walk, cycle_of
 from checkers.elle.search.graph import REALTIME, RW, RWP, WR, WRP, WW, Component
 
 STEPS_MAX: Final = 4096
-"""Between two steps that must stay; the work is quadratic in them."""
+"""The maximum number of steps to shorten between two fixed steps; the work is quadratic."""
 
 _ANTI: Final = RW | RWP
 
 
 def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
-    """The same kind of cycle through some of its transactions, the fewest that time allows.
+    """The same kind of cycle with as few of its transactions as real time allows.
 
-    `start` and `end` are the runs of the cycle's transactions, in its order. Anti-dependencies stay
-    as they are; of a cycle without any, one step of the data that gives it its name.
+    `start` and `end` are the runs of the cycle's transactions, in its order. All anti-dependencies
+    stay. A cycle without any keeps one data dependency, which gives the cycle its name.
     """
     size = len(cycle.txns)
     if REALTIME not in cycle.relations or size < 3:
@@ -56,7 +56,7 @@ def shortened(cycle: Cycle, start: IntArray, end: IntArray) -> Cycle:
 def _fewest(
     places: list[int], relations: tuple[int, ...], start: IntArray, end: IntArray
 ) -> list[tuple[int, int]]:
-    """The fewest steps from the first of `places` to the last, forwards by time or one by one."""
+    """The fewest steps from the first of `places` to the last, by real time or along the cycle."""
     last = len(places) - 1
     begins = start[places]
     steps_left = np.zeros(last + 1, np.int64)
@@ -79,7 +79,7 @@ def _fewest(
 
 
 def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
-    """One cycle of two transactions of each kind that there is, of data, or of data and time.
+    """One cycle of two transactions for each kind that occurs, over data, or data and real time.
 
     `start` and `end` are the runs of the component's transactions.
     """
@@ -101,8 +101,8 @@ def pairs(component: Component, start: IntArray, end: IntArray) -> list[Cycle]:
             take(int(source[edge]), int(target[edge]), int(kind), REALTIME)
     forth = source.astype(np.int64) * component.members + target
     back = target.astype(np.int64) * component.members + source
-    # Two transactions may have several relations each way, and what one pair of them makes, none
-    # of the others need make.
+    # Two transactions may have several relations in each direction. A pair of relations can make a
+    # kind of cycle that no other pair makes.
     for there, here in combinations_with_replacement(np.unique(relation).tolist(), 2):
         if Cycle((0, 1), (there, here)).name in cycles:
             continue

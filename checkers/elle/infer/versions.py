@@ -1,9 +1,9 @@
 """The known order of register versions, by source.
 
-A register's reads show one value, not a history, so the order of a key's versions comes from what
-the caller is willing to assume. Each source adds edges between versions of a key; a source that
-makes the order of any key cyclic is reported (`cyclic-versions`) and left out altogether, as
-upstream does it (jepsen-io/elle, `rw_register.clj` at ccdee6f):
+A read of a register shows one value, not its history, so the order of a key's versions comes from
+what the caller assumes. Each source adds edges between versions of a key; a source that makes the
+order of any key cyclic is reported (`cyclic-versions`) and left out altogether, as upstream does it
+(jepsen-io/elle, `rw_register.clj` at ccdee6f):
 
 | source            | edge                                                                   |
 |-------------------|------------------------------------------------------------------------|
@@ -13,17 +13,17 @@ upstream does it (jepsen-io/elle, `rw_register.clj` at ccdee6f):
 | sequential-keys   | a process's last version of a key comes before its next one            |
 | linearizable-keys | the same across processes, by real time                                |
 
-**Real time without squares.** `linearizable-keys` relates every pair of transactions on a key that
-do not overlap: quadratic. Take, of each version, `exit`: when the first transaction that left it
-behind completed, and `entry`: when the last one that found it was invoked. Version v precedes w
-exactly if exit(v) < entry(w). Two versions contradict each other if both precede the other: the
-condition of Gibbons and Korach (1997) on zones; without such a pair, each version needs only
-its nearest successors.
+**Real time in less than quadratic time.** `linearizable-keys` relates every pair of transactions on
+a key that do not overlap, which is quadratic. So each version gets two times: `exit`, when the
+first transaction that left the version behind completed, and `entry`, when the last transaction
+that found the version was invoked. Version v precedes w exactly if exit(v) < entry(w). Two versions
+contradict each other if both precede the other: the condition of Gibbons and Korach (1997) on
+zones; without such a pair, each version needs only its nearest successors.
 
-**As upstream relates them.** Upstream walks the reduced real-time graph and does not pass through
-transactions on the same key, which leaves out some pairs. Whether a pair is left out matters only
-where something is wrong: a graph with more edges that has no cycle settles the case. So the
-complete relation is used first, and the exact one (`walked_pairs`) only for keys in trouble.
+**The pairs that upstream relates.** Upstream walks the reduced real-time graph and does not pass
+through transactions on the same key, so it misses some pairs. This matters only if something is
+wrong: if the graph with more edges has no cycle, neither has upstream's. So the complete relation
+is used first, and upstream's exact relation (`walked_pairs`) only for keys with a contradiction.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RealTime:
 
 
 def realtime_of(accesses: Accesses) -> RealTime:
-    """The runs in which each version was first left behind and last met."""
+    """The runs in which each version was first left behind and last found."""
     columns = accesses.columns
     first_exit = np.full(accesses.count, NEVER, np.int64)
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
@@ -67,8 +67,8 @@ def realtime_of(accesses: Accesses) -> RealTime:
 def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
     """Keys with two versions that each precede the other in real time.
 
-    Zones from exit to entry: two that run forward may not overlap, and none that runs backward may
-    lie within one that runs forward.
+    A zone lasts from exit to entry. Two forward zones may not overlap, and no backward zone may lie
+    within a forward zone.
     """
     key = accesses.key_of(np.arange(accesses.count))
     used = (time.exit != NEVER) & (time.entry >= 0)
@@ -90,7 +90,7 @@ def contradicting_keys(accesses: Accesses, time: RealTime) -> IntArray:
 
 
 def _running_maximum(group: IntArray, value: LongArray) -> LongArray:
-    """The maximum so far within each group of a sorted array."""
+    """The running maximum within each group of a sorted array."""
     if not len(group):
         return value
     span = np.int64(int(value.max()) + 2)
@@ -105,13 +105,13 @@ def nearest(
     targets: npt.NDArray[np.bool_],
     usable: npt.NDArray[np.bool_],
 ) -> Edges:
-    """Edges from each version to its next `targets`; later targets follow from those.
+    """Edges from each version to the next `targets`; edges to later targets follow from these.
 
-    Only versions of keys without contradiction may be `usable`.
+    Only versions of keys without a contradiction may be `usable`.
     """
     key = accesses.key_of(np.arange(accesses.count)).astype(np.int64)
     forward = time.exit < time.entry
-    # Nothing enters a forward zone between its exit and its entry, except the exits below.
+    # No other version enters a forward zone between its exit and entry, except the exits below.
     entry = np.where(forward, time.exit, time.entry)
     stride = np.int64(max(int(time.entry.max(initial=0)), 1) + 2)
     goals = np.flatnonzero(targets & usable & (time.entry >= 0))
@@ -119,7 +119,7 @@ def nearest(
     at = key[goals] * stride + entry[goals]
     sources = np.flatnonzero(usable & (time.exit != NEVER) & (time.exit < stride - 1))
     low = np.searchsorted(at, key[sources] * stride + time.exit[sources], side="right")
-    # The first of the goals to be left behind hides later entries.
+    # The first goal that is left behind hides later entries.
     capped = np.minimum(time.exit[goals], stride - 1)
     hide = np.append(
         np.minimum.accumulate((key[goals] * stride + capped)[::-1])[::-1], np.iinfo(np.int64).max
@@ -127,7 +127,7 @@ def nearest(
     limit = np.minimum(hide[low], key[sources] * stride + stride - 1)
     size = np.maximum(np.searchsorted(at, limit, side="right") - low, 0)
     source, target = np.repeat(sources, size), goals[expand(low, size)]
-    # A backward zone that ends inside a forward one precedes it.
+    # A backward zone that ends inside a forward zone precedes it.
     zones = np.flatnonzero(forward & targets & usable)
     zones = zones[np.argsort(key[zones] * stride + time.exit[zones], kind="stable")]
     back = sources[~forward[sources]]
@@ -147,7 +147,7 @@ def nearest(
 
 
 def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
-    """From the initial versions, nil and others, to every version met or left but these."""
+    """Edges from the initial versions, nil and others, to every other version that was accessed."""
     met = np.unique(np.concatenate([accesses.read, accesses.wrote]))
     met = np.setdiff1d(met[met >= 0], first)
     key = accesses.key_of(first)
@@ -158,7 +158,7 @@ def initial_edges(accesses: Accesses, first: LongArray) -> Edges:
 
 
 def wfr_edges(accesses: Accesses) -> Edges:
-    """Edges from the versions read to those written, within a transaction.
+    """Edges from the versions read to the versions written, within a transaction.
 
     A transaction that read its own later write yields an edge from a version to itself, which
     upstream keeps: it puts the readers of that version before its writer.
@@ -169,7 +169,7 @@ def wfr_edges(accesses: Accesses) -> Edges:
 
 
 def sequential_edges(accesses: Accesses) -> Edges:
-    """From each transaction of a process to its next one on the same key."""
+    """Edges from each transaction of a process to its next transaction on the same key."""
     rows = np.flatnonzero(accesses.ok & (accesses.last >= 0))
     process = accesses.columns.process[accesses.txn[rows]].astype(np.int64)
     group = process * len(accesses.columns.keys) + accesses.key[rows]
@@ -181,7 +181,7 @@ def sequential_edges(accesses: Accesses) -> Edges:
 
 
 def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
-    """Between the written versions of a key in commit order; unnumbered ones come first."""
+    """Edges between the written versions of a key in commit order; unnumbered ones come first."""
     rows = np.flatnonzero(accesses.wrote >= 0)
     index = accesses.columns.index[accesses.txn[rows]]
     least = min(number.values(), default=0) - 1
@@ -193,10 +193,11 @@ def commit_edges(accesses: Accesses, number: Mapping[int, int]) -> Edges:
 
 @dataclass(slots=True)
 class VersionOrder:
-    """Edges between versions that the accepted sources give; `cycles` names the refused ones.
+    """The edges between versions from the accepted sources; `cycles` names the rejected sources.
 
-    `edges` is exact. If `time` is there, real time was accepted: for keys in `exact_keys` its edges
-    are in `edges` already, for others they are left to `nearest` and `walked_pairs`.
+    `edges` is exact. If `time` is set, real time was accepted. Then `edges` already has the
+    real-time edges of the keys in `exact_keys`; `nearest` and `walked_pairs` make those of other
+    keys.
     """
 
     accesses: Accesses
@@ -206,7 +207,7 @@ class VersionOrder:
     exact_keys: IntArray | None = None
 
     def add(self, name: str, edges: Edges) -> bool:
-        """Accept the source unless it makes the order cyclic; returns whether it was."""
+        """Accept the source unless it makes the order cyclic; returns whether it was accepted."""
         bad = self._cycles_with(edges)
         if bad:
             self._refuse(name, bad)
@@ -225,7 +226,7 @@ class VersionOrder:
         return cyclic_components(self._levels(), source, target)
 
     def _levels(self) -> LongArray:
-        """A first guess at the order: when versions were met first."""
+        """A first guess at the order: by the time at which versions were first found."""
         accesses = self.accesses
         level = np.full(accesses.count, NEVER, np.int64)
         start = accesses.columns.start[accesses.txn].astype(np.int64)
@@ -250,7 +251,7 @@ class VersionOrder:
         ).astype(np.int32)
         walked = walked_pairs(accesses, suspects, deadline_passed)
         if walked is None:
-            # Too much to walk: the complete relation replaces it, which is as true, and finer.
+            # Walking takes too much work, so use the complete relation, which is correct and finer.
             if len(suspects):
                 self._refuse("linearizable-keys", bad + self._whole_keys(keys))
                 return
@@ -263,7 +264,7 @@ class VersionOrder:
         return [np.arange(nil[key], nil[key + 1]) for key in keys.tolist()]
 
     def in_order(self) -> list[tuple[tuple[str, ...], LongArray]]:
-        """The cycles, and the versions of each, by when they were accessed first."""
+        """The cycles and their versions, sorted by first access."""
         accesses = self.accesses
         first = np.full(accesses.count, len(accesses.version), np.int64)
         accessed = np.flatnonzero(accesses.version >= 0)
@@ -275,7 +276,7 @@ class VersionOrder:
         return sorted(ordered, key=lambda cycle: (len(cycle[0]), int(first[cycle[1][0]])))
 
     def nearest_written(self, written: npt.NDArray[np.bool_]) -> Edges:
-        """Real-time edges to the next versions that are `written`, for keys not exact yet."""
+        """Real-time edges to the next versions in `written`, for keys that are not exact yet."""
         if self.time is None:
             return NO_EDGES, NO_EDGES
         assert self.exact_keys is not None

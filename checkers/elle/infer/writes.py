@@ -1,4 +1,4 @@
-"""The writers of values, for lists and registers alike."""
+"""The writers of values, for both lists and registers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkers.elle.infer.columns import NIL, Columns, IntArray, LongArray
 
 
 class Writers:
-    """Finds the append of an element: (key, value) -> micro-operation, or -1."""
+    """Finds the write of a value: (key, value) -> micro-operation, or -1."""
 
     def __init__(self, columns: Columns) -> None:
         mops = np.flatnonzero(columns.write)
@@ -29,7 +29,7 @@ class Writers:
             )
 
     def find(self, key: IntArray, value: IntArray) -> IntArray:
-        """The micro-operations that wrote value[i] to key[i]; -1 without a writer, or for nil."""
+        """The micro-operations that wrote value[i] to key[i]; -1 for nil or without a writer."""
         if not len(self.codes):
             return np.full(len(key), -1, np.int32)
         wanted = key.astype(np.int64) * self.span + value
@@ -39,7 +39,7 @@ class Writers:
 
 
 def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:
-    """Per micro-operation whether its transaction wrote to the same key again later."""
+    """For each micro-operation, whether its transaction wrote to the same key again later."""
     writes, group = columns.by_key(np.flatnonzero(columns.write))
     followed = np.append(group[1:] == group[:-1], False)[: len(group)]
     intermediate = np.zeros(len(columns.txn), np.bool_)
@@ -48,7 +48,7 @@ def intermediate_writes(columns: Columns) -> npt.NDArray[np.bool_]:
 
 
 def collisions(identity: LongArray, rows: LongArray) -> list[IntArray]:
-    """The groups of two or more rows with equal identity, each ascending, by their first."""
+    """The groups of two or more rows with equal identity, ascending, sorted by first row."""
     order = np.argsort(identity, kind="stable")
     ordered = identity[order]
     same = ordered[1:] == ordered[:-1]

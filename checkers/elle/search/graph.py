@@ -13,9 +13,10 @@ An edge says that its source must come before its target in any serial order. Re
 | realtime | the source's completion came before the target's invocation           |
 
 Real time is never stored: it follows from the runs of the transactions (`columns`), and within a
-component it becomes a chain of *gates*, nodes that mean "everything so far has completed".
-When many transactions read what many replaced, their product is not stored either: two chains of
-*joints* connect each reader with every writer but itself, which is what the product would say.
+component it becomes a chain of *gates*, nodes that mean "everything so far has completed". If many
+transactions read a version that many others replaced, the product of these edges is not stored
+either. Instead, two chains of *joints* connect each reader with every writer but itself, which has
+the same meaning.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ RW: Final = 4
 PROCESS: Final = 8
 REALTIME: Final = 16
 JOINT: Final = 32
-"""The way out of a joint; the relation is that of the edge that led in."""
+"""The edge out of a joint; its relation is that of the edge into the joint."""
 WRP: Final = 64
 RWP: Final = 128
 
 REDUCED_EDGES_MAX: Final = 32
-"""Real-time edges per transaction of a component, above which gates are better."""
+"""The number of real-time edges per transaction of a component above which gates are used."""
 
 PRODUCT_EDGES_MAX: Final = 64
-"""Groups whose product exceeds this many edges per member get joints."""
+"""Groups whose product has more than this many edges per member get joints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ class Component:
     """One strongly connected component, with its nodes renumbered.
 
     The first `members` nodes are the transactions `txns`, ascending; joints and gates follow.
-    Several edges may connect the same two nodes. `loops` says that some lead to their own source.
+    Several edges may connect the same two nodes. `loops` says that some transaction depends on
+    itself.
     """
 
     txns: IntArray
@@ -69,10 +71,10 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A dependency graph over the `members` transactions of `columns`, and further joints.
+    """A dependency graph over the `members` transactions of `columns`, and additional joints.
 
-    `loops` are transactions that read what they wrote only later. Such a loop alone is no
-    component (upstream passes it over), but within one it is a cycle.
+    `loops` are transactions that read a value which they themselves wrote only later. Such a loop
+    alone is not a component (upstream skips it), but within a component it is a cycle.
     """
 
     columns: Columns
@@ -90,11 +92,11 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the edges."""
+        """The size of the edges in bytes."""
         return self.source.nbytes + self.target.nbytes + self.relation.nbytes
 
     def components(self) -> Iterator[Component]:
-        """The components in which there can be cycles, by their smallest transaction."""
+        """The components that may contain cycles, sorted by their smallest transaction."""
         level = np.zeros(self.count, np.int64)
         level[: self.members] = self.columns.start.astype(np.int64) * LEVELS_PER_RUN + 1
         ceiling = np.full(self.count, np.iinfo(np.int64).max)
@@ -124,9 +126,10 @@ class Graph:
             yield self._local(np.sort(nodes[group]), within[by_owner[low:high]], direct=True)
 
     def _local(self, nodes: LongArray, edges: LongArray, *, direct: bool = False) -> Component:
-        """The subgraph of `nodes` with `edges`, and real time if it counts.
+        """The subgraph of `nodes` with `edges`, and with real time if it is required.
 
-        Real time takes gates, or edges if those are wanted (`direct`) and not too many.
+        Real time becomes gates, or edges if these are requested (`direct`) and there are not too
+        many.
         """
         place = np.zeros(self.count, np.int32)
         place[nodes] = np.arange(len(nodes), dtype=np.int32)
@@ -159,8 +162,8 @@ class Graph:
 def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] | None:
     """The transitive reduction of real time; `None` if it has too many edges.
 
-    A transaction precedes the transactions invoked after it completed, but not after any of them
-    had completed in turn.
+    A transaction's direct successors are the transactions that were invoked after it completed, but
+    before any of these successors had completed.
     """
     order = np.argsort(start, kind="stable")
     begins = start[order]
@@ -174,7 +177,7 @@ def _reduced(start: IntArray, end: IntArray) -> tuple[int, IntArray, IntArray] |
 
 
 def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, IntArray]:
-    """Gates before each distinct start: how many, and their edges. Transactions are 0, 1, ..."""
+    """Gates before each distinct start: their number and edges. Transactions are 0, 1, ..."""
     begins, entered = np.unique(start, return_inverse=True)
     everyone = np.arange(len(start))
     gate = np.searchsorted(begins, end, side="right")
@@ -186,7 +189,7 @@ def _gates(start: IntArray, end: IntArray, count: int) -> tuple[int, IntArray, I
 
 
 class GraphBuilder:
-    """Collects edges; drops those from a transaction to itself."""
+    """Collects edges; drops edges from a transaction to itself."""
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
@@ -198,12 +201,12 @@ class GraphBuilder:
         self.touched = False  # whether any dependency was found
 
     def add_loops(self, txns: IntArray) -> None:
-        """Transactions that read what they wrote only later."""
+        """Add transactions that read a value which they themselves wrote only later."""
         self.touched |= bool(len(txns))
         self._loops = np.unique(txns).astype(np.int32)
 
     def add(self, source: IntArray, target: IntArray, relation: int) -> None:
-        """Edges source[i] -> target[i]."""
+        """Add the edges source[i] -> target[i]."""
         keep = source != target
         if not keep.all():
             source, target = source[keep], target[keep]
@@ -219,9 +222,9 @@ class GraphBuilder:
         targets: tuple[LongArray, IntArray],
         relation: int,
     ) -> None:
-        """Edges from every source to every target with the same group.
+        """Add edges from every source to every target of the same group.
 
-        Each side is (group, transaction), sorted by group.
+        Each side consists of (groups, transactions), sorted by group.
         """
         group, txn = sources
         other, followers = targets
@@ -241,7 +244,7 @@ class GraphBuilder:
 
     @staticmethod
     def _heavy(group: LongArray, size: LongArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """A mask of the sources in groups that are better joined than multiplied."""
+        """A mask of the sources in groups for which joints need fewer edges than the product."""
         if not len(group):
             return np.zeros(0, np.bool_)
         first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
@@ -251,10 +254,10 @@ class GraphBuilder:
         return np.repeat(heavy, sources)
 
     def _join(self, sources: IntArray, targets: IntArray, relation: int) -> None:
-        """Joints between `sources` and `targets`: each source reaches every other target.
+        """Joints between `sources` and `targets`: each source reaches every target but itself.
 
-        A chain that descends carries a source to all smaller targets, one that ascends to all
-        greater ones.
+        One chain descends and carries a source to all smaller targets; the other ascends to all
+        greater targets.
         """
         n = len(targets)
         down = self._count + np.arange(n, dtype=np.int32)
@@ -271,7 +274,7 @@ class GraphBuilder:
         self.add(up[:-1], up[1:], JOINT)
 
     def build(self, *, realtime: bool) -> Graph:
-        """The graph of everything added."""
+        """The graph of all added edges."""
         empty = np.zeros(0, np.int32)
         return Graph(
             self._columns,

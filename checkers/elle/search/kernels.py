@@ -1,15 +1,15 @@
-"""The hot loops, on plain arrays: slices, paths of least delay, strongly connected components.
+"""Inner loops on plain arrays: slices, longest paths, strongly connected components.
 
-Nothing here knows of transactions, so that a native twin may replace a function one by one; the
-signatures are arrays in, arrays out.
+Nothing here depends on transactions. All functions take and return arrays, so that a native version
+may replace each function separately.
 
 **Components without walking the graph.** Almost every edge of a dependency graph points forward in
 time, and a valid history has no cycle at all. So each node gets a level, at first the run in which
-it was invoked, and is lifted above its predecessors until nothing moves (`settle`). If every edge
-then rises, the levels prove that there is no cycle; real-time edges need not even be written down,
-since a node must simply stay below the run after its completion. Where edges still fall, every
-cycle lies within the intervals of levels that the falling edges span (to come back down, a cycle
-must cross each gap by one of them), and only those stretches are given to Tarjan's algorithm.
+it was invoked, and is raised above its predecessors until no level changes (`settle`). If every
+edge then rises, the levels prove that there is no cycle; real-time edges need not even be written
+down, since a node must simply stay below the run after its completion. If some edges still fall,
+every cycle lies within the intervals of levels that the falling edges span, since a cycle can
+return to a lower level only by a falling edge. Tarjan's algorithm runs only on these intervals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEVELS_PER_RUN: Final = 1 << 20
-"""Room for chains of concurrent transactions between one run and the next."""
+"""Room for levels of concurrent transactions between one run and the next."""
 
 _ROUNDS_MAX: Final = 4096
 _WORK_FACTOR: Final = 24
@@ -59,15 +59,17 @@ def slices_equal(pool: IntArray, left: LongArray, right: LongArray, length: IntA
 
 
 def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntArray) -> LongArray:
-    """Lift `level` (in place) until edges rise; returns the edges that still fall.
+    """Raise `level` (in place) until edges rise; returns the edges that still fall.
 
-    No node is lifted above its `ceiling`. The work is bounded: a graph with cycles never settles.
+    No node is raised above its `ceiling`. The work is bounded, since a graph with cycles never
+    settles.
     """
     falling = np.flatnonzero(level[source] >= level[target])
     order: LongArray | None = None
     first = np.zeros(0, np.int64)
     work = _WORK_FACTOR * len(source) + 1000
-    # No path without a cycle is longer than there are nodes: what still falls then, falls for ever.
+    # A path without a cycle has at most as many steps as nodes: edges that still fall then never
+    # settle.
     for rounds in range(min(_ROUNDS_MAX, len(level))):
         if not len(falling) or work < 0:
             break
@@ -92,7 +94,9 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
 
 
 def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
-    """For each node the number of the merged interval [low, high] that holds its level, or -1."""
+    """For each node, the number of the merged interval [low, high] that contains its level, or
+    -1.
+    """
     order = np.argsort(low, kind="stable")
     low, reach = low[order], np.maximum.accumulate(high[order])
     opens = np.ones(len(low), np.bool_)
@@ -107,7 +111,7 @@ def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
 def stretches(
     level: LongArray, ceiling: LongArray, source: IntArray, target: IntArray
 ) -> tuple[LongArray, LongArray]:
-    """The nodes and edges among which all cycles lie, once `level` has settled (see the module)."""
+    """The nodes and edges that contain all cycles, after `level` has settled (see the module)."""
     falling = settle(level, ceiling, source, target)
     if not len(falling):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -117,13 +121,13 @@ def stretches(
 
 
 def alike(label: npt.NDArray[np.integer]) -> list[LongArray]:
-    """The places of each label, ascending."""
+    """The positions of each label, ascending."""
     order = np.argsort(label, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
 
 
 def strong_components(count: int, source: IntArray, target: IntArray) -> IntArray:
-    """Number the strongly connected components of `count` nodes; the label of each node.
+    """Number the strongly connected components of `count` nodes; returns each node's label.
 
     Tarjan's algorithm without recursion. Labels rise against the edges: for an edge between two
     components, label[source] > label[target].
@@ -173,9 +177,9 @@ def strong_components(count: int, source: IntArray, target: IntArray) -> IntArra
 
 
 def cyclic_components(level: LongArray, source: LongArray, target: LongArray) -> list[LongArray]:
-    """The strongly connected components of more than one node, by their smallest.
+    """The strongly connected components with several nodes, sorted by their smallest node.
 
-    `level` is a guess at an order that few edges contradict; the better, the faster.
+    `level` is a guess at an order that few edges contradict; a better guess makes this faster.
     """
     apart = source != target
     source, target = source[apart], target[apart]

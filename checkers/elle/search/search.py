@@ -3,14 +3,16 @@
 **Existence.** For each model there is a subgraph that must have no cycle, and Tarjan's algorithm
 decides that in linear time, however many cycles there are. For snapshot isolation the cycle may use
 anti-dependencies, but never two in a row; that is a plain cycle in the graph of (node, whether the
-last step was one). Kinds that only refute models still possible need not be looked for.
+last step was one). The search skips kinds that could only refute models which existence already
+shows to be possible.
 
 **Search.** Each kind is a small automaton over relations. A breadth-first search over (node, state)
-from each edge that such a cycle must contain finds the shortest closed walk; among equals the one
-through the smallest transactions. A walk that visits a transaction twice is no cycle: it falls
-apart into smaller ones, of other kinds. If only such walks are found, simple paths are enumerated.
-Every search counts its steps; one that runs out is reported, and costs time, not truth: the
-existence of cycles, and so the models refuted, are known already.
+from each edge that such a cycle must contain finds the shortest closed walk; of several shortest
+walks, it finds the one through the smallest transactions. A walk that visits a transaction twice is
+not a cycle, but a combination of smaller cycles of other kinds. If only such walks are found,
+simple paths are enumerated. Every search counts its steps, and a search that runs out of steps is
+reported. The refuted models stay right in that case, since the existence of cycles is already
+known.
 
 The kinds, their order and their names follow jepsen-io/elle (`txn.clj` at ccdee6f).
 """
@@ -87,13 +89,13 @@ _REFUTED_BY: Final = {
     )
     for model, suffix, order in zip(models, SUFFIXES, (0, PROCESS, REALTIME), strict=False)
 }
-"""The relations of which a cycle refutes a model, and the kinds of cycles that show it."""
+"""For each model, the relations whose cycles refute it, and the kinds of cycles that show this."""
 
 
 def kinds_left(refuted: Iterable[str], *, predicates: bool) -> list[str]:
-    """The kinds of cycles that there can be if existence refutes no more than `refuted`.
+    """The kinds of cycles that are possible if existence refutes no more than `refuted`.
 
-    Without anti-dependencies over `predicates` there are none of the kinds that need one.
+    Without anti-dependencies over `predicates`, kinds that need one are impossible.
     """
     possible = set(EXISTENCE_MODELS) - impossible_models((), refuted)
     impossible = forbidden_by(possible)
@@ -113,7 +115,7 @@ class Search:
         self._preference = preference
 
     def kinds_left(self, refuted: Iterable[str]) -> list[str]:
-        """`kinds_left` for this component."""
+        """The result of the function `kinds_left` for this component."""
         predicates = bool((self._component.relation == RWP).any())
         return kinds_left(refuted, predicates=predicates)
 
@@ -125,16 +127,18 @@ class Search:
 
     @cached_property
     def _named(self) -> Adjacency:
-        """Between two transactions only the edge that names the step."""
+        """All edges; between two transactions, only the edge that names the step."""
         return _adjacency(self._component.count, *_named(self._component, self._preference))
 
     # --- existence ---------------------------------------------------------------------------
 
     def _label(self, relations: int, *, extended: bool) -> IntArray:
-        """Component labels of the subgraph; nodes twice where anti-dependencies stay apart."""
+        """Component labels of the subgraph; `extended` has each node twice (see the comment
+        below).
+        """
         labels = self._labels.get((relations, extended))
         if labels is None:
-            # All relations of an edge count here, not only the one that would name it.
+            # All relations of an edge count here, not only the relation that names the step.
             whole = self._component
             count = whole.count
             keep = (whole.relation & (relations | JOINT)) != 0
@@ -143,7 +147,8 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i after a free step, node i + count after an anti-dependency.
+                # Node i represents i after a free step, and node i + count represents i after an
+                # anti-dependency.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
@@ -158,7 +163,9 @@ class Search:
         return labels
 
     def _members(self, model: str) -> int:
-        """The number of transactions of the smallest component that refutes `model`; 0 if none."""
+        """The number of transactions in the smallest component that refutes `model`; 0 if none
+        does.
+        """
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -173,9 +180,9 @@ class Search:
         return int(np.unique(pairs[0], return_counts=True)[1].min())
 
     def refuted(self) -> dict[str, int]:
-        """Models refuted by the mere existence of a cycle, none implied by another of them.
+        """Models that the mere existence of a cycle refutes, without models implied by others.
 
-        The value is how many transactions the smallest component has that shows it.
+        The value is the number of transactions in the smallest component that shows it.
         """
         refuted: dict[str, int] = {}
         refuted_before: frozenset[str] = frozenset()
@@ -190,9 +197,9 @@ class Search:
     def find_all(
         self, refuted: Iterable[str], budget: Budget, skipped: frozenset[str] = frozenset()
     ) -> tuple[list[Cycle], list[str]]:
-        """The shortest cycle of each kind that no other finding implies, but for those `skipped`.
+        """The shortest cycle of each kind that no other finding implies, except kinds in `skipped`.
 
-        The second part names the kinds whose search did not finish.
+        The second result names the kinds whose search did not finish.
         """
         redundant = set(skipped)
         cycles: list[Cycle] = []
@@ -201,7 +208,8 @@ class Search:
         for name in self.kinds_left(refuted):
             if name in redundant:
                 continue
-            # Without anti-dependencies the kind itself does not depend on how steps are named.
+            # Without anti-dependencies, the kind of a cycle does not depend on the names of its
+            # steps.
             raw = not Kind.named(name).rw
             try:
                 with budget.part(budget.steps // 4 + 1) as part:
@@ -215,7 +223,9 @@ class Search:
         return list({cycle.name: cycle for cycle in reversed(cycles)}.values())[::-1], unfinished
 
     def show(self, model: str, budget: Budget) -> Cycle | None:
-        """A cycle that refutes `model` under every reading of its steps; `None` if too hard."""
+        """A cycle that refutes `model` however its steps are named; `None` if the search is too
+        hard.
+        """
         for name in _REFUTED_BY[model][1]:
             try:
                 with budget.part(budget.steps // 2 + 1) as part:
@@ -227,7 +237,7 @@ class Search:
         return None
 
     def _retold(self, cycle: Cycle) -> Cycle:
-        """The cycle with each step told by the relation that names it."""
+        """The cycle, with the naming relation of each step."""
         size = len(cycle.txns)
         steps = []
         for i, relation in enumerate(cycle.relations):
@@ -236,9 +246,10 @@ class Search:
         return Cycle(cycle.txns, tuple(steps))
 
     def find(self, name: str, budget: Budget, *, raw: bool = True) -> Cycle | None:
-        """The shortest cycle of the kind `name`; raises `TimedOut` if there may be one unseen.
+        """The shortest cycle of the kind `name`; raises `TimedOut` if the search stopped too early.
 
-        With `raw`, any relation of an edge may be taken; without, only the one that names it.
+        With `raw`, a step may use any relation of an edge; without, only the relation that names
+        it.
         """
         kind = Kind.named(name)
         walker = Walker(
@@ -252,7 +263,7 @@ class Search:
         return self._label(kind.free, extended=False), False
 
     def any_cycle(self) -> Cycle:
-        """Some cycle, for when nothing better was found in time."""
+        """Some cycle, if the search found nothing better in time."""
         place: dict[int, int] = {}
         walk: list[tuple[int, int]] = []
         node = 0
@@ -265,7 +276,7 @@ class Search:
 
 
 def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArray) -> Adjacency:
-    """Per node its (target, relation), ascending, each once."""
+    """For each node, its (target, relation) pairs, ascending and without duplicates."""
     order = np.lexsort((relation, target, source))
     first = np.searchsorted(source[order], np.arange(count + 1)).tolist()
     edges = list(zip(target[order].tolist(), relation[order].tolist(), strict=True))
@@ -275,9 +286,9 @@ def _adjacency(count: int, source: IntArray, target: IntArray, relation: IntArra
 def _named(
     component: Component, preference: tuple[int, ...]
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """The edges; of several between two transactions the one that names the step.
+    """The edges; if several connect two transactions, only the one that names the step.
 
-    Order of process or of time names a step only where no data does.
+    The order of processes or of time names a step only if no data dependency does.
     """
     rank = np.full(RWP + 1, len(preference), np.int32)
     for position, relation in enumerate(preference):

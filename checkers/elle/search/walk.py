@@ -1,7 +1,7 @@
-"""Pairs of a register's versions that upstream relates by real time, one key after another.
+"""Pairs of register versions that upstream relates by real time, one key after another.
 
-The relation is finer than the complete one, and takes longer: at a limit of work, or of time, the
-complete one replaces it, which is as true.
+This relation is finer than the complete one and takes longer to compute. At a limit of work or of
+time, the complete relation replaces it, which is correct, too.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ DEADLINE_EVERY_RUNS: Final = 64
 
 
 def never() -> bool:
-    """A deadline that does not pass."""
+    """The default deadline, which never passes."""
     return False
 
 
 def walked_pairs(
     accesses: Accesses, keys: IntArray, deadline_passed: Callable[[], bool] = never
 ) -> Edges | None:
-    """Pairs of versions that upstream relates by real time; `None` if that is too much work.
+    """Pairs of versions that upstream relates by real time; `None` if that takes too much work.
 
-    A pair counts if the reduced real-time graph has a path between two transactions that met and
-    left them, without another transaction on that key in between. All transactions of one run have
-    the same predecessors, so one bit set of sources per run is enough.
+    A pair counts if the reduced real-time graph has a path from a transaction that left the first
+    version to a transaction that found the second, without another transaction on that key in
+    between. All transactions of one run have the same predecessors, so one bit set of sources per
+    run is enough.
     """
     if not len(keys):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     columns = accesses.columns
     runs = int(columns.start.max(initial=0)) + 1
     ok = np.flatnonzero(columns.end != NEVER)
-    hidden = np.full(runs + 1, NEVER, np.int64)  # by run t: the first end among those begun after t
+    # for run t: the first end among the transactions that began after t
+    hidden = np.full(runs + 1, NEVER, np.int64)
     late = ok[columns.start[ok] > 0]
     np.minimum.at(hidden, columns.start[late] - 1, columns.end[late])
     hidden = np.minimum.accumulate(hidden[::-1])[::-1]
@@ -55,7 +57,7 @@ def walked_pairs(
         )
         if work < 0:
             return None
-    # As single numbers: pairs take ten times as long to sort.
+    # Sort single numbers: sorting pairs takes ten times as long.
     pairs = np.unique(np.array(sources, np.int64) * accesses.count + np.array(targets, np.int64))
     return pairs // accesses.count, pairs % accesses.count
 
@@ -68,7 +70,7 @@ def _walk_key(
     work: int,
     deadline_passed: Callable[[], bool],
 ) -> int:
-    """Add the pairs of one key's `rows`; returns the rest of `work`, or -1 at the deadline."""
+    """Add the pairs for one key's `rows`; returns the remaining `work`, or -1 at the deadline."""
     columns = accesses.columns
     by_end, bounds, hidden = order
     last, met = accesses.last[rows].tolist(), accesses.found[rows].tolist()
@@ -79,7 +81,7 @@ def _walk_key(
     for i, run in enumerate(begin):
         at_run.setdefault(run, []).append(i)
     reached: dict[int, int] = {}
-    buffer: list[tuple[int, int]] = []  # (last run that sees it, its bit set)
+    buffer: list[tuple[int, int]] = []  # (last run that sees the source, the source's bit set)
     for run in range(min(begin), max(begin) + 1):
         buffer = [entry for entry in buffer if entry[0] >= run]
         if run:
@@ -111,7 +113,7 @@ def _walk_key(
 
 
 def _bits(mask: int) -> list[int]:
-    """The positions of the bits that are set."""
+    """The positions of the set bits."""
     positions = []
     while mask:
         low = mask & -mask

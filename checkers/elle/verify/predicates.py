@@ -1,13 +1,14 @@
-"""Cases of histories with predicate reads, derived once more, for `verify`.
+"""Derive the cases of histories with predicate reads again, for `verify`.
 
-Of versions this knows what `docs/elle.md` says: a key's versions are what the universe holds and
-what each transaction that did not fail left there at last; the first of them is the universe's, and
-nothing else is known of their order. A read *selects* a version: the one whose value it shows. One
-that shows nothing of a key (a predicate read that leaves it out, or nil) selected one that does not
-match, and if only one such version is left, that one. What the reader wrote itself is no candidate:
-before its write it was not there, and behind it a read shows no other writer.
+The rules for versions are those of `docs/elle.md`. A key's versions are its initial value in the
+universe and the last value of each transaction that did not fail. The initial version is the first;
+the order of the others is unknown. A read *selects* the version whose value it shows. If a read
+shows nothing for a key (a predicate read that leaves the key out, or nil), it selected a version
+that does not match; if only one such version exists, it selected that one. The reader's own write
+is not a candidate: before the write its version did not exist, and after the write the read shows
+no other writer's version.
 
-Nothing here is shared with `predicate` or `predicate_columns`.
+This module shares nothing with `predicate` or `predicate_columns`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ OF_DATA = ("wr", "wrp", "rw", "rwp")
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """A version of a key (without a writer: the universe's); `last` if the writer left it there."""
+    """A version of a key; the initial version has no writer. `last`: its writer's last one."""
 
     writer: Txn | None
     value: Any
@@ -49,10 +50,11 @@ class _Version:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One read of one key by an ok transaction, before which it had not written the key.
+    """One read of one key by an ok transaction that had not written the key before.
 
-    `by` is the predicate, `None` for a read of the key itself; `value` is `None` if nothing of the
-    key was shown. `wrote_later` is what the transaction writes to the key behind the read.
+    `by` is the predicate, or `None` for a read of the key itself. `value` is `None` if the read
+    showed nothing for the key. `wrote_later` has the values that the transaction writes to the key
+    after the read.
     """
 
     by: Any
@@ -61,7 +63,7 @@ class _Look:
 
 
 def declared(history: History) -> tuple[Mapping[Any, Any], Iterator[Txn]]:
-    """The universe that an `init` declares (without one it is empty), and the transactions."""
+    """The universe that `init` declares (empty without an `init`), and the transactions."""
     operations = transactions(history)
     begins = [pair.invoke.f for pair in history.pairs[:1]]
     return next(operations).mops if begins == ["init"] else {}, operations
@@ -82,7 +84,7 @@ def _matches(predicate: Any, value: Any) -> bool:
 
 
 class PredicateVerifier:
-    """Verifies the cases it was made for."""
+    """Verifies the given cases."""
 
     def __init__(
         self, txns: Iterable[Txn], cases: Collection[Any], universe: Mapping[Any, Any]
@@ -110,7 +112,7 @@ class PredicateVerifier:
                 raise CaseError(f"key {key} is given a value more than once")
 
     def verify(self, case: Any) -> None:
-        """Require that the case is there; raises `CaseError` or `NotVerified`."""
+        """Require that the history contains the case; raises `CaseError` or `NotVerified`."""
         require_operations(case, self.ops)
         if case.type not in _SINGLE:
             self._verify_cycle(case)
@@ -136,7 +138,7 @@ class PredicateVerifier:
                 )
 
     def _precedes(self, reason: Any, source: Txn, target: Txn) -> bool:
-        """Whether it does so; that an `info` took effect is shown by the step that leaves it."""
+        """Whether `source` precedes `target`; the next step shows that an `info` took effect."""
         if "fail" in (source.type, target.type) or source is target:
             return False
         if reason.relation in ("process", "realtime"):
@@ -151,15 +153,15 @@ class PredicateVerifier:
             )
         first, *others = self.versions[reason.key]
         made = [v for v in others if v.writer is target and v.last and v.told == reason.next_value]
-        # A shown key changes with any later version. A key not shown would have left a
-        # second version to select, had the other not begun to match.
+        # A shown key changes with any later version. If the read does not show the key and the
+        # later version did not match either, the read would have had two versions to select from.
         return (first.told == reason.value and bool(made)) and any(
             self.selected(source, reason.key, look) == [first]
             for look in self.looks(source, reason.key, by_key=by_key)
         )
 
     def looks(self, txn: Txn, key: str, *, by_key: bool | None = None) -> list[_Look]:
-        """Its reads of `key` that tell of others: by the key, by predicates, or (`None`) both."""
+        """Reads of `key` before its own writes: by key, by predicates, or (`None`) both."""
         looks: list[_Look] = []
         later = [
             None if _name(mop[0]) == "delete" else mop[2]
@@ -177,12 +179,12 @@ class PredicateVerifier:
         return looks
 
     def selected(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """The committed version that was selected, if that is known."""
+        """The committed version that the read selected, if it is known."""
         versions = [v for v in self.candidates(txn, key, look) if v.last and not v.failed]
         return versions if len(versions) == 1 else []
 
     def candidates(self, txn: Txn, key: str, look: _Look) -> list[_Version]:
-        """All versions that match the shown value."""
+        """All versions that are consistent with the read."""
         others = [version for version in self.versions[key] if version.writer is not txn]
         if look.value is not None:
             return [v for v in others if identity(v.value) == identity(look.value)]
@@ -204,7 +206,7 @@ def _intermediate_read(raw: PredicateVerifier, ops: Any, key: str) -> bool | Non
 def _dirty(
     raw: PredicateVerifier, reader: Txn, key: str, fits: Callable[[_Version], bool]
 ) -> bool | None:
-    """Whether a read shows only versions never committed; `None` if of different kinds."""
+    """Whether a read shows only uncommitted versions; `None` if it could be of either kind."""
     unsure = False
     for look in raw.looks(reader, key):
         versions = raw.candidates(reader, key, look)
@@ -217,7 +219,7 @@ def _dirty(
 
 
 def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A value that was never written, or an absent read of a key that always existed."""
+    """A value that was never written, or an absent read of a key that was always present."""
     (reader,) = ops
     return any(
         not raw.candidates(reader, key, look)
@@ -228,7 +230,7 @@ def _garbage(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _miss(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """Shown what does not match (also of its own), or left out what matched all the time."""
+    """A read shows a value that does not match, or misses a key that always matched."""
     (reader,) = ops
     for f, *rest in reader.mops if reader.type == "ok" else ():
         if _name(f) == "rp":
@@ -250,7 +252,7 @@ def _future_read(raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """A read that is neither what it wrote last nor, before that, what it read first."""
+    """A read returns neither the transaction's last write nor, before it, its first read."""
     (txn,) = ops
     written: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
@@ -273,7 +275,7 @@ def _internal(_raw: PredicateVerifier, ops: Any, key: str) -> bool:
 
 
 def _lost_update(raw: PredicateVerifier, ops: Any, key: str) -> bool:
-    """Each read one and the same version by its key, and wrote the key after that."""
+    """Each transaction read the same version by its key, and wrote the key afterwards."""
     met = [
         {
             id(version)

@@ -1,7 +1,7 @@
-"""The anomalies that are no cycles, each by itself, for `verify`.
+"""Verify anomalies without a cycle, each separately, for `verify`.
 
-Every check receives operations and (key, value, next value, details) and returns whether they did
-that: `None` if that is open.
+Every check takes operations and (key, value, next value, details). It returns whether the
+operations show the anomaly, or `None` if that is open.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _garbage(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
     values = {
         s for txn in raw.on[key] for (s,) in raw.reads(txn, key) if (key, s) not in raw.writer
     }
-    return len(values) > 1 or None  # alone, it is the initial value unless another was declared
+    return len(values) > 1 or None  # a single value is the initial one, unless another was declared
 
 
 def _duplicate(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
@@ -50,7 +50,7 @@ def _incompatible(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
 
 
 def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) -> bool:
-    """A committed append on a failed one; between them at most appends of unknown outcome."""
+    """A committed append after a failed one; all appends between them have unknown outcomes."""
     failed, done = ops
     if (failed.type, done.type) != ("fail", "ok") or value not in raw.wrote(failed, key):
         return False
@@ -63,7 +63,7 @@ def _dirty_update(raw: Raw, ops: Any, key: Any, value: Any, after: Any, _: Any) 
 
 
 def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
-    """A read that is not the last one (if any) with the own writes since then."""
+    """A read that differs from the previous read (if any) plus the own writes since then."""
     (txn,) = ops
     base: Any = None
     written: list[Any] = []
@@ -73,7 +73,7 @@ def _internal(raw: Raw, ops: Any, key: Any, *_: Any) -> bool:
             continue
         if raw.lists and base is None:
             wrong = written and thing[-len(written) :] != tuple(written)
-        elif raw.lists:  # nil and the empty list are different things to say
+        elif raw.lists:  # nil and an empty list are different values
             wrong = thing != (*base[0], *written) or (not thing and nil != base[1])
         else:
             wrong = thing != (tuple(written) or (base or (thing,))[0])
@@ -94,9 +94,9 @@ def _future_read(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool:
 
 
 def _lost_update(raw: Raw, ops: Any, key: Any, value: Any, *_: Any) -> bool | None:
-    """Each read the same first, and wrote after that.
+    """Each transaction first read the same value, and wrote the key afterwards.
 
-    A register's reader that wrote the value itself has lost nothing, unlike upstream.
+    Unlike upstream, a register's reader that wrote the value itself has lost nothing.
     """
     met: set[Any] = set()
     for txn in ops:
@@ -122,7 +122,7 @@ def _prints(is_list: bool, shown: Any) -> str:
 def _cyclic_versions(
     raw: Raw, _ops: Any, key: Any, _value: Any, _after: Any, details: Any
 ) -> bool | None:
-    """Each of the values comes before the others, by way of any versions of the key."""
+    """Each of the values precedes the others, possibly through other versions of the key."""
     if set(details["sources"]) - {"initial-state"} - set(raw.promised):
         return False
     promised = promises(raw, key)

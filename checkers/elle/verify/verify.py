@@ -1,10 +1,10 @@
-"""Reported anomalies, derived once more from nothing but what the transactions did.
+"""Derive reported anomalies again, from nothing but the recorded transactions.
 
 This module and its parts (`recorded`: the transactions, `versions`: orders of versions, `single`:
 anomalies without a cycle) share nothing with the rest of `checkers.elle`: no columns, no graph, no
-search. They receive one case, which is its name, its operations, and for a cycle its steps with
-the data behind each, and look at the transactions themselves. `CaseError`: the case is
-not there, so the check is wrong. `NotVerified`: it may be, but not by means as plain as these.
+search. They receive one case (its name, its operations, and for a cycle its steps with the data
+behind each) and inspect the transactions themselves. `CaseError` means that the history does not
+contain the case, so the check is wrong. `NotVerified` means that these simple methods cannot tell.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ OF_DATA = ("ww", "wr", "rw")
 
 
 class Verifier(Raw):
-    """Verifies the cases it was made for."""
+    """Verifies the given cases."""
 
     def verify(self, case: Any) -> None:
-        """Require that the case is there; raises `CaseError` or `NotVerified`."""
+        """Require that the history contains the case; raises `CaseError` or `NotVerified`."""
         require_operations(case, self.ops)
         if case.type not in SINGLE:
             self._verify_cycle(case)
@@ -69,9 +69,9 @@ class Verifier(Raw):
                 )
 
     def _precedes(self, kind: str, source: Txn, target: Txn, data: Any, orders: Any) -> bool | None:
-        """Whether `source` precedes `target` so; `None` if that is open.
+        """Whether `source` precedes `target` for this reason; `None` if that is open.
 
-        The step that leaves an `info` shows that it took effect: a read saw its write.
+        The next step of the cycle shows that an `info` took effect: some read saw its write.
         """
         key, value, after = data
         if "fail" in (source.type, target.type) or (
@@ -83,7 +83,7 @@ class Verifier(Raw):
             return same and source.end < target.call
         wrote, made = self.wrote(source, key), self.wrote(target, key)
         saw, met = self.reads(source, key), self.reads(target, key)
-        if not self.lists:  # what others see: the last write, and a read that comes first
+        if not self.lists:  # visible to others: the last write, and a read before any write
             wrote, made = wrote[-1:], made[-1:]
             saw = [s for write, s, _ in self.acts(source, key)[:1] if not write]
             met = [s for write, s, _ in self.acts(target, key)[:1] if not write]
@@ -94,7 +94,7 @@ class Verifier(Raw):
             return False
         if self.lists:
             return next_in_list(self, key, value, after, orders)
-        # What an `info` wrote happened if it was read; `acts` has the reads of `ok` alone.
+        # A write of an `info` happened if it was read; `acts` has only the reads of `ok`.
         happened = kind == "rw" or source.type == "ok"
         happened |= any((value,) in self.reads(txn, key) for txn in self.on.get(key, ()))
         return happened and precedes(self, key, value, after, self.promised)

@@ -1,10 +1,10 @@
-"""The orders of versions of one key, as far as plain reading shows them, for `verify`.
+"""The orders of versions of one key that simple reading shows, for `verify`.
 
-A *list*: its longest read (of several that differ: one that fits all steps of a cycle); an append
-that no read shows comes last, for lists only grow. A *register*: nil comes first, or a value that
-was never written; the rest follows from promises: what a transaction read and then wrote over
-(wfr-keys), the version left behind before the other was met, by the same process (sequential-keys)
-or by any process (linearizable-keys).
+For a *list*, the order is its longest read (if several longest reads differ, one that fits all
+steps of a cycle). An append that no read shows comes last, since lists only grow. For a *register*,
+nil or a value that was never written comes first. The rest follows from promises: a transaction
+reads a version before it overwrites it (wfr-keys); a version is left behind before another is
+found, by the same process (sequential-keys) or by any process (linearizable-keys).
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ ANYBODY = "anybody"
 
 
 def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
-    """The longest reads of `key`, repetitions left out; all reads that do not begin the first."""
+    """The longest reads of `key` without repetitions; and all reads that are no prefix of the
+    first.
+    """
     every = [
         list(value or ())
         for txn in raw.on.get(key, ())
@@ -34,9 +36,9 @@ def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
 
 
 def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> bool | None:
-    """Whether `after` was appended right behind `value` (nil: to nothing), in the order of `key`.
+    """Whether `after` directly follows `value` (nil: is the first element) in the order of `key`.
 
-    `orders` holds what orders all steps up to this one agree with.
+    `orders` holds the orders that agree with all steps up to this one.
     """
     longest, strays = list_orders(raw, key)
 
@@ -56,7 +58,9 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
 
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
-    """The versions overwritten after a read; per version, the writers, first end, last call."""
+    """The versions that a reader overwrote; and for each version its writers, first end, last
+    call.
+    """
     over: set[Any] = set()
     left: dict[Any, Any] = {}
     met: dict[Any, Any] = {}
@@ -80,8 +84,9 @@ def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, An
 def precedes(
     raw: Raw, key: Any, value: Any, after: Any, promised: Collection[str], known: Any = None
 ) -> bool:
-    """Whether version `value` of a register came before `after`, by the promises about keys."""
-    if value == NIL or (key, value) not in raw.writer:  # a value never written was there at first
+    """Whether version `value` of a register precedes `after`, by the promises about keys."""
+    # a value that was never written is the initial value
+    if value == NIL or (key, value) not in raw.writer:
         return (key, after) in raw.writer
     over, left, met = known or promises(raw, key)
     if "wfr-keys" in promised and (value, after) in over:

@@ -1,16 +1,16 @@
-"""Invariant I10: what Kudu's catalog and the metastore have to agree about.
+"""Invariant I10: where Kudu's catalog and the metastore must agree.
 
 | rule          | what it says                                                                 |
 |---------------|------------------------------------------------------------------------------|
-| no-entry      | at rest each live table of Kudu's has an entry of its name with its id       |
-| no-table      | at rest each entry is of a live table of that name                           |
-| ids           | at rest no two entries have one table id                                     |
-| addresses     | at rest each entry names exactly the masters that vote                       |
-| events        | masters stored ids of the metastore's events in rising order, each once      |
+| no-entry      | at rest each live table in Kudu has an entry with its name and id            |
+| no-table      | at rest each entry belongs to a live table with that name                    |
+| ids           | at rest no two entries have the same table id                                |
+| addresses     | at rest each entry names exactly the voting masters                          |
+| events        | masters stored each id of a metastore event once, in rising order            |
 | caught-up     | at rest the leader has stored the newest event                               |
 
-"At rest" is a fact of the harness, about the moment of its last snapshot (`converged`, `pending`).
-A run without that is `unknown`, unless something else is wrong.
+The harness records whether the target was at rest at the last snapshot (`converged`, `pending`). A
+run without this fact is `unknown`, unless another rule is violated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIVE: Final = frozenset({"RUNNING", "ALTERING"})
 
 
 class KuduHmsChecker(Checker):
-    """Tables and entries one to one, masters' addresses, and the log of events in order."""
+    """Tables and entries match one to one; masters' addresses and the log of events are right."""
 
     api_version = 1
     name = "kudu-hms"
@@ -62,7 +62,7 @@ class KuduHmsChecker(Checker):
 
 
 def _gap(history: History, snapshot: Mapping[str, Any]) -> str:
-    """The reason for which the state at rest cannot be judged; empty if it can."""
+    """Why the state at rest cannot be judged; empty if it can be judged."""
     if not snapshot:
         return "the run ended before its final snapshot"
     settled = fields_of(next(iter([*history.facts("converged")][::-1]), None))

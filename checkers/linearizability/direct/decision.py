@@ -12,8 +12,8 @@ from dataclasses import dataclass
 class Decision:
     """A verdict on one part of a history: a legal `order`, or a `core` that contradicts itself.
 
-    Both hold operation ids. `elements`, if any, are for `Model.restricted` to keep: the core
-    contradicts itself in that smaller problem already.
+    Both hold operation ids. If `elements` are given, the core already contradicts itself in the
+    smaller problem that `Model.restricted` makes from these elements.
     """
 
     method: str
@@ -23,27 +23,29 @@ class Decision:
 
 
 class Insertion:
-    """An order that respects real time, into which further operations are put one by one.
+    """An order that respects real time, and the insertion of further operations into it.
 
-    Operations come by their calls, and each goes to the first gap that it allows: operations
-    called after its return can then still come later.
+    Operations are inserted in the order of their calls. Each goes to the first gap that allows it,
+    which leaves room for operations that are called after its return.
     """
 
     def __init__(self, ids: Sequence[int], calls: Sequence[float], ends: Sequence[float]) -> None:
-        """The `ids` in their order, with `calls` and `ends` by position."""
+        """Start with the `ids` in their order, with `calls` and `ends` by position."""
         self._ids = ids
         by_end = sorted(range(len(ends)), key=ends.__getitem__)
         self._ends = [ends[at] for at in by_end]
-        self._lasts = list(itertools.accumulate(by_end, max))  # position of all that had returned
+        # the last position of all operations that had returned by then
+        self._lasts = list(itertools.accumulate(by_end, max))
         by_call = sorted(range(len(calls)), key=calls.__getitem__)
         self._calls = [calls[at] for at in by_call]
-        # The first position among the operations called last.
+        # The first position among the operations that are called later.
         self._firsts = list(itertools.accumulate(reversed(by_call), min))[::-1]
         self._inserted: dict[int, list[int]] = {}
-        self._returned: list[tuple[float, int]] = []  # of those put in: end, the last gap by then
+        # of inserted operations: (end, the last gap used by then)
+        self._returned: list[tuple[float, int]] = []
 
     def low(self, call: float) -> int:
-        """The first gap (a number of `ids` before it) for an operation called then."""
+        """The first allowed gap for an operation called then; gap n comes after n of the `ids`."""
         before = bisect.bisect_left(self._ends, call)
         inserted = bisect.bisect_left(self._returned, (call, -1))
         return max(
@@ -52,7 +54,9 @@ class Insertion:
         )
 
     def put(self, ident: int, end: float, gap: int) -> bool:
-        """Put an operation into `gap`, not before `low`; `False` if it had returned by then."""
+        """Insert an operation into `gap` (at least `low`); `False` if it had returned before
+        that.
+        """
         after = bisect.bisect_right(self._calls, end)
         if after < len(self._firsts) and gap > self._firsts[after]:
             return False
@@ -69,7 +73,7 @@ class Insertion:
         return True
 
     def order(self) -> tuple[int, ...]:
-        """All of them."""
+        """The ids of all operations, in order."""
         order: list[int] = []
         for gap in range(len(self._ids) + 1):
             order += self._inserted.get(gap, ())

@@ -1,22 +1,23 @@
 """Queues and bags whose elements are unique, by Henzinger, Sezgin and Vafeiadis (CONCUR 2013).
 
-A history of a first-in-first-out queue has a legal order unless it shows one of four violations,
-each a matter of a few operations:
+A history of a first-in-first-out queue has a legal order unless it has one of these violations,
+each of which involves few operations:
 
-* an element is taken out that nothing can have put in by then, or more often than it was put in;
-* two elements leave in the opposite order of their coming: one was put in before the other, which
-  left first, or left while the first never did;
-* a dequeue finds nothing, but at each moment of it some element was surely there: put in, and not
-  yet asked for by the dequeue that took it.
+* an element is taken out before any operation can have put it in, or more often than it was put in;
+* two elements leave in the wrong order: the element that was put in later leaves first, or leaves
+  although the earlier element never does;
+* a dequeue finds nothing, although at each moment of it some element was surely in the queue: put
+  in, and not yet requested by the dequeue that took it.
 
-In a bag the elements do not overtake each other, so the order is no matter. Without dequeues that
-find nothing, its elements are independent, and however often they were put in, it is enough to
-count: by the return of the n-th dequeue n had to be called that put it in.
+In a bag the order of elements does not matter. Without dequeues that find nothing, the elements of
+a bag are independent. Then counting is enough, however often an element was put in: by the return
+of its n-th dequeue, at least n operations that put it in must have been called.
 
 An addition of unknown outcome happened if its element was taken out. A dequeue of unknown outcome
-may have taken an element that had to be gone: of the elements that had to leave a queue, sorted by
-their latest moment, the n-th needs n such dequeues called by then. Where other dequeues found
-nothing, one way in which elements were lost is tried, and the other ways are left to the search.
+may have taken an element that had to leave. If the elements that had to leave a queue are sorted by
+their latest possible moment, the n-th element needs n such dequeues called by that moment. If other
+dequeues found nothing, one assignment of elements to unknown dequeues is tried, and the other
+assignments are left to the search.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ METHOD: Final = "the violations of a queue"
 
 
 class Move(NamedTuple):
-    """One enqueue or dequeue of an element; `end` is infinite without a return."""
+    """One enqueue or dequeue of an element; `end` is infinite if it never returned."""
 
     id: int
     call: float
@@ -45,7 +46,7 @@ class Move(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """All operations: additions, removals, "empty" answers, and dequeues without an answer."""
+    """All operations: additions, removals, "empty" answers, and unanswered dequeues."""
 
     puts: list[Move]
     takes: list[Move]
@@ -55,7 +56,7 @@ class Moves(NamedTuple):
 
 @dataclass(slots=True)
 class _Item:
-    """One element with its two intervals, cut to where they can have taken effect."""
+    """One element, with the intervals in which it can have been put in and taken out."""
 
     put: Move
     take: Move | None
@@ -63,12 +64,12 @@ class _Item:
     put_end: float
     take_call: float
     take_end: float
-    begins: float = 0  # when it is put in, and when it is taken out
+    begins: float = 0  # the chosen moments at which the element is put in and taken out
     ends: float = 0
 
 
 def decide_fifo(moves: Moves) -> Decision | None:
-    """The verdict on a queue that is empty first, or `None`: a search must tell."""
+    """The verdict on a queue that is empty at first; `None` if only a search can tell."""
     counted = _miscounted(moves)
     if counted is not None:
         return counted
@@ -86,7 +87,7 @@ def decide_fifo(moves: Moves) -> Decision | None:
 
 
 def decide_bag(moves: Moves) -> Decision | None:
-    """The verdict on a bag that is empty first, or `None`: a search must tell."""
+    """The verdict on a bag that is empty at first; `None` if only a search can tell."""
     counted = _miscounted(moves)
     if counted is not None:
         return counted
@@ -98,13 +99,13 @@ def decide_bag(moves: Moves) -> Decision | None:
     core = _never_empty(items, moves)
     if core is not None:
         return core
-    # The first elements are lost first: one of the possible ways.
+    # Unknown dequeues take the first elements first, which is one of the possible assignments.
     staying = sorted((i for i in items if i.take is None), key=lambda item: item.put_end)
     for item, lost in zip(staying, sorted(moves.lost, key=lambda move: move.call), strict=False):
         item.take, item.take_call = lost, max(item.put_call, lost.call)
     for item in items:
         item.begins, item.ends = item.put_end, item.take_call
-        if item.begins >= item.ends:  # it may go as it comes
+        if item.begins >= item.ends:  # an element that comes may leave at the same moment
             item.begins = item.ends = max(item.put_call, item.take_call)
     return _merged(items, moves.empties)
 
@@ -149,10 +150,10 @@ def _items(moves: Moves) -> list[_Item]:
 
 
 def _overtaken(items: Sequence[_Item]) -> Decision | None:
-    """Two elements that left in the opposite order of their coming."""
+    """Two elements that left in the wrong order."""
     taken = [item for item in items if item.take is not None]
     waiting = sorted(taken, key=lambda item: -item.put_end)
-    latest: _Item | None = None  # of those put in before: the last to be asked for
+    latest: _Item | None = None  # of the elements put in earlier, the last one to be requested
     for item in sorted(taken, key=lambda item: item.put_call):
         while waiting and waiting[-1].put_end < item.put_call:
             before = waiting.pop()
@@ -175,13 +176,13 @@ def _last_to_leave(one: _Item, other: _Item) -> _Item:
 
 
 def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | None:
-    """Elements that had to leave before others did, but never left, nor can have been lost.
+    """Elements that had to leave before others, but never left and cannot have been lost.
 
-    Gives the dequeues without an answer to the elements that need them.
+    Assigns the unanswered dequeues to the elements that need them.
     """
     taken = sorted((i for i in items if i.take is not None), key=lambda item: item.put_call)
     calls = [item.put_call for item in taken]
-    # Of those put in last, the first to have left.
+    # Of the elements put in from here on, the first one that left.
     firsts = list(itertools.accumulate(reversed(taken), _first_to_leave))[::-1]
     needy: list[tuple[_Item, _Item]] = []
     for item in items:
@@ -204,10 +205,10 @@ def _left_behind(items: Sequence[_Item], lost: Sequence[Move]) -> Decision | Non
 
 
 def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
-    """A dequeue that found nothing although there was something.
+    """A dequeue that found nothing although the queue or bag had an element.
 
-    That is something at each of its moments, which no dequeue without an answer took; or more, from
-    before it began, than such dequeues can have taken by its end.
+    Either, at each moment, an element was there that no unanswered dequeue took. Or more elements
+    were there since before the dequeue began than unanswered dequeues can have taken by its end.
     """
     lost = {move.id for move in moves.lost}
     leaving = [i for i in items if i.take is not None and i.take.id not in lost]
@@ -229,7 +230,7 @@ def _never_empty(items: Sequence[_Item], moves: Moves) -> Decision | None:
 
 
 def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None:
-    """A dequeue that found nothing, but at each of its moments some of `items` was surely there."""
+    """A dequeue that found nothing although one of `items` was there at each of its moments."""
     sure = sorted(
         (item for item in items if item.put_end < item.take_call), key=lambda item: item.put_end
     )
@@ -241,7 +242,7 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
         while until <= empty.end:
             at = bisect.bisect_left(starts, until) - 1
             if at < 0 or longest[at].take_call <= until:
-                break  # nothing was surely there at that moment
+                break  # at this moment, no element was surely there
             chain.append(longest[at])
             until = longest[at].take_call
         else:
@@ -252,11 +253,11 @@ def _covered(items: Iterable[_Item], empties: Iterable[Move]) -> Decision | None
 
 
 def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
-    """The order in which the elements pass, or `None` if there is none.
+    """The order in which the elements pass through the queue, or `None` if there is none.
 
     An element must come before another if it was put in, or taken out, before the request for the
-    other, and elements that leave come before elements that stay. Among the possible next elements,
-    the one that was put in first goes first.
+    other. Elements that leave come before elements that stay. Of the possible next elements, the
+    one whose enqueue returned first comes first.
     """
     leaving = _passing([item for item in items if item.take is not None])
     staying = _passing([item for item in items if item.take is None])
@@ -264,7 +265,7 @@ def _in_order(items: Sequence[_Item]) -> list[_Item] | None:
 
 
 def _passing(items: Sequence[_Item]) -> list[_Item] | None:
-    """`_in_order` for elements that all leave, or all stay."""
+    """The order as in `_in_order`, for elements that all leave or all stay."""
     by_put = sorted(range(len(items)), key=lambda n: items[n].put_call)
     put_ends = sorted(range(len(items)), key=lambda n: items[n].put_end)
     take_ends = sorted(range(len(items)), key=lambda n: items[n].take_end)
@@ -296,7 +297,7 @@ def _passing(items: Sequence[_Item]) -> list[_Item] | None:
 
 
 def _schedule(ordered: Sequence[_Item]) -> None:
-    """Put each element in as late and take it out as early as those around it allow."""
+    """Put each element in as late, and take it out as early, as its neighbours allow."""
     begins: float = math.inf
     for item in reversed(ordered):
         begins = item.begins = min(begins, item.put_end)
@@ -306,9 +307,10 @@ def _schedule(ordered: Sequence[_Item]) -> None:
 
 
 def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
-    """All operations by the moments at which `items` come and go; `None` if none is left empty.
+    """All operations, by the chosen moments of `items`; `None` if no empty moment is left.
 
-    At one moment: what leaves, then dequeues that find nothing, then what comes, and may go again.
+    At the same moment, elements that leave come first, then dequeues that find nothing, then
+    elements that come (and perhaps leave again).
     """
     events: list[tuple[float, int, int, int, int]] = []
     for number, item in enumerate(items):
@@ -334,7 +336,7 @@ def _merged(items: Sequence[_Item], empties: Sequence[Move]) -> Decision | None:
 
 
 def _counted_order(moves: Moves) -> Decision:
-    """All that returned, and the unknown ones that a dequeue needs, by time."""
+    """All operations that returned, and the unknown ones that a dequeue needs, by time."""
     events = [(put.call, 0, number) for number, put in enumerate(moves.puts)]
     events += [(take.end, 1, number) for number, take in enumerate(moves.takes)]
     held = Counter[Hashable]()

@@ -1,15 +1,16 @@
 """Sets that only grow, by the chain of their reads.
 
-Nothing leaves such a set, so all reads must lie within each other: sorted by size they are a chain,
-and an element has the level of the first read in the chain that shows it. Then everything has a
+Nothing leaves such a set, so the results of reads must be nested: sorted by size they form a chain.
+The level of an element is the first read in the chain that shows it. Then every operation has a
 rank: the additions of the elements of level 1, the reads of that level, the additions of level 2,
 and so on, and last the additions of elements that no read shows. A legal order exists exactly if
 nothing was called after something of a higher rank had returned. That takes a few sorts and one
 pass over the elements that each read shows.
 
-Where an element was added more than once, the addition that says it was new came first, or else the
-one that was called first can have; the others come whenever they like after the reads that lack the
-element. An addition of unknown outcome happened if a read shows its element, and else did not.
+If an element was added more than once, the addition that reported it as new came first; without
+such a report, the addition that was called first can come first. The other additions may come
+anywhere after the reads that lack the element. An addition of unknown outcome happened only if a
+read shows its element.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition of an element; `end` is infinite without a return; `is_new` as answered."""
+    """One addition of an element; `end` is infinite if it never returned; `is_new` is its
+    answer.
+    """
 
     id: int
     call: float
@@ -34,7 +37,7 @@ class Addition(NamedTuple):
 
 
 class Look(NamedTuple):
-    """All elements at some moment, or a tuple that is no set."""
+    """A read of all elements: the elements shown, or a tuple if they are not a set."""
 
     id: int
     call: float
@@ -43,7 +46,7 @@ class Look(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """An operation with its rank; one that is `late` may come after higher ranks as well."""
+    """An operation with its rank; a `late` operation may also come after higher ranks."""
 
     rank: int
     operation: Addition | Look
@@ -51,8 +54,8 @@ class _Ranked(NamedTuple):
 
 
 def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Decision | None:
-    """The verdict on a set that is empty first, of which these are all operations."""
-    chain: list[Look] = []  # one for each set that was shown
+    """The verdict on a set that is empty at first, given all of its operations."""
+    chain: list[Look] = []  # one for each distinct set that a read showed
     for look in sorted(looks, key=lambda look: len(look.shown)):
         if not isinstance(look.shown, frozenset):
             return _illegal([look], look.shown[:1])
@@ -79,7 +82,7 @@ def decide_growing(additions: Sequence[Addition], looks: Sequence[Look]) -> Deci
 
 
 def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decision | None:
-    """A read of an element that nothing can have added by then, regardless of removals."""
+    """A read of an element that no operation can have added by then, ignoring removals."""
     called: dict[Hashable, float] = {}
     for addition in additions:
         called[addition.element] = min(addition.call, called.get(addition.element, math.inf))
@@ -91,12 +94,12 @@ def find_thin_air(additions: Iterable[Addition], looks: Iterable[Look]) -> Decis
 
 
 def _within(smaller: Look, larger: Look) -> bool:
-    """Whether the one shows no element that the other lacks."""
+    """Whether `smaller` shows no element that `larger` lacks."""
     return frozenset(smaller.shown) <= frozenset(larger.shown)
 
 
 def _level_of(look: Look, chain: Sequence[Look]) -> int:
-    """Its place in the chain, by size, from 1."""
+    """The position of the read in the chain, by size, starting at 1."""
     low, high = 0, len(chain)
     while low < high:
         middle = (low + high) // 2
@@ -113,7 +116,7 @@ def _illegal(operations: Iterable[Addition | Look], elements: Iterable[Hashable]
 
 
 def _apart(one: Look, other: Look) -> Decision:
-    """Each shows an element that the other lacks."""
+    """The contradiction of two reads, each of which shows an element that the other lacks."""
     first, second = frozenset(one.shown), frozenset(other.shown)
     return _illegal([one, other], [_first(first - second), _first(second - first)])
 
@@ -124,7 +127,7 @@ def _first(elements: Iterable[Hashable]) -> Hashable:
 
 
 def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] | Decision:
-    """The additions of one element that happened, or two that both answered "new"."""
+    """The additions of one element that happened; or a contradiction of two "new" answers."""
     if not level:
         additions = [addition for addition in additions if addition.end < math.inf]
     if not additions:
@@ -141,7 +144,7 @@ def _ranked(additions: list[Addition], level: int, last: int) -> list[_Ranked] |
 def _violation(
     ranked: Iterable[_Ranked], chain: Sequence[Look], level: dict[Hashable, int]
 ) -> Decision | None:
-    """An operation called after one of a higher rank had returned, with that one."""
+    """A contradiction: an operation was called after one of a higher rank had returned."""
     first_end, first, pending = math.inf, None, list[_Ranked]()
     rank_before = -1
     for each in sorted(ranked, key=lambda each: -each.rank):
@@ -164,14 +167,14 @@ def _violation(
         core = [early, first] if early.is_new else [first]
         if isinstance(first, Look):
             return _illegal(core, [early.element])
-        # A read of the earlier level shows the one element, and lacks the other.
+        # A read of the earlier level shows the first element, and lacks the other.
         core.append(chain[level[early.element] - 1])
         return _illegal(core, [early.element, first.element])
     return None
 
 
 def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
-    """A legal order."""
+    """A legal order, or `None` if the late additions do not fit."""
     fixed = sorted(
         (each for each in ranked if not each.late),
         key=lambda each: (each.rank, each.operation.call),
@@ -181,7 +184,7 @@ def _ordered(ranked: Iterable[_Ranked]) -> Decision | None:
         [each.operation.call for each in fixed],
         [each.operation.end for each in fixed],
     )
-    # After the first addition of its element nothing can tell where another one comes.
+    # After the first addition of an element, no operation can tell where another one comes.
     placed = {
         each.operation.element: at
         for at, each in enumerate(fixed, 1)

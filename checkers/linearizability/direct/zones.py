@@ -1,24 +1,26 @@
 """Registers whose values are unique, by zones (Gibbons and Korach 1997).
 
-A value that only one operation can have written was in the register once, without a break: from
-that operation to the last one that observed it. A successful compare-and-set ends the time of one
-value and begins that of the next, so values that are joined by them form a *block*, which fills one
-stretch of time as well; its operations are ranked (write, reads, compare-and-set, reads, ...).
-Block A must come before block B if one of A's operations returned before one of B's was called. So
+A value that only one operation can have written was in the register for a single interval, from
+that operation to the last one that observed the value. A successful compare-and-set ends the
+interval of one value and begins that of the next. So values that compare-and-sets connect form a
+*block*, which also occupies a single interval. Its operations are ranked (write, reads,
+compare-and-set, reads, ...). Block A must come before block B if one of A's operations returned
+before one of B's was called. So
 
 * within a block, no operation may be called after one of a higher rank returned;
-* of two blocks, not both may have to come before the other. Any longer cycle has two such blocks in
-  it: take the block of the latest call, the next one in the cycle must follow it and precede it.
+* two blocks may not each have to come before the other. Any longer cycle contains two such blocks:
+  the block with the latest call, and the next block in the cycle, which must both follow and
+  precede it.
 
 That is sufficient, too: blocks sorted by the earlier of their first return and last call respect
 real time. In Gibbons and Korach's words: no two forward zones overlap, and no backward zone lies
-within a forward one. All of it takes a few sorts.
+within a forward one. The method takes a few sorts.
 
-An operation of unknown outcome took effect if something observed what only it can have written;
-otherwise it is left out, which no other operation can notice but a failed compare-and-set, and
-those are placed in an order that is found without them, or left to the search. Where an observed
-value may have been written twice, contradictions among the other values still count, but nothing is
-valid.
+An operation of unknown outcome took effect if some operation observed a value that only it can have
+written; otherwise it is left out. Only failed compare-and-sets could notice that it is missing.
+They are inserted into an order that was found without them; if this fails, the search decides. If
+an observed value may have been written twice, contradictions among the other values still count,
+but the method cannot prove the history valid.
 """
 
 from __future__ import annotations
@@ -34,20 +36,20 @@ from checkers.linearizability.direct.decision import Decision, Insertion
 
 METHOD: Final = "the zones of unique values"
 LINKS_MAX: Final = 16
-"""Compare-and-sets between two operations of a core that a proof finds by itself."""
+"""The number of compare-and-sets between two core operations that a proof finds by itself."""
 
 
 class _Nothing:
-    """The type of `NOTHING`: no value, while `None` is one."""
+    """The type of `NOTHING`, which means "no value"; `None` is a value."""
 
 
 NOTHING: Final = _Nothing()
 
 
 class Access(NamedTuple):
-    """One operation: the value it observed, the one it wrote, and the one it did not find.
+    """One operation: the value it observed, the value it wrote, and the value it did not find.
 
-    `end` is infinite where it never returned; then it may have had no effect.
+    `end` is infinite if the operation never returned; then it may have had no effect.
     """
 
     id: int
@@ -73,7 +75,7 @@ class _Block:
     last: Access | None = None
 
     def add(self, rank: int, access: Access) -> None:
-        """Put an operation in."""
+        """Add an operation."""
         self.entries.append((rank, access))
         if access.end < self.first_end:
             self.first_end, self.first = access.end, access
@@ -82,7 +84,7 @@ class _Block:
 
     @property
     def is_forward(self) -> bool:
-        """Whether the block was surely there from its first return to its last call."""
+        """Whether the block surely filled the interval from its first return to its last call."""
         return self.first_end < self.last_call
 
 
@@ -95,7 +97,7 @@ class _ContradictionError(Exception):
 
 
 def decide_register(initial: Hashable, accesses: Sequence[Access]) -> Decision | None:
-    """The verdict on a register that holds `initial` first, or `None`: a search must tell."""
+    """The verdict on a register with the value `initial` at first; `None` if a search must tell."""
     try:
         history = _History(initial, accesses)
         blocks = history.blocks()
@@ -117,7 +119,7 @@ def decide_register(initial: Hashable, accesses: Sequence[Access]) -> Decision |
 
 
 class _History:
-    """The makers and the observers of each value."""
+    """The operations that write and that observe each value."""
 
     def __init__(self, initial: Hashable, accesses: Sequence[Access]) -> None:
         self._initial = initial
@@ -127,16 +129,16 @@ class _History:
                 self._makers.setdefault(access.makes, []).append(access)
         self._known = [a for a in accesses if a.end < math.inf and a.excludes is NOTHING]
         self._witness: dict[Hashable, Access] = {}
-        """By value, the first operation to return that shows that it was there."""
+        """For each value, the first operation to return that proves that the register held it."""
         self._kept = [*self._known, *self._observe()]
         self.is_exact = all(map(self._is_unique, self._witness))
 
     def _is_unique(self, value: Hashable) -> bool:
-        """Whether only one thing can have made `value`."""
+        """Whether `value` has exactly one possible origin."""
         return len(self._makers.get(value, ())) + (value == self._initial) == 1
 
     def _observe(self) -> list[Access]:
-        """Find the witnesses; returns the operations of unknown outcome that took effect."""
+        """Find the proofs for values; returns the unknown operations that took effect."""
         forced: list[Access] = []
         for access in sorted(self._known, key=lambda access: access.end):
             value = access.needs
@@ -144,7 +146,8 @@ class _History:
                 makers = self._makers.get(value, ())
                 is_late = all(maker.call > access.end for maker in makers)
                 if value != self._initial and is_late:
-                    raise _ContradictionError([access])  # nothing can have written it by then
+                    # no operation can have written the value by then
+                    raise _ContradictionError([access])
                 self._witness[value] = access
                 if not self._is_unique(value) or not makers or makers[0].end < math.inf:
                     break
@@ -153,11 +156,11 @@ class _History:
         return forced
 
     def _shown(self, access: Access) -> Access:
-        """`access`, or, where its own answer was lost, an operation that shows its effect."""
+        """`access`, or if its answer was lost, an operation that observed its effect."""
         return access if access.end < math.inf else self._witness[access.makes]
 
     def blocks(self) -> list[_Block]:
-        """The blocks of all operations whose value is unique, and of every other write."""
+        """The blocks of all operations on unique values, and a block for every other write."""
         readers: dict[Hashable, list[Access]] = {}
         following: dict[Hashable, Access] = {}
         loose: list[Access] = []
@@ -180,13 +183,15 @@ class _History:
         for access in loose:
             blocks.append(_Block())
             blocks[-1].add(0, access)
-        if following:  # compare-and-sets that only each other made possible
+        if following:  # these compare-and-sets depend on each other in a cycle
             observers = [self._shown(access) for access in following.values()]
             raise _ContradictionError([min(observers, key=lambda access: access.end)])
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether a block begins with it: the overwritten value is unknown."""
+        """Whether a block begins with this operation: the value that it overwrites is not
+        unique.
+        """
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -198,7 +203,7 @@ class _History:
         readers: dict[Hashable, list[Access]],
         following: dict[Hashable, Access],
     ) -> _Block:
-        """The block that begins with `value`; takes its compare-and-sets out of `following`."""
+        """The block that begins with `value`; removes its compare-and-sets from `following`."""
         block = _Block(initial=maker is None)
         rank = 0
         while True:
@@ -217,7 +222,7 @@ class _History:
         return block
 
     def check_ranks(self, block: _Block) -> None:
-        """Require that nothing was called after something later in the block had returned."""
+        """Require that no operation was called after one of a higher rank in the block returned."""
         entries = sorted(block.entries, key=lambda entry: -entry[0])
         first_end, first = math.inf, None
         pending: list[Access] = []
@@ -231,7 +236,8 @@ class _History:
             if access.call > first_end:
                 assert first is not None, "only an operation has an end that is finite"
                 links = self._links(block, [first, access])
-                # Without its maker in time, the later value is a contradiction by itself.
+                # If the later value was not written in time, that value is a contradiction by
+                # itself.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])
@@ -245,7 +251,8 @@ class _History:
                 raise self._clash(before, after)
         starts = [block.first_end for block in forward]
         for block in blocks:
-            # Forward zones are disjoint now: only the last one to begin before can hold this one.
+            # Forward zones are disjoint now: only the last one that begins earlier can contain this
+            # block.
             at = bisect.bisect_left(starts, block.last_call) - 1
             if not block.is_forward and at >= 0 and block.first_end < forward[at].last_call:
                 raise self._clash(forward[at], block)
@@ -275,13 +282,13 @@ class _History:
 def _place(
     initial: Hashable, order: Sequence[Access], failed: Sequence[Access]
 ) -> tuple[int, ...] | None:
-    """The ids of `order` with the failed compare-and-sets, each in the first gap that allows it."""
+    """The ids of `order`, with each failed compare-and-set in the first gap that allows it."""
     if not failed:
         return tuple([access.id for access in order])
     held = [initial]  # in each gap
     for access in order:
         held.append(held[-1] if access.makes is NOTHING else access.makes)
-    following = [len(held)] * len(held)  # the next gap with another value
+    following = [len(held)] * len(held)  # the next gap where the register holds another value
     for at in range(len(held) - 2, -1, -1):
         following[at] = at + 1 if held[at] != held[at + 1] else following[at + 1]
     insertion = Insertion(

@@ -13,7 +13,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 
 class KeyValueInput(NamedTuple):
-    """`f` is get, put or append; a get returns the string, initially empty."""
+    """`f` is get, put or append; a get returns the string, which is empty at first."""
 
     f: str
     key: Hashable
@@ -25,17 +25,17 @@ State = tuple[tuple[Hashable, str], ...]
 
 
 def _by_key(pair: tuple[Hashable, str]) -> str:
-    """An order of keys of several kinds."""
+    """A sort key for keys of several types."""
     return repr(pair[0])
 
 
 class KeyValue(Model[State, KeyValueInput, str | None]):
-    """`partitioned` checks every key by itself: the specification is a product over keys."""
+    """`partitioned` checks every key separately: the specification is a product over the keys."""
 
     def __init__(
         self, initial: str | Mapping[Hashable, str] = "", *, partitioned: bool = True
     ) -> None:
-        """A map whose keys hold `initial` at first, or are empty where that does not name them."""
+        """A map whose keys hold the values in `initial` at first; all other keys are empty."""
         self._initial = initial
         self._partitioned = partitioned
 
@@ -58,7 +58,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return True, tuple(sorted([*rest, (input_.key, value)], key=_by_key))
 
     def _first(self, key: Hashable) -> str:
-        """The value of `key` at first."""
+        """The first value of `key`."""
         initial = self._initial
         return initial if isinstance(initial, str) else initial.get(key, "")
 
@@ -72,7 +72,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return self.read_only(input_, output)
 
     def footprint(self, input_: KeyValueInput, /) -> frozenset[str]:
-        """The key."""
+        """The key of the operation."""
         return frozenset((repr(input_.key),))
 
     def partition(
@@ -89,7 +89,7 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
     def decide(
         self, operations: Sequence[Operation[KeyValueInput, str | None]], /
     ) -> Decision | None:
-        """One key by zones, where nothing is appended to it."""
+        """Decide one key by zones, if no operation appends to it."""
         accesses: list[Access] = []
         for operation in operations:
             input_, end = operation.input, operation.return_time
@@ -109,9 +109,10 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         others: Sequence[Operation[KeyValueInput, str | None]],
         /,
     ) -> Sequence[Operation[KeyValueInput, str | None]]:
-        """Values that the core does not name are all alike, where nothing is appended.
+        """Make values equal that the core does not name, if no operation appends.
 
-        Of equal operations no more are of use than the core has: one before each.
+        Of equal operations, the core needs at most one before each of its own, so the rest is
+        dropped.
         """
         seen = {o.output if o.input.f == "get" else o.input.value for o in core}
         if SOMETHING in seen or any(o.input.f == "append" for o in (*core, *others)):

@@ -1,4 +1,4 @@
-"""A lock that one holder has at a time."""
+"""A lock with at most one holder at a time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from checkers.linearizability.model import UNKNOWN, Model, Unknown
 
 
 class Acquire(NamedTuple):
-    """Take the lock. Output: whether it was free, so that `holder` has it now."""
+    """Take the lock. Output: whether the lock was free, so that `holder` has it now."""
 
     holder: str = ""
     f: str = "acquire"
 
 
 class Release(NamedTuple):
-    """Give the lock back. Output: whether `holder` had it, so that it is free now."""
+    """Release the lock. Output: whether `holder` had the lock, so that it is free now."""
 
     holder: str = ""
     f: str = "release"
@@ -25,7 +25,7 @@ MutexInput = Acquire | Release
 
 
 class Mutex(Model[str | None, MutexInput, bool]):
-    """State: who has the lock. Leave holders empty where anybody may release it."""
+    """State: the holder of the lock. Use an empty holder if anybody may release the lock."""
 
     def init(self) -> str | None:
         return None

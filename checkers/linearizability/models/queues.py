@@ -1,4 +1,4 @@
-"""Queues: first in, first out; and one that may give its elements out in any order."""
+"""Queues: one is first in, first out; the other may return its elements in any order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Elements = tuple[Element, ...]
 
 
 class Enqueue(NamedTuple):
-    """Put an element in. Output: `None`."""
+    """Add an element. Output: `None`."""
 
     element: Element
     f: str = "enqueue"
 
 
 class Dequeue(NamedTuple):
-    """Take an element out. Output: the element, or `None` where there was none."""
+    """Remove an element. Output: the element, or `None` if the queue was empty."""
 
     f: str = "dequeue"
 
@@ -33,14 +33,16 @@ QueueOperation = Operation[QueueInput, Element | None]
 
 
 class _Queue:
-    """The common part of queues, whichever element leaves first."""
+    """The common part of queues, for any order in which elements leave."""
 
     direct_first = True
 
     def restricted(
         self, operations: Sequence[QueueOperation], elements: Sequence[Hashable], /
     ) -> Sequence[QueueOperation]:
-        """Additions and removals of these; an "empty" answer says that none of these was there."""
+        """Keep the operations on these elements; an "empty" answer says that none of them was
+        there.
+        """
         return [
             operation
             for operation in operations
@@ -70,7 +72,7 @@ class _Queue:
 
 
 def _moves(operations: Iterable[QueueOperation]) -> Moves:
-    """The operations by what they do; of the unknown dequeues nothing but the call is known."""
+    """The operations by kind; of an unknown dequeue only the call is known."""
     moves = Moves([], [], [], [])
     for operation in operations:
         end = math.inf if operation.return_time is None else operation.return_time
@@ -104,7 +106,7 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
         return output is UNKNOWN or output == state[0], state[1:]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """By the violations of a queue, where elements are unique."""
+        """Decide by the violations of a queue, if elements are unique."""
         return decide_fifo(_moves(operations))
 
     def read_only(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
@@ -112,7 +114,7 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
 
 
 class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element | None]):
-    """Elements leave in any order; an unknown dequeue took any of them."""
+    """Elements leave in any order; an unknown dequeue may have taken any element."""
 
     def init(self) -> Iterable[Elements]:
         """No elements."""
@@ -121,7 +123,7 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
     def step(
         self, state: Elements, input_: QueueInput, output: Element | Unknown | None, /
     ) -> Iterable[Elements]:
-        """States are sorted by what elements look like, so that equal ones are equal."""
+        """States are sorted by the text of elements, so that equal multisets are equal states."""
         if isinstance(input_, Enqueue):
             return [tuple(sorted([*state, input_.element], key=repr))]
         if output is None:
@@ -135,13 +137,13 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
         ]
 
     def decide(self, operations: Sequence[QueueOperation], /) -> Decision | None:
-        """By counting, or, where a dequeue found nothing, where elements are unique."""
+        """Decide by counting; if a dequeue found nothing, only with unique elements."""
         return decide_bag(_moves(operations))
 
     def partition(
         self, operations: Sequence[QueueOperation], /
     ) -> Sequence[Sequence[QueueOperation]]:
-        """One part for each element, if every dequeue is known to have taken one."""
+        """One part for each element, if the element of every dequeue is known."""
         parts: dict[Element, list[QueueOperation]] = {}
         for operation in operations:
             if isinstance(operation.input, Enqueue):

@@ -1,4 +1,4 @@
-"""Registers: one value that is read, written, and compared and set."""
+"""Registers: a value with read, write, and compare-and-set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from checkers.linearizability.model import UNKNOWN, Model, Operation, Unknown
 
 
 class Truth(enum.Enum):
-    """True and false as values of a register: to Python they equal 1 and 0, which they are not."""
+    """Stand-ins for true and false as values: in Python, `True` and `False` equal 1 and 0."""
 
     TRUE = True
     FALSE = False
@@ -31,7 +31,7 @@ SOMETHING: Final = "(a value that no read shows)"
 
 
 def distinct(value: Scalar) -> Scalar:
-    """The value as one that equals no other."""
+    """The value in a form that equals no different value."""
     return Truth(value) if isinstance(value, bool) else value
 
 
@@ -73,7 +73,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
     def step(
         self, state: Scalar, input_: RegisterInput, output: Scalar | Unknown, /
     ) -> tuple[bool, Scalar]:
-        """See the inputs for what they return."""
+        """See the inputs for their outputs."""
         if isinstance(input_, Write):
             return True, input_.value
         if isinstance(input_, Read):
@@ -88,12 +88,12 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         return isinstance(input_, Read) or (isinstance(input_, Cas) and output is False)
 
     def observes(self, input_: RegisterInput, output: Scalar | Unknown, /) -> bool:
-        """All but writes."""
+        """All operations but writes."""
         del output
         return not isinstance(input_, Write)
 
     def decide(self, operations: Sequence[Operation[RegisterInput, Scalar]], /) -> Decision | None:
-        """By zones, where the values that matter are unique."""
+        """Decide by zones, if the observed values are unique."""
         accesses: list[Access] = []
         for operation in operations:
             input_, answer, end = operation.input, operation.said, operation.return_time
@@ -107,7 +107,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
             elif answer is False:
                 accesses.append(access._replace(excludes=input_.old))
             elif not lost and answer is not True:
-                return None  # no state explains it
+                return None  # no state explains this answer
             elif input_.old != input_.new:
                 accesses.append(access._replace(needs=input_.old, makes=input_.new))
             elif not lost:
@@ -122,10 +122,11 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         others: Sequence[Operation[RegisterInput, Scalar]],
         /,
     ) -> Sequence[Operation[RegisterInput, Scalar]]:
-        """Values that the core cannot tell apart are all alike.
+        """Make values equal that the core cannot tell apart.
 
-        It keeps the named values, and the values that compare-and-sets make them from. Of equal
-        operations no more are of use than the core has: one before each.
+        Values stay distinct if the core names them, or if compare-and-sets make such values from
+        them. Of equal operations, the core needs at most one before each of its own, so the rest is
+        dropped.
         """
         seen = _told_apart(core, others)
         if SOMETHING in seen:
@@ -135,7 +136,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         for operation in sorted(others, key=lambda o: o.call):
             input_ = operation.input
             if self.read_only(input_, operation.said):
-                continue  # it may as well not happen
+                continue  # leaving this operation out changes nothing for the core
             if isinstance(input_, Write):
                 value = input_.value if input_.value in seen else SOMETHING
                 input_ = Write(value)
@@ -144,7 +145,7 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
                 new = input_.new if input_.new in seen else SOMETHING
                 if old == new:
                     continue
-                # A value made from one that is not kept apart may come from any, see there.
+                # If a compare-and-set makes a value from an indistinct one, any old value will do.
                 input_ = Write(new) if old == SOMETHING else Cas(old, new)
             if left.setdefault(input_, len(core)):
                 left[input_] -= 1
@@ -169,10 +170,11 @@ def _told_apart(
     core: Iterable[Operation[RegisterInput, Scalar]],
     others: Iterable[Operation[RegisterInput, Scalar]],
 ) -> set[Scalar]:
-    """The values that the core names, and those from which compare-and-sets make them.
+    """The values that the core names, and the values from which compare-and-sets make them.
 
-    Beyond `ORIGINS_MAX` of the latter, a value made by a compare-and-set may come from anything:
-    then more is legal than before, so a refutation with them also holds without.
+    If there are more than `ORIGINS_MAX` of the latter, a compare-and-set may make its value from
+    anything. Then more is legal than before, so a refutation under these rules also holds without
+    them.
     """
     seen: set[Scalar] = set()
     for operation in core:
@@ -200,14 +202,14 @@ def _told_apart(
 class Txn(NamedTuple):
     """Micro-operations ("read" | "write", key, value), applied in order, atomically.
 
-    Output: the same with the values read; a read of `None` matches any value.
+    Output: the same micro-operations with the values read; a read of `None` matches any value.
     """
 
     micro: tuple[tuple[str, Key, Scalar], ...]
 
 
 def _sorted(values: dict[Key, Scalar]) -> tuple[tuple[Key, Scalar], ...]:
-    """The registers in an order of their own; keys are of several kinds."""
+    """The registers, sorted by a key that works for several types."""
     return tuple(sorted(values.items(), key=lambda item: repr(item[0])))
 
 
@@ -241,7 +243,7 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return all(f == "read" for f, _, _ in input_.micro)
 
     def observes(self, input_: Txn, output: Txn | Unknown, /) -> bool:
-        """Transactions with a read that does not match any value."""
+        """Transactions with a read that does not match every value."""
         txn = input_ if output is UNKNOWN else output
         return any(f == "read" and value is not None for f, _, value in txn.micro)
 

@@ -1,4 +1,4 @@
-"""A set: add, remove, ask for one element, or read all."""
+"""A set: add, remove, test for one element, or read all elements."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ SetOutput = bool | frozenset[Element] | tuple[Element, ...] | None
 
 
 class Add(NamedTuple):
-    """Output: whether the element is new, or `None` where that was not told."""
+    """Output: whether the element was new, or `None` if the answer did not say."""
 
     element: Element
     f: str = "add"
 
 
 class Remove(NamedTuple):
-    """Output: whether the element was there, or `None` where that was not told."""
+    """Output: whether the element was in the set, or `None` if the answer did not say."""
 
     element: Element
     f: str = "remove"
 
 
 class Contains(NamedTuple):
-    """Output: whether the element is there."""
+    """Output: whether the element is in the set."""
 
     element: Element
     f: str = "contains"
 
 
 class ReadAll(NamedTuple):
-    """Output: a frozen set of all elements; a tuple if it is none, which no state explains."""
+    """Output: a frozen set of all elements; a tuple for an answer that no set explains."""
 
     f: str = "read"
 
@@ -53,21 +53,22 @@ SetInput = Add | Remove | Contains | ReadAll
 SetOperation = Operation[SetInput, SetOutput]
 
 
-PROJECTED_MAX: Final = 200_000  # operations in all projections; more would take long to look at
+# the maximum number of operations in all projections; more would take too long
+PROJECTED_MAX: Final = 200_000
 
 
 class Set(Model[int, SetInput, SetOutput]):
-    """Initially empty. A state has a bit for each element, numbered as they are met.
+    """Empty at first. A state has a bit for each element, numbered by first occurrence.
 
-    So a set of 20,000 elements takes 2.5 kB, and a state with one more is made in no time.
+    So a set of 20,000 elements takes 2.5 kB, and adding an element is fast.
     """
 
     direct_first = True
 
     def __init__(self, shown: Sequence[frozenset[Element]] = ()) -> None:
-        """`shown` are hints: what reads will return, each within the next; nothing is removed.
+        """`shown` are hints: the results of reads, each contained in the next; nothing is removed.
 
-        The set then grows through all of them, so it is always within the next one.
+        The set then grows through all of these results, so it is always contained in the next one.
         """
         self._numbers: dict[Element, int] = {}
         self._states: dict[frozenset[Element], int] = {}
@@ -78,7 +79,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return 1 << self._numbers.setdefault(element, len(self._numbers))
 
     def _state_of(self, elements: frozenset[Element]) -> int:
-        """The state in which the set holds just these."""
+        """The state in which the set holds exactly these elements."""
         bits_of = self._states.get(elements)
         if bits_of is None:
             numbers = [self._numbers.setdefault(e, len(self._numbers)) for e in elements]
@@ -95,7 +96,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def step(
         self, state: int, input_: SetInput, output: SetOutput | Unknown, /
     ) -> tuple[bool, int]:
-        """See the inputs for what they return."""
+        """See the inputs for their outputs."""
         if isinstance(input_, ReadAll):
             shows = isinstance(output, frozenset) and self._state_of(output) == state
             return output is UNKNOWN or shows, state
@@ -109,9 +110,10 @@ class Set(Model[int, SetInput, SetOutput]):
         return legal and self._leads_on(after), after
 
     def _leads_on(self, state: int) -> bool:
-        """Whether the set can still grow to what the next read shows.
+        """Whether the set can still grow to the result of the next read.
 
-        It grows one by one, so a state within the next read has been through all reads before.
+        The set grows one element at a time, so a subset of the next result has passed all earlier
+        ones.
         """
         if not self._shown:
             return True
@@ -119,24 +121,24 @@ class Set(Model[int, SetInput, SetOutput]):
         return following == len(self._sizes) or not state & ~self._shown[following]
 
     def read_only(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
-        """Reads, and changes that are known to have changed nothing."""
+        """Reads, and changes that had no effect according to their answers."""
         return isinstance(input_, Contains | ReadAll) or output is False
 
     def observes(self, input_: SetInput, output: SetOutput | Unknown, /) -> bool:
-        """Reads, and additions and removals that tell whether the element was there."""
+        """Reads, and additions and removals that report whether the element was there."""
         del input_
         return output is not None
 
     def footprint(self, input_: SetInput, /) -> frozenset[str] | None:
-        """The element; reading all touches everything."""
+        """The element; a read of all elements touches everything."""
         if isinstance(input_, ReadAll):
             return None
         element = input_.element
-        # True is 1 to a set, and so it must be here.
+        # In Python, `True` equals 1 as an element of a set, so it must be the same key here.
         return frozenset((repr(int(element) if isinstance(element, bool) else element),))
 
     def partition(self, operations: Sequence[SetOperation], /) -> Sequence[Sequence[SetOperation]]:
-        """One part for each element, unless there is a read of all."""
+        """One part for each element, unless some operation reads all elements."""
         parts: dict[Element, list[SetOperation]] = {}
         for operation in operations:
             if isinstance(operation.input, ReadAll):
@@ -145,7 +147,10 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """By the chain of reads without removals; always if a read shows an element never added."""
+        """Decide by the chain of reads, or by a read of an element that nobody added.
+
+        The chain needs a history without removals.
+        """
         additions: list[Addition] = []
         looks: list[Look] = []
         is_exact = True
@@ -169,7 +174,7 @@ class Set(Model[int, SetInput, SetOutput]):
     def restricted(
         self, operations: Sequence[SetOperation], elements: Sequence[Hashable], /
     ) -> Sequence[SetOperation]:
-        """Additions, removals and questions of these elements, and what reads say about them."""
+        """Keep operations on these elements, and reduce reads of all elements to these elements."""
         kept: list[SetOperation] = []
         for operation in operations:
             if not isinstance(operation.input, ReadAll):
@@ -183,7 +188,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return kept
 
     def for_operations(self, operations: Sequence[SetOperation], /) -> Set:
-        """Hints from all reads that returned, where nothing can be removed."""
+        """Hints from all reads that returned, if no operation can remove an element."""
         seen: set[frozenset[Element]] = set()
         for operation in operations:
             if isinstance(operation.input, Remove):
@@ -194,13 +199,13 @@ class Set(Model[int, SetInput, SetOutput]):
                 seen.add(operation.output)
         chain = sorted(seen, key=len)
         if any(not less < more for less, more in itertools.pairwise(chain)):
-            return Set()  # nothing explains such reads, and the search will tell why
+            return Set()  # no order explains these reads, and the search will report why
         return Set(chain)
 
     def projections(
         self, operations: Sequence[SetOperation], /
     ) -> Sequence[Projection[int, SetInput, SetOutput]]:
-        """Each element by itself: a read of all says whether it was there."""
+        """Each element separately: a read of all elements shows whether the element was there."""
         reads = [o for o in operations if isinstance(o.input, ReadAll) and not o.is_unknown]
         changes: dict[Element, list[SetOperation]] = {}
         for operation in operations:
