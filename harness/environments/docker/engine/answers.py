@@ -21,7 +21,7 @@ class Found(NamedTuple):
     name: str
     labels: dict[str, str]
     state: str = ""  # only of a container: "running", "paused", "exited", ...
-    addresses: Mapping[str, str] = MappingProxyType({})  # container: address by network
+    addresses: Mapping[str, str] = MappingProxyType({})  # only of a container, by network
     ports: Mapping[int, int] = MappingProxyType({})  # only of a container: declared -> published
 
 
