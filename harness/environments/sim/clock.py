@@ -1,9 +1,9 @@
 """A machine's clocks in integer nanoseconds: monotonic and wall, with skew and drift.
 
 Both clocks belong to the machine, so they keep running across restarts of the node. Drift changes
-the rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves only
-the wall clock. A skewed clock still reports the `max_error_ns` that the NTP daemon had set before,
-since it cannot know that it is wrong.
+the rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves
+only the wall clock. A skewed clock still reports the `max_error_ns` that the NTP daemon had set
+before, since the clock cannot know that it is wrong.
 """
 
 from __future__ import annotations
