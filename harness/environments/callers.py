@@ -1,14 +1,16 @@
 """The process that opened a connection on loopback, found without the caller's help.
 
-All nodes of a run are processes of one machine and call from 127.0.0.1. Who has the other end of an
-accepted connection, the kernel knows: asked for exactly this socket (sock_diag(7)) it names an
-inode, and the process that holds it has a descriptor `socket:[inode]` (proc(5)). One connection
-costs some 10 us for the question and 2 us for each descriptor of the nodes' processes, where
-reading /proc/net/tcp takes milliseconds on a machine with a thousand sockets. It needs no
-privilege: processes of the same user can be looked at, and root's harness can look at all.
+All nodes of a run are processes of one machine and call from 127.0.0.1. The kernel knows which
+process has the other end of an accepted connection: a query for that one socket (sock_diag(7))
+returns its inode, and the process that holds the socket has a descriptor `socket:[inode]`
+(proc(5)). Per connection, the query costs some 10 us, and the search another 2 us for each
+descriptor of the nodes' processes. Reading /proc/net/tcp instead takes milliseconds on a machine
+with a thousand sockets. The lookup needs no privilege: a process may inspect processes of the same
+user, and root may inspect all.
 
-The driver notes in a folder which processes are whose, one small file a caller, before these can
-have done much: a file, since it must be there at once, however busy others are.
+The driver records in a folder which process belongs to which caller, in one small file per caller,
+right after the process has started. A file is visible to readers at once, however busy the driver
+or its readers are.
 """
 
 from __future__ import annotations
@@ -36,20 +38,20 @@ _ANY_STATE: Final = 0xFFFFFFFF
 _NO_COOKIE: Final = b"\xff" * 8
 _ANSWER_BYTES_MAX: Final = 8192
 _PATIENCE_S: Final = 0.25
-"""How long an unknown caller may turn out to be a node that has only just been started."""
+"""How long a lookup is repeated: the caller may be a node that has only just been started."""
 _POLL_S: Final = 0.005
 
 Address = tuple[str, int]
 
 
 class CallerGoneError(Exception):
-    """The caller has closed its end already, so it cannot be identified."""
+    """The caller has already closed its end of the connection, so it cannot be identified."""
 
 
 def socket_inode(local: Address, remote: Address) -> int:
-    """The inode of the TCP socket with these ends; 0 where no process holds it (any more).
+    """The inode of the TCP socket with these addresses; 0 if no process holds the socket.
 
-    Raises `InfrastructureError` where the kernel does not tell.
+    Raises `InfrastructureError` if the kernel does not answer the query.
     """
     ends = struct.pack("!HH", local[1], remote[1])
     ends += socket.inet_aton(local[0]).ljust(16, b"\0") + socket.inet_aton(remote[0]).ljust(
@@ -59,7 +61,7 @@ def socket_inode(local: Address, remote: Address) -> int:
     question = wanted + ends + struct.pack("=I", 0) + _NO_COOKIE
     size = _HEADER.size + len(question)
     try:
-        # Sockets of AF_INET6 with mapped addresses (Java's) are found, too.
+        # This also finds AF_INET6 sockets with IPv4-mapped addresses (Java uses them).
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as netlink:
             netlink.send(_HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + question)
             answer = netlink.recv(_ANSWER_BYTES_MAX)
@@ -79,7 +81,7 @@ def socket_inode(local: Address, remote: Address) -> int:
 
 
 def require_socket_owners() -> None:
-    """Raise `UsageError` where the kernel does not tell who has a connection."""
+    """Raise `UsageError` if the kernel cannot say which process has a connection."""
     nowhere = ("127.0.0.1", 0)
     try:
         socket_inode(nowhere, nowhere)
@@ -91,15 +93,15 @@ def require_socket_owners() -> None:
 
 
 class CallerBook:
-    """Whose processes are whose, in a folder that its writer and its reader share."""
+    """The record of which process belongs to which caller, kept in a shared folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def note(self, caller: str, process: ProcessId, *, part: str = "", alone: bool = False) -> None:
-        """This process is this caller's from now on, in place of the last one of the same part.
+        """Record that `process` belongs to `caller`, replacing the last process with this `part`.
 
-        So are its descendants, unless it is `alone`. Raises `InfrastructureError`.
+        Its descendants belong to the caller too, unless `alone`. Raises `InfrastructureError`.
         """
         text = f"{process} {'alone' if alone else 'tree'}\n"
         try:
@@ -121,9 +123,9 @@ class CallerBook:
                 yield path.name.partition("~")[0], pids
 
     def find(self, local: Address, remote: Address) -> str | None:
-        """The caller whose socket has these ends; `None` for a process that is not in the book.
+        """The caller whose socket has these addresses; `None` if no recorded process holds it.
 
-        Raises `CallerGoneError`, and `InfrastructureError` where the kernel does not tell.
+        Raises `CallerGoneError`, and `InfrastructureError` if the kernel does not answer.
         """
         inode = socket_inode(local, remote)
         if inode == 0:
@@ -134,7 +136,7 @@ class CallerBook:
         return None
 
     async def wait_found(self, local: Address, remote: Address) -> str | None:
-        """The same, asked again for a moment: a process calls before it is in the book."""
+        """Repeat `find` for a moment, since a process may call before it is recorded."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _PATIENCE_S
         while (caller := self.find(local, remote)) is None and loop.time() < deadline_s:  # noqa: ASYNC110 - a poll

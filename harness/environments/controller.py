@@ -1,9 +1,9 @@
-"""The process that controls a run, and whether it lives.
+"""The process that controls a run, and whether it is still alive.
 
 A controller is named by its pid, the start time of that process, the kernel's boot id and its PID
-namespace, so that a recycled pid, a rebooted machine and a controller inside another container are
-told apart. What cannot be proven dead is left alone: a container or a folder left behind is better
-than a run that is destroyed.
+namespace. This distinguishes a recycled pid, a rebooted machine and a controller inside another
+container. A controller that cannot be proven dead counts as alive: leaving a container or a folder
+behind is better than destroying a live run.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def this_controller() -> Controller:
     return _controller(os.getpid())
 
 
-@functools.cache  # it is in the environment of every process of a run
+@functools.cache  # every process of a run has the controller's name in its environment
 def _controller(pid: int) -> Controller:
     process = procfs.identify(pid)
     if process is None:
@@ -67,8 +67,9 @@ def _controller(pid: int) -> Controller:
 def life(controller: Controller, here: Controller, *, same_machine: bool) -> Life:
     """The state of `controller`, as far as `here` can know.
 
-    Another boot id means that the machine was restarted, where it is the same machine; else it may
-    as well be another one. Another PID namespace cannot be looked into.
+    On the same machine, a different boot id proves that the machine has been restarted; otherwise
+    the controller may simply run on another machine. Processes in another PID namespace are
+    invisible from here.
     """
     if controller.boot_id != here.boot_id:
         return Life.DEAD if same_machine else Life.UNKNOWN

@@ -1,14 +1,14 @@
-"""The disk and the clock of a node on `Env` as its environment lets it have them.
+"""The faulty disk and the faulty clock that an environment gives to a node on `Env`.
 
-`FaultyDisk`, the same in all worlds, is between the node and the environment's own disk, which
-it asks unless the request is to fail. A request that fails had no effect, as a device does that
-reports an error for the whole request; what the kernel forgets after a failed fsync is the power
-cut's business. Bits rot as they are read, by their place alone: a second read returns the same,
-and the fault can be healed, which no damage to the data themselves could be.
+`FaultyDisk`, the same in all environments, wraps the environment's own disk and passes on all
+requests except those that must fail. A failed request has no effect, as with a device that reports
+an error for the whole request. Data that the kernel drops after a failed fsync is modelled by power
+cuts instead. Bit rot is applied on reads and depends only on the position in the file, so a second
+read returns the same data. The stored data stays intact, so the fault can be healed.
 
-`FaultyClock` does to the clocks of the real world what `SimClock` does in simulation: an offset
-moves the wall clock only, drift changes the rate of both clocks from when it is set, and a wrong
-clock does not know that it is wrong.
+`FaultyClock` does for real clocks what `SimClock` does in simulation: an offset moves only the wall
+clock, drift changes the rate of both clocks from the moment it is set, and the node cannot tell
+that its clock is wrong.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _MILLION: Final = 1_000_000
 
 
 class DiskTrouble:
-    """The quality of one machine's disk now, and the number of requests that it touched."""
+    """The current quality of one machine's disk, and the number of requests it affected."""
 
     def __init__(self, draws: random.Random, label: str) -> None:
-        """A good disk; `draws` decides which requests fail, and `label` which places rot."""
+        """Start with a good disk; `draws` selects failing requests, `label` rotten positions."""
         self._draws = draws
         self._label = label
         self.quality = DiskQuality()
         self._touched = 0
 
     def set(self, quality: DiskQuality) -> int:
-        """Set the quality; returns the number of requests that the previous one touched."""
+        """Set the quality; returns the number of requests affected by the previous quality."""
         self.quality = quality
         return self.touched()
 
     def touched(self) -> int:
-        """The number of touched requests since the last call."""
+        """The number of affected requests since the last call."""
         touched, self._touched = self._touched, 0
         return touched
 
     async def strike(self, path: str, *, writes: bool) -> None:
-        """Let a request be late; raises `OSError` for one that fails."""
+        """Delay a request if the quality says so; raises `OSError` if the request must fail."""
         quality = self.quality
         if quality.delay_ms:
             self._touched += 1
@@ -56,7 +56,7 @@ class DiskTrouble:
         self.fail(path, writes=writes)
 
     def fail(self, path: str, *, writes: bool) -> None:
-        """The part of `strike` that takes no time."""
+        """Raise `OSError` if a request must fail: the part of `strike` without the delay."""
         quality = self.quality
         if writes and quality.full:
             self._touched += 1
@@ -66,7 +66,7 @@ class DiskTrouble:
             raise OSError(errno.EIO, "input/output error", path)
 
     def rot(self, path: str, data: bytes, offset: int, size: int) -> bytes:
-        """The rotten content instead of `data`, from `offset` of a file of `size` bytes."""
+        """`data` with rotten bits, read at `offset` of a file of `size` bytes."""
         share = self.quality.bitrot
         if not share:
             return data
@@ -88,7 +88,7 @@ class FaultyDisk:
     """A disk that fails on command (`harness.env.Disk`)."""
 
     def __init__(self, disk: Disk, trouble: DiskTrouble) -> None:
-        """`disk` is the environment's own."""
+        """Wrap `disk`, the environment's own disk."""
         self._disk = disk
         self._trouble = trouble
 
@@ -130,7 +130,7 @@ class FaultyFile:
         return self._trouble.rot(self._path, data, offset, self._file.size())
 
     async def append(self, data: bytes) -> int:
-        """Append and return the offset `data` starts at. The page cache takes it without delay."""
+        """Append `data` to the page cache without delay; returns the offset of `data`."""
         self._trouble.fail(self._path, writes=True)
         return await self._file.append(data)
 
@@ -144,32 +144,32 @@ class FaultyFile:
 
 
 class ClockError(msgspec.Struct, frozen=True, kw_only=True):
-    """The errors of a machine's clocks; in `harness.cluster.check_clock`'s limits."""
+    """The errors of a machine's clocks, within the limits of `harness.cluster.check_clock`."""
 
     offset_ns: int = 0  # of the wall clock
-    drift_ppm: int = 0  # of both: how much faster than they should they run
-    since_ns: int = 0  # since when they drift, by a right wall clock
+    drift_ppm: int = 0  # of both clocks: how much too fast they run
+    since_ns: int = 0  # when the drift began, by a correct wall clock
 
 
 class FaultyClock:
     """Clocks that go wrong on command (`harness.env.Clock`).
 
-    Monotonic time goes on from where it is when its rate changes, so it never goes back. The wall
-    clock is off by the last offset, and by the drift since then.
+    When the rate changes, monotonic time continues from its current value, so it never goes back.
+    The wall clock is off by the last offset plus the drift since that offset was set.
     """
 
     def __init__(self, clock: Clock, error: ClockError) -> None:
-        """`clock` is right. It may have been wrong for a while, before this incarnation began."""
+        """Wrap the correct `clock`; `error` may have begun before this incarnation."""
         self._clock = clock
         self._error = error
-        self._anchor_ns = clock.monotonic_ns()  # the last change of rate, by the right clock
-        self._local_ns = self._anchor_ns  # and by this one
+        self._anchor_ns = clock.monotonic_ns()  # correct time at the last rate change
+        self._local_ns = self._anchor_ns  # this clock's time at that moment
         wrong_for_ns = max(0, clock.wall_ns() - error.since_ns) if error.drift_ppm else 0
         self._ahead_ns = wrong_for_ns * error.drift_ppm // _MILLION
 
     @property
     def rate(self) -> float:
-        """Its seconds in one that is right."""
+        """The seconds that this clock advances per correct second."""
         return 1 + self._error.drift_ppm / _MILLION
 
     def monotonic_ns(self) -> int:
@@ -186,7 +186,7 @@ class FaultyClock:
         return self._clock.max_error_ns()
 
     def set(self, error: ClockError) -> None:
-        """Be as wrong as this from now on. The same once more changes nothing."""
+        """Apply `error` from now on; setting the current error again changes nothing."""
         if error != self._error:
             local_ns = self.monotonic_ns()
             self._anchor_ns = self._clock.monotonic_ns()

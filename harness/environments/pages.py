@@ -1,8 +1,8 @@
-"""The door of a node's pages, the same in all worlds: what a request is, and what bounds it has.
+"""The dispatcher for a node's pages, the same in all environments: parsing and limits of requests.
 
-Pages are for people, so nothing about them may end a node: an error of the handler is a 500, an
-event `page-failed` and no more. Real worlds serve them over HTTP (`host.pages`); the simulation
-calls the door.
+Pages are for people, so they must never end a node: an error of the handler only causes a status
+500 and an event `page-failed`. Real environments serve pages over HTTP (`host.pages`); the
+simulation calls `PageDoor` directly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from harness.env import PageHandler, PageRequest, PageResponse
 
 IN_FLIGHT_MAX: Final = 8
-"""Pages that a node makes at a time; further requests are refused for now (503)."""
+"""The limit on pages in progress per node; further requests get a 503."""
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 PAGE_TIMEOUT_S: Final = 10.0
 _QUERY_FIELDS_MAX: Final = 32
@@ -24,13 +24,13 @@ _ERROR_CHARACTERS_MAX: Final = 500
 
 
 def refusal(status: HTTPStatus, why: str) -> PageResponse:
-    """An answer that is no page."""
+    """An error response with this status and reason."""
     text = f"{status} {status.phrase}: {why}\n"
     return PageResponse(status, "text/plain; charset=utf-8", text.encode())
 
 
 class PageDoor:
-    """Asks one node's handler."""
+    """Dispatches requests to one node's page handler."""
 
     def __init__(self, handler: PageHandler, on_event: Callable[..., None]) -> None:
         """`on_event` is the node's `Env.event`."""
@@ -39,7 +39,7 @@ class PageDoor:
         self._in_flight = 0
 
     async def answer(self, target: str, *, accept: str) -> PageResponse:
-        """The page at `target`, a path with a query or without, or why there is none."""
+        """The page at `target`, a path with or without a query, or an error response."""
         if self._in_flight >= IN_FLIGHT_MAX:
             return refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{IN_FLIGHT_MAX} pages are being made; try again"
@@ -71,7 +71,7 @@ class PageDoor:
 
 
 def _parse(target: str, accept: str) -> PageRequest:
-    """Raises `ValueError` for anything but a path and a query."""
+    """Parse a request; raises `ValueError` unless `target` is a path with or without a query."""
     parts = urlsplit(target)
     if not parts.path.startswith("/") or parts.netloc:
         raise ValueError("a target is a path that begins with '/'")

@@ -1,8 +1,9 @@
-"""Processes as the kernel shows them, identified so that a recycled pid is never mistaken.
+"""Access to processes through /proc, with identities that survive the recycling of pids.
 
-A pid alone names its present holder. A pid with the start time of its process (field 22 of
-`/proc/PID/stat`, in clock ticks since boot) names one process for ever, and a pidfd opened before
-that check pins it while a signal is sent. See proc(5), pidfd_open(2).
+A pid alone identifies only its current process. A pid together with the start time of its process
+(field 22 of `/proc/PID/stat`, in clock ticks since boot) is unique for ever. Before sending a
+signal, a pidfd is opened and then the start time checked, so the signal cannot hit another process.
+See proc(5), pidfd_open(2).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _CLOCK_OF_PROCESS = 2
 _SEGMENTS: Final = Path("/proc/sysvipc/shm")
 _REMOVE: Final = 0  # IPC_RMID
-_ROUNDED_S: Final = 1.0  # the kernel's times of segments are whole seconds
+_ROUNDED_S: Final = 1.0  # segment times are in whole seconds
 
 
 class ProcessId(NamedTuple):
-    """One process, for ever."""
+    """The unique identity of a process."""
 
     pid: int
     start_ticks: int
@@ -46,7 +47,7 @@ class ProcessId(NamedTuple):
 
 
 class ThreadId(NamedTuple):
-    """One thread, for ever; `start_ticks` as in `ProcessId`."""
+    """The unique identity of a thread; `start_ticks` as in `ProcessId`."""
 
     process: int
     number: int
@@ -54,11 +55,11 @@ class ThreadId(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """The scheduler's account of a thread since it began."""
+    """The scheduler's statistics of a thread since its start."""
 
-    state: str  # one letter: "R" runs, or could
+    state: str  # one letter: "R" is running or ready to run
     ran_ns: int
-    waited_ns: int  # ready to run, without a processor; a wait counts once it is over
+    waited_ns: int  # time ready but not running; counted once a wait is over
 
 
 def _stat(pid: int) -> list[str] | None:
@@ -69,7 +70,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _fields(stat: str) -> list[str]:
-    # The command is in parentheses and may itself hold spaces and parentheses.
+    # The command is in parentheses and may itself contain spaces and parentheses.
     return _read(stat).rpartition(")")[2].split()
 
 
@@ -79,7 +80,7 @@ def _read(path: str) -> str:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The identity of the process that has `pid` now; `None` if there is none."""
+    """The identity of the process that currently has `pid`; `None` if there is none."""
     fields = _stat(pid)
     return None if fields is None else ProcessId(pid, int(fields[_START_TICKS]))
 
@@ -105,7 +106,7 @@ def is_alive(process: ProcessId) -> bool:
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
-    """Signal exactly this process; false when it is gone. Raises `PermissionError`."""
+    """Signal exactly this process; false if it is gone. Raises `PermissionError`."""
     try:
         descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -122,7 +123,7 @@ def send(process: ProcessId, number: signal.Signals) -> bool:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """The environment a process was started with; empty when gone or not ours to read."""
+    """The initial environment of a process; empty if it is gone or unreadable for us."""
     try:
         data = Path(f"/proc/{pid}/environ").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -132,7 +133,7 @@ def environment_of(pid: int) -> dict[str, str]:
 
 
 def all_processes() -> Iterator[ProcessId]:
-    """Every process, in the order of pids."""
+    """All processes, ordered by pid."""
     for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):  # noqa: PTH208
         process = identify(pid)
         if process is not None:
@@ -140,7 +141,7 @@ def all_processes() -> Iterator[ProcessId]:
 
 
 def memory_bytes(process: ProcessId) -> int | None:
-    """The resident memory that is the process's own (`RssAnon`); `None` once it is gone."""
+    """The anonymous resident memory of a process (`RssAnon`); `None` if it is gone."""
     try:
         text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -152,8 +153,8 @@ def memory_bytes(process: ProcessId) -> int | None:
 def written_bytes(process: ProcessId) -> int | None:
     """The bytes that a process made the kernel write to disks, in whole pages; see proc(5).
 
-    `None` once it is gone, where it may not be read, and for zero: writes to a file
-    system in memory are not counted, so zero means little.
+    Returns `None` if the process is gone or unreadable, and also for zero, which is ambiguous:
+    writes to a file system in memory are not counted.
     """
     try:
         text = _read(f"/proc/{process.pid}/io")
@@ -164,9 +165,9 @@ def written_bytes(process: ProcessId) -> int | None:
 
 
 def is_of_container(pid: int, container_id: str) -> bool:
-    """Whether a process of this machine is of this container: its control group's path says so.
+    """Whether a local process belongs to this container, by the path of its control group.
 
-    It is not where the engine that named the pid runs elsewhere, in a VM or on a server.
+    The answer is false if the pid comes from an engine in a VM or on another machine.
     """
     try:
         return container_id in _read(f"/proc/{pid}/cgroup")
@@ -175,10 +176,10 @@ def is_of_container(pid: int, container_id: str) -> bool:
 
 
 def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
-    """The threads of a process (and of its descendants), and how the scheduler treated them.
+    """The threads of a process (and of its descendants) with their scheduler statistics.
 
-    Empty where the process is gone, or where the kernel does not count (CONFIG_SCHED_INFO). A child
-    whose sibling ends in this moment may be missing. See proc(5), and /proc/PID/schedstat in
+    Empty if the process is gone, or if the kernel lacks the statistics (CONFIG_SCHED_INFO). A child
+    may be missing if a sibling ends at the same moment. See proc(5), and /proc/PID/schedstat in
     Documentation/scheduler/sched-stats.rst.
     """
     scheduled: dict[ThreadId, Scheduled] = {}
@@ -195,7 +196,7 @@ def threads(pid: int, *, descendants: bool) -> dict[ThreadId, Scheduled]:
 
 
 def family(pid: int) -> list[int]:
-    """A process and its descendants; only itself on a kernel without CONFIG_PROC_CHILDREN."""
+    """The pids of a process and its descendants (none without CONFIG_PROC_CHILDREN)."""
     members = []
     left = [pid]
     while left:
@@ -208,15 +209,15 @@ def family(pid: int) -> list[int]:
 
 
 def computed_s(pids: Iterable[int]) -> float:
-    """The processor time of these processes, and of the children that they have waited for.
+    """The total CPU time of these processes and of the children that they have waited for.
 
-    Together, so that of several cores. By the clock of each process, which tells nanoseconds, and
-    by ticks of the ended. It falls where a process ends before its parent waits for it.
+    Running processes are measured by their CPU clocks, in nanoseconds, and ended children in ticks.
+    The total falls when a process ends before its parent has waited for it.
     """
     total_s = 0.0
     for process in pids:
         with contextlib.suppress(OSError):  # it has ended
-            # As clock_getcpuclockid(3) makes it.
+            # The clock id, computed like clock_getcpuclockid(3).
             total_s += time.clock_gettime(~process << 3 | _CLOCK_OF_PROCESS)
         fields = _stat(process)
         if fields is not None:
@@ -226,7 +227,7 @@ def computed_s(pids: Iterable[int]) -> float:
 
 
 def any_stopped(pid: int) -> bool:
-    """Whether a process, or a descendant, was stopped by another that is none of them."""
+    """Whether a process or a descendant is stopped, except by a tracer among them."""
     members = family(pid)
     return any(
         state == "T" or (state == "t" and _tracer(each) not in members)
@@ -235,7 +236,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def all_stopped(pid: int) -> bool:
-    """Whether neither a process nor a descendant runs, or could; ended ones do not."""
+    """Whether neither a process nor any descendant is running, ready or sleeping."""
     return all(state not in _AWAKE for _, state in _states(family(pid)))
 
 
@@ -247,7 +248,7 @@ def _states(pids: Iterable[int]) -> Iterator[tuple[int, str]]:
 
 
 def _tracer(pid: int) -> int:
-    """The pid of the tracer of a process, such as strace(1) of its command; 0 without one."""
+    """The pid of a process's tracer, such as strace(1); 0 without a tracer."""
     with contextlib.suppress(OSError):
         match = re.search(r"^TracerPid:\s+(\d+)$", _read(f"/proc/{pid}/status"), re.MULTILINE)
         return 0 if match is None else int(match[1])
@@ -255,7 +256,7 @@ def _tracer(pid: int) -> int:
 
 
 def outside_group(leader: int) -> list[ProcessId]:
-    """The descendants of a process that are not in its process group, which it leads."""
+    """The descendants of a group leader that are not in its process group."""
     outside = []
     for pid in family(leader):
         fields = _stat(pid)
@@ -265,7 +266,7 @@ def outside_group(leader: int) -> list[ProcessId]:
 
 
 def holds_socket(pid: int, inode: int) -> bool:
-    """Whether a process has a descriptor of this socket; false when gone or not ours to see."""
+    """Whether a process holds this socket; false if it is gone or unreadable for us."""
     wanted = f"socket:[{inode}]"
     try:
         numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208
@@ -279,9 +280,10 @@ def holds_socket(pid: int, inode: int) -> bool:
 
 
 def oom_kills() -> int | None:
-    """The number of processes that the OOM killer ended in our control group.
+    """The number of processes that the OOM killer has ended in our control group.
 
-    On this machine if the group does not count them (version 1); `None` where nothing counts them.
+    If the group does not count them (cgroup v1), the number for the whole machine; `None` if
+    nothing counts them.
     """
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
@@ -296,21 +298,21 @@ def oom_kills() -> int | None:
 
 
 def remove_shared_memory(process: ProcessId) -> int:
-    """Remove the System V segments of a process that is dead or dying; returns their number.
+    """Remove the System V segments of a dead or dying process; returns their number.
 
-    A PostgreSQL that is killed leaves a segment behind, and removes it when it starts again on the
-    same data; after the last kill of a run no process does. A machine has room for some thousand
-    segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
+    A killed PostgreSQL leaves a segment behind, and removes the segment only when it starts again
+    on the same data, which does not happen after the last kill of a run. A machine has room for
+    some thousand segments (`kernel.shmmni`). See shmctl(2), proc_sysvipc_shm(5).
 
-    A segment in use vanishes with its last user. Segments of an earlier
-    process of the same number are older than this one.
+    The kernel keeps a removed segment until its last user has detached. Segments older than the
+    process belong to an earlier process with the same pid and are kept.
     """
     since_s = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     since_s += process.start_ticks / _TICKS_PER_S - _ROUNDED_S
     try:
         names, *rows = (line.split() for line in _SEGMENTS.read_text().splitlines())
     except (OSError, ValueError):
-        return 0  # a kernel without them
+        return 0  # the kernel has no segments
     removed = 0
     for row in rows:
         segment = {name: int(value) for name, value in zip(names, row, strict=True)}
@@ -320,6 +322,6 @@ def remove_shared_memory(process: ProcessId) -> int:
 
 
 def _count_of(name: str, file: Path) -> int:
-    """The number after this name in a file of lines; raises `StopIteration` without one."""
+    """The number after `name` in a file with one counter per line; raises `StopIteration`."""
     lines = file.read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name} "))

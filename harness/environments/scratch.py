@@ -1,9 +1,9 @@
-"""Folders of a run below the temporary folder: signed by their controller, removed last signature.
+"""A run's folders below the temporary folder, each with a signature of its controller.
 
-A folder's `owner.json` says whose it is. It is the last file to go, so that a removal that was
-killed half-way leaves a folder that `harness clean` still recognises. The temporary folder is
-everybody's: a folder that another user made, a symbolic link and a damaged signature are left
-alone, and named.
+A folder's signature, `owner.json`, names its run and controller. The signature is removed last, so
+`harness clean` still recognizes a folder whose removal was interrupted. Every user can write to the
+temporary folder: folders of other users are ignored, and symbolic links and damaged signatures are
+left alone and reported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.environments.controller import Controller, Life, life, this_control
 
 SCRATCH_PREFIX: Final = "harness-process-"
 DISKS_PREFIX: Final = "harness-disks-"
-"""Of folders with disks for containers, which are cleaned away like scratch folders."""
+"""The prefix of folders with disks for containers, cleaned up like scratch folders."""
 OWNER_FILE: Final = "owner.json"
 _SIGNATURE_BYTES_MAX: Final = 64 * 1024
 
@@ -36,13 +36,13 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sign(folder: Path, run_id: str, link_proxy: str | None = None) -> None:
-    """Note in a folder whose run it is of, and which Toxiproxy has proxies of that run."""
+    """Write the signature of a folder; `link_proxy` is a user's Toxiproxy, if one is used."""
     owner = Owner(run_id=run_id, controller=str(this_controller()), link_proxy=link_proxy)
     (folder / OWNER_FILE).write_bytes(msgspec.json.encode(owner))
 
 
 def left_folders() -> Iterator[tuple[Path, Owner | str]]:
-    """The folders of dead runs with their owners, and those left alone with the reason."""
+    """The folders of dead runs with their owners, and other folders with the reason to stay."""
     below = Path(tempfile.gettempdir())
     here = this_controller()
     for folder in sorted([*below.glob(f"{SCRATCH_PREFIX}*"), *below.glob(f"{DISKS_PREFIX}*")]):
@@ -52,11 +52,11 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
                 yield folder, "it is not a folder"
                 continue
             if about.st_uid != os.geteuid() != 0:
-                continue  # another user's, who cleans it
+                continue  # another user's folder
             owner = msgspec.json.decode(_signature(folder), type=Owner)
             controller = Controller.parse(owner.controller)
         except FileNotFoundError:
-            continue  # it is being made or removed at this moment
+            continue  # being created or removed right now
         except (OSError, ValueError) as error:  # msgspec's errors are ValueErrors
             yield folder, f"its {OWNER_FILE} cannot be read: {error}"
             continue
@@ -69,9 +69,9 @@ def left_folders() -> Iterator[tuple[Path, Owner | str]]:
 
 
 def _signature(folder: Path) -> bytes:
-    """The bytes of a signature; raises `OSError`, `ValueError` for anything but a small file.
+    """The bytes of a signature; raises `OSError`, or `ValueError` unless it is a small file.
 
-    Opening a FIFO would wait for its writer, and a link may lead to a device without an end.
+    The flags guard against a FIFO, whose opening would block, and a link to an endless device.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(folder / OWNER_FILE, flags)
@@ -87,7 +87,7 @@ def _signature(folder: Path) -> bytes:
 
 
 def remove_signed(folder: Path) -> None:
-    """Remove a folder, its signature last. Parts of it may be gone already; raises `OSError`."""
+    """Remove a folder, its signature last; missing parts are no error. Raises `OSError`."""
     if folder.is_symlink():
         raise OSError(f"{folder} is a symbolic link")
     try:
@@ -108,6 +108,6 @@ def remove_signed(folder: Path) -> None:
 
 
 def _ignore_missing(_call: object, _path: object, exc_info: tuple[Any, Any, Any]) -> None:
-    """Pass over what another removal has just taken."""
+    """Ignore files that a concurrent removal has deleted."""
     if not isinstance(exc_info[1], FileNotFoundError):
         raise exc_info[1]

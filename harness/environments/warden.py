@@ -1,18 +1,18 @@
 """The warden: a detached process that guards one run and undoes its faults if the driver cannot.
 
-`python -m harness.environments.warden` reads JSON lines (`Message`) on its standard input. A
-guarded key holds one undo: kill or continue a process, run a command, send an HTTP request. At the
-deadline of a key the warden undoes it. At the end of the input, which is what the driver's death
-looks like however it died, it undoes everything still guarded, the last first, kills every
-remaining process of the run, and exits. It lives in a session of its own and ignores the signals of
-a terminal, so Ctrl-C and a closed window do not reach it. No answer is needed: data written to
-the pipe is read even if the writer is dead.
+`python -m harness.environments.warden` reads JSON lines (`Message`) from its standard input. A
+guarded key has one undo action: kill or continue a process, run a command, remove a folder, send an
+HTTP request. The warden performs the action at the key's deadline. Its input ends when the driver
+dies, however that happens. The warden then performs all remaining undo actions, the last guarded
+first, kills every remaining process of the run, and exits. It runs in its own session and ignores
+terminal signals, so Ctrl-C and a closed window do not affect it. The driver needs no answers, since
+the warden reads all data in the pipe even after the writer has died.
 
-Order matters for the driver: guard first, then break; undo first, then release. Undoing is
-idempotent, so a fault may be undone by both.
+The driver must guard before it injects a fault, and undo the fault before it releases the key. Undo
+actions are idempotent, so both may undo the same fault.
 
 Every process of a run carries `HARNESS_RUN_ID` and `HARNESS_CONTROLLER` in its environment.
-`leftovers` finds by them what a run left behind whose driver *and* warden were both killed.
+With these, `leftovers` finds the processes of runs whose driver *and* warden were both killed.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ UNKNOWN_ROLE: Final = "?"
 RUN_VARIABLE: Final = "HARNESS_RUN_ID"
 CONTROLLER_VARIABLE: Final = "HARNESS_CONTROLLER"
 ROLE_VARIABLE: Final = "HARNESS_PROCESS"
-"""What a process is to its run: `node:<name>`, `link-proxy` or `warden`."""
+"""The role of a process in its run: `node:<name>`, `link-proxy` or `warden`."""
 
 _RUN_TIMEOUT_S: Final = 60.0
 _HTTP_TIMEOUT_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 90.0
 _AGAIN_S: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""How soon a command that failed at the end is run again."""
+"""The waits before repeating a command or removal that failed at the end of the run."""
 _READ_BYTES: Final = 65536
 AFTER_LEASE_S: Final = 1.0
-"""The deadline comes this long after a lease: the warden acts only where the driver did not."""
+"""The time from a lease's end to the warden's deadline, so that the driver acts first."""
 
 
 class Kill(msgspec.Struct, frozen=True, tag_field="kind", tag="kill"):
-    """SIGKILL exactly this process, and remove its System V shared memory."""
+    """Send SIGKILL to exactly this process, and remove its System V shared memory."""
 
     pid: int
     start_ticks: int
 
 
 class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
-    """SIGCONT exactly this process; if it leads a group, also that and all who descend from it."""
+    """Send SIGCONT to exactly this process; with `group`, also to its group and descendants."""
 
     pid: int
     start_ticks: int
@@ -72,20 +72,20 @@ class Continue(msgspec.Struct, frozen=True, tag_field="kind", tag="cont"):
 
 
 class Run(msgspec.Struct, frozen=True, tag_field="kind", tag="run"):
-    """Run a command, for up to a minute."""
+    """Run a command, with a timeout of a minute."""
 
     argv: list[str]
 
 
 class RemoveFolder(msgspec.Struct, frozen=True, tag_field="kind", tag="remove"):
-    """Remove a signed folder (`harness.environments.scratch`), and files elsewhere."""
+    """Remove a signed folder (`harness.environments.scratch`), and some other files."""
 
     folder: str
     files: list[str] = []
 
 
 class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
-    """Send a request; a 404 counts as done, since what it names is gone already."""
+    """Send a request; a 404 counts as success, since the object is already gone."""
 
     method: str
     url: str
@@ -93,7 +93,7 @@ class HttpRequest(msgspec.Struct, frozen=True, tag_field="kind", tag="http"):
     token: str = ""
 
     def __repr__(self) -> str:
-        """The text for logs, without the token."""
+        """The text for logs, which omits the token."""
         return f"HttpRequest({self.method!r}, {self.url!r}, {self.body!r})"
 
 
@@ -101,7 +101,7 @@ Undo = Kill | Continue | Run | RemoveFolder | HttpRequest
 
 
 class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
-    """Undo `undo` at the end of the run, or after `deadline_s` if that comes first."""
+    """Perform `undo` after `deadline_s`, or earlier if the run ends."""
 
     key: str
     undo: Undo
@@ -109,7 +109,7 @@ class Guard(msgspec.Struct, frozen=True, tag_field="op", tag="guard"):
 
 
 class Release(msgspec.Struct, frozen=True, tag_field="op", tag="release"):
-    """The key is undone already, or is no longer to be."""
+    """Forget the key, since its fault is undone or needs no undo."""
 
     key: str
 
@@ -142,7 +142,7 @@ def _perform(undo: Undo) -> None:
                 remove_shared_memory(process)
         case Continue(pid, start_ticks, group):
             if procfs.send(ProcessId(pid, start_ticks), signal.SIGCONT) and group:
-                # The leader was there a moment ago, and SIGCONT harms no running process.
+                # The leader existed a moment ago, and SIGCONT is harmless for other processes.
                 os.killpg(pid, signal.SIGCONT)
                 for process in procfs.outside_group(pid):
                     procfs.send(process, signal.SIGCONT)
@@ -163,7 +163,7 @@ def _perform(undo: Undo) -> None:
 
 
 class _Book:
-    """The guarded keys, in order of guarding, and the deadlines."""
+    """The guarded keys, in the order in which they were guarded, and their deadlines."""
 
     def __init__(self) -> None:
         self._undos: dict[str, tuple[int, Undo]] = {}
@@ -171,7 +171,7 @@ class _Book:
         self._numbers = itertools.count()
 
     def handle(self, message: Message, now_s: float) -> None:
-        """Apply one message. Guarding a key again replaces what it held."""
+        """Apply one message. Guarding a key again replaces its undo action."""
         if isinstance(message, Release):
             self._undos.pop(message.key, None)
             return
@@ -186,7 +186,7 @@ class _Book:
         return self._deadlines[0][0] if self._deadlines else None
 
     def expired(self, now_s: float) -> Iterator[tuple[str, Undo]]:
-        """Take out what has reached its deadline."""
+        """Remove and yield the keys that have reached their deadlines."""
         while self._deadlines and self._deadlines[0][0] <= now_s:
             _, number, key = heapq.heappop(self._deadlines)
             held = self._undos.get(key)
@@ -195,16 +195,16 @@ class _Book:
                 yield key, held[1]
 
     def remaining(self) -> Iterator[tuple[str, Undo]]:
-        """Take out everything, the last guarded first."""
+        """Remove and yield all keys, the last guarded first."""
         while self._undos:
             key, (_, undo) = self._undos.popitem()
             yield key, undo
 
 
 def _undo(key: str, undo: Undo) -> bool:
-    """Perform and report; a failure must not keep the others from being undone.
+    """Perform and report an undo action; errors are only reported, so that others can follow.
 
-    `False` where a command or a removal failed, which may work a moment later.
+    Returns `False` if a command or a removal failed, which may succeed a moment later.
     """
     try:
         _perform(undo)
@@ -219,11 +219,11 @@ def _report(text: str) -> None:
     try:
         os.write(sys.stderr.fileno(), f"{time.strftime('%H:%M:%S')} warden: {text}\n".encode())
     except OSError:
-        return  # the log's disk or pipe is gone; undoing matters more than telling
+        return  # the log cannot be written; undoing is more important
 
 
 def serve(descriptor: int) -> None:
-    """Guard until the input ends, then undo the rest."""
+    """Handle messages and deadlines until the input ends, then undo the rest."""
     book = _Book()
     decoder = msgspec.json.Decoder(Message)
     pending = b""
@@ -245,8 +245,8 @@ def serve(descriptor: int) -> None:
             _undo(key, undo)
     left = [(key, undo) for key, undo in book.remaining() if not _undo(key, undo)]
     _sweep(os.environ.get(RUN_VARIABLE), os.environ.get(CONTROLLER_VARIABLE))
-    # Children of a killed server or of its set-up write a little longer, into folders that are
-    # being removed, and `clean` does not recognise a half-removed one.
+    # Children of a killed server may write for a moment longer into folders that are being removed,
+    # so that a removal fails. It must succeed here: `clean` may not recognize what is left.
     for wait_s in _AGAIN_S:
         if not left:
             break
@@ -257,7 +257,7 @@ def serve(descriptor: int) -> None:
 def _sweep(run_id: str | None, controller: str | None) -> None:
     """Kill unguarded processes: children of foreign programs, a node started at the last moment.
 
-    Both must match: a run id is a name that two drivers may use at the same time.
+    Run id and controller must both match, since two drivers may use the same run id.
     """
     if not run_id or not controller:
         return
@@ -267,7 +267,7 @@ def _sweep(run_id: str | None, controller: str | None) -> None:
 
 
 def main() -> int:
-    """The process; see the module."""
+    """Run the warden process."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     serve(sys.stdin.fileno())
@@ -278,7 +278,7 @@ def main() -> int:
 
 
 def run_environment(run_id: str, role: str) -> dict[str, str]:
-    """The additions to the environment of every process of a run, by which it can be found."""
+    """The environment variables that mark a process of a run, so that it can be found."""
     controller = str(this_controller())
     return {RUN_VARIABLE: run_id, CONTROLLER_VARIABLE: controller, ROLE_VARIABLE: role}
 
@@ -293,7 +293,7 @@ class Warden:
 
     @staticmethod
     def start(run_id: str, *, log: Path | None = None) -> Warden:
-        """Start the warden of `run_id`; what it undoes is written to `log`."""
+        """Start the warden of `run_id`; its undo actions are logged to `log`."""
         environment = os.environ | run_environment(run_id, "warden")
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         with open(log if log is not None else os.devnull, "ab") as errors:  # noqa: PTH123
@@ -315,7 +315,7 @@ class Warden:
         return self._process.pid
 
     def guard(self, key: str, undo: Undo, *, deadline_s: float | None = None) -> None:
-        """Have `undo` done at the deadline or when we die; raises `InfrastructureError`."""
+        """Have `undo` performed at the deadline or if we die; raises `InfrastructureError`."""
         self._send(Guard(key=key, undo=undo, deadline_s=deadline_s))
 
     def release(self, key: str) -> None:
@@ -333,8 +333,8 @@ class Warden:
             ) from error
 
     def close(self) -> None:
-        """Have everything still guarded undone and wait for it; raises `InfrastructureError`."""
-        with contextlib.suppress(BrokenPipeError):  # it died earlier; the exit code below tells
+        """Have all guarded keys undone and wait for that; raises `InfrastructureError`."""
+        with contextlib.suppress(BrokenPipeError):  # already dead; its exit code is checked below
             self._pipe.close()
         try:
             code = self._process.wait(_CLOSE_TIMEOUT_S)
@@ -350,19 +350,19 @@ class Warden:
 
 
 def leftovers() -> Iterator[tuple[ProcessId, str, str]]:
-    """Processes of runs whose driver is dead: process, run id, role. Ours to read, that is."""
+    """The readable processes of runs whose driver is dead: process, run id, role."""
     here = this_controller()
     for process, run_id, controller, role in _marked():
         try:
             owner = Controller.parse(controller)
         except ValueError:
-            continue  # not written by us
+            continue  # not a mark of ours
         if procfs.is_alive(process) and life(owner, here, same_machine=True) is Life.DEAD:
             yield process, run_id, role
 
 
 def _marked() -> Iterator[tuple[ProcessId, str, str, str]]:
-    """Processes of runs: process, run id, controller, role."""
+    """All readable processes of runs: process, run id, controller, role."""
     for process in procfs.all_processes():
         environment = procfs.environment_of(process.pid)
         run_id, controller = environment.get(RUN_VARIABLE), environment.get(CONTROLLER_VARIABLE)

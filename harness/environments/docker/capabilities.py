@@ -1,4 +1,4 @@
-"""The faults that containers can have, and how faithful each is."""
+"""The faults that can be injected into containers, and the fidelity of each."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DROP, Capability.DUPLICATE), Fidelity.EXACT)
     | dict.fromkeys(
         (
-            Capability.DELAY,  # by a program that waits for a processor like all others
-            Capability.REORDER,  # where another packet comes soon enough to overtake
+            Capability.DELAY,  # a user-space program delays packets and may itself wait for a CPU
+            Capability.REORDER,  # only if another packet arrives soon enough to overtake
             Capability.THROTTLE,
-            *STREAMS,  # of declared ports; open connections are reset first
-            Capability.SLOW_CPU,  # at full speed for a part of each tenth of a second
+            *STREAMS,  # only for declared ports; open connections are reset first
+            Capability.SLOW_CPU,  # runs at full speed for a part of each tenth of a second
         ),
         Fidelity.APPROXIMATE,
     )
@@ -38,11 +38,14 @@ LINK_QUALITY: Final = (
     Capability.THROTTLE,
     Capability.STALL,
 )
-"""Of links; an engine whose kernel lacks what it takes has none of these."""
+"""The link faults that an engine lacks if its kernel cannot queue packets."""
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
-    """Raise `UsageError` for what cannot be done to links; `missing`: what the kernel lacks."""
+    """Raise `UsageError` if links cannot get this quality.
+
+    `missing` has the capabilities that the engine's kernel lacks, with the reasons.
+    """
     if isinstance(quality, StreamQuality):
         quality.check()
         for what in STREAMS & missing.keys():

@@ -1,7 +1,7 @@
 """`Controls` over containers: kills and pauses by the engine, link faults by rules in namespaces.
 
-Every verb verifies afterwards that it took. One thread per container reads the node's output as it
-comes, which is also how an exit is noticed, within milliseconds (`outputs`).
+Every verb verifies its effect before it returns. One thread per container reads the node's output
+as it arrives. The end of the output also reveals an exit within milliseconds (`outputs`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DockerCluster(RealCluster[DockerNode]):
         on_failure: Callable[[BaseException], None],
         disks: Disks,
     ) -> None:
-        """`on_failure` is called when a node can no longer be observed: the run must end."""
+        """`on_failure` is called when a node can no longer be observed, which must end the run."""
         self._engine = engine
         self._disks = disks
         self._blueprint = blueprint
@@ -87,7 +87,7 @@ class DockerCluster(RealCluster[DockerNode]):
         self._missing: Mapping[Capability, str] = {}
 
     async def _in_thread(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
-        """Run a blocking call of the engine; a cancelled caller does not undo what has begun."""
+        """Run a blocking engine call in a thread; cancelling the caller does not stop the call."""
         work = functools.partial(call, *arguments, **named)
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -95,7 +95,7 @@ class DockerCluster(RealCluster[DockerNode]):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """`CAPABILITIES`, less what the engine's kernel does not have."""
+        """`CAPABILITIES` without those that the engine's kernel lacks."""
         return {what: how for what, how in CAPABILITIES.items() if what not in self._missing}
 
     def idle(self) -> set[Watched]:
@@ -107,9 +107,9 @@ class DockerCluster(RealCluster[DockerNode]):
         }
 
     def pids(self) -> dict[str, int]:
-        """The first process of each node that is up, where the engine runs on this machine.
+        """The pid of the first process of each running node, if the engine runs on this machine.
 
-        Without nodes that wait for a processor because a fault makes them (`slow`).
+        Nodes slowed down by a fault are left out, since they wait for a CPU on purpose.
         """
         up = {
             n: node.incarnation
@@ -119,29 +119,29 @@ class DockerCluster(RealCluster[DockerNode]):
         return {name: run.pid for name, run in up.items() if run is not None and run.pid}
 
     async def usage(self, node: str) -> Usage:
-        """Of the processes in the container; the engine does not measure volumes."""
+        """The usage of the container's processes; the engine does not measure volumes."""
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
-        """The place of a node's data, for people."""
+        """A human-readable description of where a node's data is."""
         where = self._disks.paths().get(node)
         return f"volume {self._blueprint.places[node].volume}" if where is None else where
 
     async def save_data(self, node: str, folder: Path) -> None:
-        """Copy the data of a node that is down to a new folder."""
+        """Copy the data of a stopped node to a new folder."""
         container = self._node(node).container
         await self._in_thread(self._engine.copy_out, container, DATA_FOLDER, folder)
 
     # --- deployment --------------------------------------------------------------------------
 
     async def deploy(self) -> dict[str, tuple[str, int]]:
-        """Create everything, then start it in its order, each node once those before are ready.
+        """Create all containers, then start the nodes in order, each once the previous is ready.
 
-        Returns where clients reach each declared port. Raises `TargetError` for a node that does
-        not get ready, or whose set-up fails.
+        Returns the address at which clients reach each declared port. Raises `TargetError` if a
+        node does not become ready or its set-up fails.
         """
         endpoints: dict[str, tuple[str, int]] = {}
-        # All must have ended, or the engine would still be creating what the teardown is removing.
+        # All calls must have ended before a teardown removes the containers they create.
         for answer in await gather_all(node.create() for node in self._nodes.values()):
             endpoints |= answer
         pages = (f"{name}:{spec.pages}" for name, spec in self.nodes.items() if spec.pages)
@@ -168,18 +168,18 @@ class DockerCluster(RealCluster[DockerNode]):
     # --- the end -----------------------------------------------------------------------------
 
     async def close(self, remove: Callable[[], object]) -> None:
-        """Take everything away by `remove` and wait until all threads have ended."""
+        """Remove all containers by calling `remove`, and wait until all threads have ended."""
         self._containers.ending = True
         for entry in self._nodes.values():
             entry.close()
         try:
-            # Calls under way in the engine end first, or they would create containers again.
+            # Pending engine calls must end first, or they would create containers again.
             await asyncio.to_thread(self._pool.shutdown, cancel_futures=True)
             await asyncio.to_thread(remove)
             for reader in (entry.reader for entry in self._nodes.values()):
                 if reader is not None:
                     await asyncio.to_thread(reader.join, EXIT_TIMEOUT_S)
-            await asyncio.sleep(0)  # let what the threads posted last be delivered
+            await asyncio.sleep(0)  # deliver the last callbacks that the threads posted
         finally:
             for entry in self._nodes.values():
                 entry.log.close()

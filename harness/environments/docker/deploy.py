@@ -1,19 +1,20 @@
-"""The parts of a run in the engine: one private network, and per node a keeper and a container.
+"""The objects of a run in the engine: a private network, and per node a keeper and a container.
 
-The node's container runs its program and nothing else: not root, no capability, no way to gain one.
-The node's *keeper* does nothing (`sleep`) but own the network namespace that the node joins:
+The node's container runs only the node's program, not as root, without capabilities and without a
+way to gain any. The node's *keeper* runs `sleep` and owns the network namespace that the node
+joins:
 
-* rules, address and published ports survive the node's kill and restart; a node that starts into a
-  partition is cut from its first packet on;
-* the namespace can be reached while the node is frozen, when nothing can be executed in its own
-  container;
-* what holds the packets of bad links (`packets`) runs in it, and dies with it, as does what watches
-  the namespace (`netwatch`); the Toxiproxy that bad streams go through (`streams`) is a third
-  container in that namespace;
-* only the keeper has a capability, CAP_NET_ADMIN, and only for commands that run in it as root. Its
-  own process has none. (CAP_NET_RAW is not needed by the nf_tables flavour of iptables.)
+* packet rules, address and published ports survive a kill and restart of the node; a node that
+  starts during a partition is cut off from its first packet on;
+* the harness can run commands in the namespace while the node is frozen, when nothing can be
+  executed in the node's own container;
+* the program that holds the packets of bad links (`packets`) and the program that watches the
+  namespace (`netwatch`) run in the keeper and die with it; the Toxiproxy for bad streams
+  (`streams`) is a third container in the same namespace;
+* only the keeper has a capability, CAP_NET_ADMIN, and only commands that run in it as root can use
+  it. The keeper's own process has none. (The nf_tables flavour of iptables needs no CAP_NET_RAW.)
 
-Addresses are fixed, so a restarted node cannot come back wearing a dead one's address.
+Addresses are fixed, so a restarted node never gets the address of another node.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ from harness.plugins import DeploymentPlan
 
 NODES_MAX: Final = 100
 CLIENT_PORTS_MAX: Final = 200
-"""The engine runs a process for each published port."""
+"""Limited because the engine runs one process for each published port."""
 _RESERVED: Final = tuple(part.value for part in Part if part.value)
 _NODE_FILE: Final = "/harness/node.json"
 USER_ID: Final = 65532
 _USER: Final = f"{USER_ID}:{USER_ID}"
 _PROXY_PROGRAM: Final = "/harness/toxiproxy-server"
 _PROXY_MEMORY_BYTES_MAX: Final = 256 << 20
-_RELAY_HOST: Final = 2  # .1 is the gateway
+_RELAY_HOST: Final = 2  # host .1 is the gateway
 _FIRST_HOST: Final = 10
 _FIRST_CLIENT: Final = _FIRST_HOST + NODES_MAX
 _MEMORY_MIB: Final = 1024
@@ -81,11 +82,11 @@ class Place(msgspec.Struct, frozen=True):
     keeper: str
     address: str
     volume: str = ""
-    clock: str = ""  # the volume with its shared memory, where its clock may be made wrong
+    clock: str = ""  # the volume with its shared memory; empty if its clock stays right
 
 
 def check_plan(plan: DeploymentPlan) -> None:
-    """Refuse what cannot be deployed; raises `UsageError`."""
+    """Raise `UsageError` if the plan cannot be deployed in containers."""
     if plan.link_proxy is not None and not Path(plan.link_proxy).is_file():
         raise UsageError(
             f"--link-proxy {plan.link_proxy} is not a file; docker runs Toxiproxy next to the "
@@ -115,11 +116,14 @@ def check_plan(plan: DeploymentPlan) -> None:
         )
     for spec in plan.nodes:
         for form in forms_of(spec).values():
-            image_of(form)  # refuses a folder that makes none
+            image_of(form)  # raises `UsageError` for a folder without a usable Dockerfile
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
-    """Candidates of /24 in 10.0.0.0/8, in an order of the run's own, that no route here covers."""
+    """Candidate /24 networks in 10.0.0.0/8 that no route of this machine covers.
+
+    The order depends on the run.
+    """
     for index in range(_SUBNET_TRIES_MAX):
         digest = hashlib.blake2b(f"{run_id}/{index}".encode(), digest_size=2).digest()
         subnet = ipaddress.IPv4Network(f"10.{digest[0]}.{digest[1]}.0/24")
@@ -128,13 +132,13 @@ def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str
 
 
 def _routes(table: Path = Path("/proc/net/route")) -> list[ipaddress.IPv4Network]:
-    """The networks this machine routes to, without the default route."""
+    """The networks that this machine has routes to, without the default route."""
     if not table.exists():
         return []
     networks = []
     for line in table.read_text(encoding="ascii").splitlines()[1:]:
         words = line.split()
-        # Little-endian hexadecimal, see the kernel's fib_trie.c (fib_route_seq_show).
+        # Addresses are little-endian hexadecimal (fib_route_seq_show in the kernel's fib_trie.c).
         address, mask = (int.from_bytes(bytes.fromhex(words[index]), "little") for index in (1, 7))
         if mask:
             prefix = mask.bit_count()
@@ -158,7 +162,10 @@ def create_network(engine: Engine, run_id: str) -> ipaddress.IPv4Network:
 
 
 class Blueprint:
-    """The containers and archives of a run's nodes. Pure but for `code`, which reads packages."""
+    """The specifications of a run's containers, and the archives to copy into them.
+
+    Has no side effects, except that `code` reads packages from disk.
+    """
 
     def __init__(
         self,
@@ -167,7 +174,7 @@ class Blueprint:
         network: ipaddress.IPv4Network,
         disks: Mapping[str, str] | None = None,
     ) -> None:
-        """`disks`: where those nodes that have one of ours have it on the engine's host."""
+        """`disks` has, by node, the mount point of its FUSE disk on the engine's host."""
         self.disks = disks or {}
         self._plan = plan
         self._image = image
@@ -191,7 +198,7 @@ class Blueprint:
             CLIENT, container_name(plan.run_id, CLIENT), "", str(network[_RELAY_HOST])
         )
         self.addresses = {name: place.address for name, place in self.places.items()}
-        """The address of every node, and of the harness's own ends: the gateway's, or their own."""
+        """The address of every node and client end; an end without its own has the gateway's."""
         for number, end in enumerate(plan.ends):
             address = str(network[_FIRST_CLIENT + number])
             self.addresses[end] = self.gateway if end == CLIENT else address
@@ -236,7 +243,7 @@ class Blueprint:
             published=self.specs[node].bound_ports,
             user=_USER,
             capabilities=("NET_ADMIN",),
-            # A user id of root gains its capabilities by executing a file, which this would forbid.
+            # `no_new_privileges` would keep commands that run as root from gaining the capability.
             no_new_privileges=False,
             read_only=True,
             volumes=self._shared_memory(node),
@@ -245,7 +252,7 @@ class Blueprint:
         )
 
     def proxy(self, node: str) -> ContainerSpec:
-        """The container with the Toxiproxy of the node's streams: ours, or the program given."""
+        """The container with the node's Toxiproxy: our own server, or the user's program."""
         ours = f"python3 -m harness.environments.toxiproxy --seed {self._plan.seed} --listen"
         program = f"{_PROXY_PROGRAM} -host {toxics.HOST} -port {toxics.PORT}"
         words = f"{ours} {toxics.HOST}:{toxics.PORT}" if self._plan.link_proxy is None else program
@@ -261,7 +268,7 @@ class Blueprint:
         )
 
     def proxy_code(self) -> bytes:
-        """An archive, for `/`, of what the Toxiproxy is."""
+        """An archive of the Toxiproxy program, to be unpacked at `/`."""
         if self._plan.link_proxy is None:
             return sources.archive_of(sources.package_files("harness"))
         name = _PROXY_PROGRAM[1:]
@@ -273,10 +280,10 @@ class Blueprint:
         return {volume: clocks.SHARED_MEMORY} if volume else {}
 
     def filled(self, node: str, words: Sequence[str]) -> tuple[str, ...]:
-        """A command of the node, as it reads in its container."""
+        """A command of the node with the placeholders filled for its container."""
         command = tuple(sources.fill(word, self.specs[node], self._ports) for word in words)
         if command[:1] == (sys.executable,):
-            command = ("python3", *command[1:])  # this interpreter's path means nothing there
+            command = ("python3", *command[1:])  # the driver's path does not exist there
         return command
 
     def container(self, node: str, variant: str = BASE) -> ContainerSpec:
@@ -314,7 +321,7 @@ class Blueprint:
         )
 
     def setup(self, node: str, variant: str, words: Sequence[str]) -> ContainerSpec:
-        """The container that runs one command of the node's set-up, and ends."""
+        """The container that runs one set-up command of the node and then exits."""
         container = self.container(node, variant)
         return msgspec.structs.replace(
             container,
@@ -325,7 +332,7 @@ class Blueprint:
         )
 
     def files(self, node: str) -> bytes | None:
-        """An archive, for `/`, of the files that the node declares; `None` if it declares none."""
+        """An archive of the node's declared files, to be unpacked at `/`; `None` without files."""
         spec, folder = self.specs[node], sources.FILES_FOLDER[1:]
         filled = {
             f"{folder}/{name}": sources.fill(template, spec, self._ports).encode()
@@ -334,7 +341,7 @@ class Blueprint:
         return tar_files(filled) if filled else None
 
     def kept_data(self, node: str) -> Path | None:
-        """The data with which a node begins; `None` where it begins with none."""
+        """The folder with the node's initial data; `None` if the node starts empty."""
         return None if self._plan.data is None else self._plan.data / node
 
     def node_file(
@@ -346,9 +353,9 @@ class Blueprint:
         variant: str = BASE,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> bytes:
-        """The archive, for `/`, with the parameters of an entry at this boot.
+        """The archive with the parameters of an entry at this boot, to be unpacked at `/`.
 
-        `pages`: the published addresses of nodes' pages, by `node:port`.
+        `pages` has the published addresses of nodes' pages, by `node:port`.
         """
         spec = as_variant(self.specs[node], variant)
         file = NodeFile(
@@ -369,7 +376,7 @@ class Blueprint:
     def data_folder(self, node: str) -> bytes | None:
         """An archive with a data folder that the node's user may write to.
 
-        `None` where the harness's image has one for its own user.
+        `None` if the node runs in the harness's image as its default user, which has such a folder.
         """
         foreign = any(image for (name, _), image in self._images.items() if name == node)
         usual = self.specs[node].user is None and not foreign

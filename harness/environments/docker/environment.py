@@ -1,4 +1,4 @@
-"""The docker environment: from a plan to a running session and back to nothing."""
+"""The docker environment: deploys a plan, runs a session on it, and removes everything again."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class DockerEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=True
 
     @override
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
-        """Build or pull the images that these nodes name and the engine does not have."""
+        """Build or pull the images that these nodes need and the engine lacks."""
         with Engine.connected() as engine:
             provide_images(engine, nodes, progress)
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs cannot run on a FUSE disk; `None` if they can."""
         try:
             with Engine.connected() as engine:
                 return why_no_disks(engine)
@@ -122,7 +122,7 @@ def _missing_image(engine: Engine) -> str | None:
 
 
 class LinkEmulator(Diagnosis):
-    """A line of `harness doctor`: whether the engine's kernel degrades links itself."""
+    """A line of `harness doctor`: whether the engine's kernel supports netem."""
 
     api_version = 1
     name = "docker-links"
@@ -143,7 +143,7 @@ class LinkEmulator(Diagnosis):
 
 
 def _why_no_netem(engine: Engine) -> str | None:
-    """Try netem once in a container without a network; the kernel's reason if it has none."""
+    """Try netem once in a container without a network; the kernel's error, or `None`."""
     run_id = f"doctor-{uuid.uuid4().hex[:8]}"
     name = container_name(run_id, "netem")
     spec = ContainerSpec(
@@ -168,7 +168,7 @@ def _why_no_netem(engine: Engine) -> str | None:
 
 
 class _Run(RealRun):
-    """One execution, in the order in which it must be undone."""
+    """One execution of a plan; each step is guarded in the order in which it must be undone."""
 
     def __init__(self, plan: DeploymentPlan, engine: Engine, scratch: Path) -> None:
         super().__init__(plan)
@@ -185,7 +185,7 @@ class _Run(RealRun):
     ) -> T:
         """Deploy and run `main`."""
         self._warden = self._start_warden()
-        # Guarded before anything exists: a driver that dies half-way leaves nothing either.
+        # Guarded before anything exists, so the warden cleans up even after a half-done deployment.
         self._warden.guard(_RUN_KEY, undo_by("remove", self._plan.run_id, self._controller))
         network = await asyncio.to_thread(deploy.create_network, self._engine, self._plan.run_id)
         disks = self._disks = Disks(self._plan, self._warden)
@@ -213,7 +213,10 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """By node; of nodes themselves where their state stayed the same while the engine spoke."""
+        """The interference seen now, by node or helper.
+
+        A node is left out if its state changed while the engine was being asked.
+        """
         assert self._cluster is not None
         assert self._outsiders is not None
         before = self._cluster.idle()
@@ -227,7 +230,7 @@ class _Run(RealRun):
         return {**seen.helpers, **certain}
 
     async def teardown(self) -> None:
-        """Take everything away; what resists is left to the warden."""
+        """Remove everything; the warden retries what cannot be removed."""
         self._ending = True
         try:
             if self._env is not None:
@@ -243,7 +246,7 @@ class _Run(RealRun):
                 await self._disks.close()
         finally:
             if self._warden is not None:
-                # Where the removal failed the run is still guarded, and this makes it try as well.
+                # If the removal failed, the run is still guarded: closing makes the warden retry.
                 await asyncio.to_thread(self._warden.close)
 
     async def _remove(self) -> None:
@@ -251,7 +254,7 @@ class _Run(RealRun):
         if self._cluster is not None:
             await self._cluster.close(lambda: remove(stragglers=False))
         elif self._warden is not None:
-            # Ended before there was a cluster: the engine may still be making the network.
+            # The run ended before there was a cluster; the engine may still create the network.
             await asyncio.to_thread(remove)
         if self._warden is not None:
             self._warden.release(_RUN_KEY)

@@ -1,9 +1,9 @@
-"""Taking away what a run created in the engine: at its end, by its warden, or by `clean`.
+"""Removal of what a run created in the engine: at its end, by its warden, or by `harness clean`.
 
-Everything is found by its labels, so it does not matter how far the run had come; and by both, the
-run's and the controller's, so that a second run of the same name is not taken away with it. An
-engine may still be carrying out a request of a driver that died in the middle of it; therefore
-removal looks again until nothing of the run has been there for a moment.
+Everything is found by its labels, so removal works at any stage of a deployment. Both the run label
+and the controller label must match, so another run with the same name is not removed. An engine may
+still be carrying out a request of a dead driver; removal therefore repeats until nothing of the run
+has appeared for a moment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _labels(run_id: str, controller: str) -> tuple[str, str]:
 
 
 def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[str], list[str]]:
-    """Remove everything of the run now: a line per removal, and a line per failure."""
+    """Remove everything found of the run; returns a line per removal and a line per failure."""
     labels = _labels(run_id, controller)
     lines: list[str] = []
     failures: list[str] = []
@@ -44,7 +44,7 @@ def _remove_round(engine: Engine, run_id: str, controller: str) -> tuple[list[st
     containers = engine.containers(*labels)
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda found: remove("container", found, engine.remove), containers))
-    # What a container still uses cannot go; its containers are tried again in the next round.
+    # A volume or network still in use cannot be removed; the next round tries again.
     for volume in engine.volumes(*labels):
         remove("volume", volume, engine.remove_volume)
     for network in engine.networks(*labels):
@@ -57,8 +57,8 @@ def remove_run(
 ) -> list[str]:
     """Remove every container, volume and network of a controller's run; returns a line for each.
 
-    `stragglers`: requests of a dead driver may still be under way in the engine, so look until
-    nothing has appeared for a second. Raises `InfrastructureError` when something resists.
+    With `stragglers`, requests of a dead driver may still be pending in the engine, so look until
+    nothing has appeared for a second. Raises `InfrastructureError` if something stays.
     """
     labels = _labels(run_id, controller)
     removed: list[str] = []
@@ -82,9 +82,10 @@ def remove_run(
 
 
 def remove_dead_runs(engine: Engine) -> list[str]:
-    """Remove what runs with a dead controller left; says what it left alone, and why.
+    """Remove the remains of runs whose controller is dead; returns a line per action.
 
-    A run that resists stops nothing else: raises `CleaningError` at the end.
+    Runs whose controller may be alive are left alone, with a line that says why. If a run cannot be
+    removed, the others still are, and `CleaningError` is raised at the end.
     """
     runs = {
         (kind.labels[RUN_LABEL], kind.labels.get(CONTROLLER_LABEL, ""))

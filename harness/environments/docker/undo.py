@@ -1,7 +1,8 @@
-"""The warden runs this when the driver cannot: `python -m harness.environments.docker.undo`.
+"""The program by which the warden undoes faults in an engine when the driver cannot.
 
-`remove RUN CONTROLLER` takes the whole run away, `thaw CONTAINER` ends a pause, `heal TABLE LABEL
-KEEPER...` deletes the rules of one fault. All are idempotent: nothing left to undo is no error.
+`python -m harness.environments.docker.undo` has three commands: `remove RUN CONTROLLER` removes the
+whole run, `thaw CONTAINER` ends a pause, and `heal TABLE LABEL KEEPER...` deletes the rules of one
+fault. All are idempotent: if nothing is left to undo, that is no error.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _USAGE: Final = (
 
 
 def undo_by(*words: str) -> Run:
-    """A guard that runs this program with these words."""
+    """An undo action for the warden that runs this program with these arguments."""
     return Run([sys.executable, "-P", "-m", "harness.environments.docker.undo", *words])
 
 
 def main(words: list[str]) -> int:
-    """Do one thing; returns the exit code."""
+    """Run one command; returns the exit code."""
     match words:
         case ["remove", run_id, controller]:
             remove_run(Engine(), run_id, controller)

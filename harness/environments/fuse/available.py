@@ -1,4 +1,4 @@
-"""The requirements of disks of ours for foreign programs, and the fix for a missing one."""
+"""The requirements of FUSE disks for foreign programs, and the fix for a missing one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _OVERRIDE: Final = "HARNESS_FUSEDISK"
 _DEVICE: Final = Path("/dev/fuse")
 _CONFIGURATION: Final = Path("/etc/fuse.conf")
 _ALLOWED: Final = re.compile(r"^\s*user_allow_other\s*$", re.MULTILINE)
-_SYS_ADMIN: Final = 1 << 21  # capability.h: who may mount
+_SYS_ADMIN: Final = 1 << 21  # CAP_SYS_ADMIN of capability.h, which permits mounting
 _CAPABILITIES: Final = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 def find_binary() -> str | None:
-    """The file system's program: where `make native` puts it, or on the path."""
+    """The file system's program, in the folder used by `make native` or on the path."""
     override = os.environ.get(_OVERRIDE)
     if override is not None:
         return shutil.which(override)
@@ -30,7 +30,7 @@ def find_binary() -> str | None:
 
 
 def why_missing() -> str | None:
-    """The missing requirement on this machine, with the fix; `None` where a disk can be mounted."""
+    """The missing requirement on this machine, with the fix; `None` if nothing is missing."""
     if find_binary() is None:
         return f"the program {BINARY} is not built; `make native` builds it where cargo is"
     if not os.access(_DEVICE, os.R_OK | os.W_OK):
@@ -57,7 +57,7 @@ def _read(path: Path) -> str:
 
 
 class FaultyDisks(Diagnosis):
-    """A line of `harness doctor`: whether a disk of ours can be mounted here."""
+    """A line of `harness doctor`: whether FUSE disks can be mounted on this machine."""
 
     api_version = 1
     name = "faulty-disks"

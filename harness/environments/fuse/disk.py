@@ -1,9 +1,9 @@
-"""The driver's end of one node's disk: a mount, and the process that serves it.
+"""The driver's end of one node's FUSE disk: a mount, and the server process behind it.
 
-The process gets its commands by its standard input, whose end it takes for ours: however the
-harness dies, the disk takes its mount away and ends. The warden and `harness clean` do so for a
-disk that was killed itself. A failure of a disk is the host's fault: it ends the run, and convicts
-no node.
+The server reads commands from its standard input. When that input ends, because the harness has
+died in whatever way, the server unmounts the disk and exits. If the server itself was killed, the
+warden or `harness clean` unmounts the disk. A failure of a disk is blamed on the host: it ends the
+run, and no node is held responsible.
 """
 
 from __future__ import annotations
@@ -37,25 +37,23 @@ _HURRY_EVERY_S: Final = 0.05
 _OUTPUT_BYTES_MAX: Final = 4096
 _SEEDS: Final = 1 << 63
 _WRITE_BACK_MS: Final = 5000
-"""The interval in which ext4 commits its journal, and Linux writes back."""
+"""The commit interval of ext4's journal and the write-back interval of Linux."""
 
 _log = logging.getLogger(__name__)
 
 
 def _write_back_ms(seed: int) -> int:
-    """The interval in which disks of a run write back unsynced data: 5 s, or (0) never.
+    """The interval in ms at which disks of a run write back unsynced data; 0 means never.
 
-    Both find what the other does not. With it a program that does not sync comes back as it was
-    some seconds ago, without later acknowledged writes; without it, all unsynced data is
-    gone, however long ago that was.
+    The seed chooses, since each setting finds bugs that the other does not. With write-back, a
+    power cut returns a program that does not sync to its state of some seconds ago. Without
+    write-back, the cut loses all unsynced data, however old.
     """
     return stream(seed, "disk/write-back").choice((0, _WRITE_BACK_MS))
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
-    """The losses of a power cut: bytes that were written and not synced, their files, and changes
-    of names and attributes.
-    """
+    """The losses of a power cut: unsynced bytes, their files, and name or attribute changes."""
 
     bytes: int
     files: int
@@ -66,7 +64,7 @@ class FuseDisk:
     """One mounted disk."""
 
     def __init__(self, node: str, mount: Path, warden: Warden) -> None:
-        """Nothing is mounted yet."""
+        """Create the handle; `mounted` mounts the disk."""
         self.node = node
         self.mount = mount
         self._warden = warden
@@ -83,16 +81,16 @@ class FuseDisk:
     async def mounted(
         self, *, run_id: str, seed: int, on_failure: Callable[[BaseException], None]
     ) -> None:
-        """Mount it, empty; raises `InfrastructureError`.
+        """Mount the empty disk; raises `InfrastructureError`.
 
-        Its content lies in a folder next to the mount. `on_failure` is called for its end before
-        `close`, and for failures of the host.
+        The content is stored in a folder next to the mount point. `on_failure` is called if the
+        server ends before `close`, and for failures of the host.
         """
-        from harness.environments.process.child import Child  # whose package imports this module
+        from harness.environments.process.child import Child  # avoids an import cycle
 
         self._failed = on_failure
         self._draws = stream(seed, f"disk/{self.node}")
-        folder = self.mount.with_name(self.mount.name + "~disk")  # no node's name has a tilde
+        folder = self.mount.with_name(self.mount.name + "~disk")  # node names have no tilde
         folder.mkdir(parents=True)
         self.mount.mkdir(parents=True, exist_ok=True)
         self._warden.guard(self._key, detach_undo(self.mount))
@@ -117,7 +115,7 @@ class FuseDisk:
 
     @property
     def stopped(self) -> bool:
-        """Whether its server is stopped, which only another program can have caused."""
+        """Whether the server is stopped, which only a foreign program can have caused."""
         return self._child is not None and procfs.any_stopped(self._child.pid)
 
     @property
@@ -179,12 +177,12 @@ class FuseDisk:
     # --- the verbs ----------------------------------------------------------------------------
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """See `harness.cluster.Controls.worsen_disk`; in force on return."""
+        """Set the quality (`harness.cluster.Controls.worsen_disk`); in force on return."""
         quality.check()
         if quality.bitrot:
             raise env_nodes_only("bit rot", [self.node])
         delay_us = round(quality.delay_ms * 1000)
-        # Rust reads what Python writes of a float.
+        # Rust can parse the `repr` of a Python float.
         felt = await self._ask(f"set {quality.error!r} {int(quality.full)} {delay_us}")
         self._quality = quality
         if felt["early"] > self._early:
@@ -197,25 +195,28 @@ class FuseDisk:
         return int(felt["eio"] + felt["enospc"] + felt["slow"])
 
     async def mend(self) -> None:
-        """Make it good, where it is not."""
+        """Heal the disk if it is faulty."""
         if self._quality != DiskQuality():
             await self.worsen_disk(DiskQuality())
 
     async def cut_power(self, *, torn: bool) -> Lost:
-        """Lose the unsynced data of the node, which must be dead; with `torn` a part of it."""
+        """Drop the unsynced data of a dead node; with `torn`, a part of that data survives."""
         return msgspec.convert(await self._ask(f"cut {int(torn)} {self._seed()}"), Lost)
 
     async def make_durable(self) -> None:
-        """Do the same as sync(2)."""
+        """Make all data durable, like sync(2)."""
         await self._ask("sync")
 
     async def wipe(self) -> None:
-        """Empty it."""
+        """Delete all content."""
         await self._ask("wipe")
 
     @contextlib.asynccontextmanager
     async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Let no request be late meanwhile: a process that waits for a disk cannot be killed."""
+        """Release delayed requests within this context.
+
+        A process that waits for a disk cannot be killed.
+        """
 
         async def hurry() -> None:
             await asyncio.sleep(after_s)
@@ -232,18 +233,18 @@ class FuseDisk:
                 await task
 
     def is_seen_by(self, pid: int, path: str) -> bool:
-        """Whether that process has it at that path."""
+        """Whether process `pid` sees this disk mounted at `path`."""
         try:
             return mounted_at(path, pid) == f"{SOURCE}{self.node}"
         except OSError:
-            return True  # it has ended, or may not be looked at: nothing says otherwise
+            return True  # the process has ended or may not be inspected
 
     async def close(self) -> None:
-        """Unmount it, and end it; raises `InfrastructureError`."""
+        """Kill the server and unmount the disk; raises `InfrastructureError`."""
         self._closing = True
         child = self._child
         if child is not None:
-            child.signal(signal.SIGKILL)  # its content is not needed any more
+            child.signal(signal.SIGKILL)  # the content is no longer needed
             if not await child.wait_exited(_EXIT_S):
                 raise self._error(f"(pid {child.pid}) does not end")
         await asyncio.to_thread(detach, self.mount)

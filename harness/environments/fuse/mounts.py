@@ -1,4 +1,4 @@
-"""Mounts of disks as the kernel shows them, and their removal, also by the warden.
+"""The mounts of FUSE disks as the kernel lists them, and their removal.
 
 The warden runs `python -m harness.environments.fuse.mounts PATH...`: it detaches the mounts
 at these paths, even while they are in use. A missing mount is no error.
@@ -17,7 +17,7 @@ from harness.environments.warden import Run
 from harness.errors import InfrastructureError
 
 SOURCE: Final = "harness-disk/"
-"""What the source of every mount of ours begins with; the node's name follows."""
+"""The prefix in the mount source of every FUSE disk; the node's name follows."""
 _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 _UMOUNT_S: Final = 10.0
 
@@ -27,7 +27,7 @@ def _plain(word: str) -> str:
 
 
 def mounts(process: int | str = "self") -> list[tuple[Path, str]]:
-    """All mount points and their sources, as that process sees them; in order, see proc(5)."""
+    """All mount points and their sources in the namespace of `process`, in mount order; proc(5)."""
     sources = []
     table = Path(f"/proc/{process}/mountinfo").read_text(encoding="utf-8", errors="replace")
     for line in table.splitlines():
@@ -37,17 +37,17 @@ def mounts(process: int | str = "self") -> list[tuple[Path, str]]:
 
 
 def mounted_at(path: Path | str, process: int | str = "self") -> str | None:
-    """The source of the mount that is visible there."""
+    """The source of the topmost mount at `path`; `None` if nothing is mounted there."""
     sources = [source for where, source in mounts(process) if where == Path(path)]
     return sources[-1] if sources else None
 
 
 def detach(path: Path) -> bool:
-    """Take the mount of a disk away; false where there is none (any more).
+    """Unmount a disk; false if no disk is mounted at `path`.
 
-    Raises `InfrastructureError` when it stays.
+    Raises `InfrastructureError` if the mount cannot be removed.
     """
-    path = path.parent.resolve() / path.name  # the mount itself may not answer any more
+    path = path.parent.resolve() / path.name  # the mount itself may be dead
     complaints: list[str] = []
     for command in (["umount", "--lazy", "--"], ["fusermount3", "-u", "-z", "--"]):
         if not (mounted_at(path) or "").startswith(SOURCE):
@@ -69,7 +69,7 @@ def detach(path: Path) -> bool:
 
 
 def detach_below(folder: Path) -> list[Path]:
-    """Take all mounts of disks below a folder away; returns which."""
+    """Unmount all disks below a folder; returns their mount points."""
     folder = folder.resolve()
     ours = [
         where
@@ -80,12 +80,12 @@ def detach_below(folder: Path) -> list[Path]:
 
 
 def detach_undo(path: Path) -> Run:
-    """The warden's way to remove a mount."""
+    """An undo action by which the warden unmounts a disk."""
     return Run([sys.executable, "-P", "-m", "harness.environments.fuse.mounts", str(path)])
 
 
 def main(paths: Iterable[str]) -> int:
-    """Detach the mounts at these paths."""
+    """Unmount the disks at these paths."""
     for path in paths:
         detach(Path(path))
     return 0

@@ -1,4 +1,4 @@
-"""The faults that every real node can have, in a process or a container."""
+"""The faults that can be injected into every real node, in a process or a container."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ EVERYWHERE: Final = (
 
 FOREIGN: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {
-        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # it does not stop meanwhile
+        Capability.AIM_AT_EVENTS: Fidelity.APPROXIMATE,  # it keeps running after the event
         Capability.CLOCK_SKEW: Fidelity.EXACT,
-        Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # of the wall clock; the other stays true
+        Capability.CLOCK_DRIFT: Fidelity.APPROXIMATE,  # only of the wall clock
     }
 )
-"""Faults that reach foreign programs in another way, or less faithfully; clocks by libfaketime."""
+"""Fidelity for foreign programs if it differs; their clock faults use libfaketime."""
 _SLOW_FACTOR_MAX: Final = 100.0
-"""A kernel grants a control group a hundredth of a processor or more."""
+"""The kernel cannot limit a control group to less than a hundredth of a CPU."""
 
 
 def check_slow(environment: str, factor: float) -> None:
-    """Raise `UsageError` for a factor by which no real processor is made slower."""
+    """Raise `UsageError` for a slow-down factor that a real CPU cannot have."""
     if not 1.0 <= factor <= _SLOW_FACTOR_MAX:
         raise UsageError(
             f"factor is {factor}; in {environment} it must be in 1 (normal) .. "

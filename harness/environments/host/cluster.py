@@ -1,4 +1,4 @@
-"""The common part of `Controls` over processes and over containers: nodes, events, logs."""
+"""The part of `Controls` that processes and containers share: nodes, events, logs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LABEL_CHARACTERS_MAX: Final = 40
 
 
 def label_of(fault: str) -> str:
-    """The id of a fault as rules and toxics can hold it: short, of letters, digits, `_`, `.`, `-`.
+    """The label of a fault in rules and toxics: short, only letters, digits, `_`, `.` and `-`.
 
-    Any other id is shortened and gets a digest of the whole.
+    An id that fits is its own label. Any other id is shortened and gets a digest of the whole id.
     """
     text = re.sub(r"[^A-Za-z0-9_.-]", "_", fault)
     if text == fault and len(text) <= _LABEL_CHARACTERS_MAX:
@@ -45,7 +45,7 @@ class RealCluster(Generic[N]):
     environment: str
 
     def __init__(self, nodes: Mapping[str, N], clients: Sequence[str], bus: EventBus) -> None:
-        """`nodes` are all, in declaration order; their events come over `bus`."""
+        """`nodes` has all nodes in declaration order; `bus` delivers their events."""
         self._nodes = nodes
         self.clients = clients
         self._bus = bus
@@ -53,7 +53,7 @@ class RealCluster(Generic[N]):
         self._specs = {name: node.spec for name, node in nodes.items()}
 
     def stopped_disks(self) -> dict[str, Interference]:
-        """By node, the disks of ours whose server another program stopped."""
+        """The interference with FUSE disks whose server a foreign program stopped, by node."""
         stopped = [n for n, each in self._nodes.items() if each.disk and each.disk.stopped]
         return {
             name: Interference(f"the disk of {name} was stopped, and not by the harness")
@@ -87,11 +87,11 @@ class RealCluster(Generic[N]):
         await gather_all(each.control.lead(self.aliases) for each in self._nodes.values())
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Libfaketime does it for a foreign program."""
+        """Set the node's clock error; libfaketime applies it to a foreign program."""
         return await self._node(node).control.skew(offset_ns=offset_ns, drift_ppm=drift_ppm)
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """The disk must be ours: of a node on `Env`, or with `faulty_disk`."""
+        """Set the quality of the disk; a foreign program must declare `faulty_disk`."""
         entry = self._node(node)
         return await (entry.disk or entry.control).worsen_disk(quality)
 
@@ -122,7 +122,7 @@ class RealCluster(Generic[N]):
         return await self._node(node).wipe()
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Let the node, a foreign one too, compute for 1/`factor` of the time; 1.0: always."""
+        """Limit any node, foreign or not, to 1/`factor` of its CPU time; 1.0 ends the limit."""
         entry = self._node(node)
         check_slow(self.environment, factor)
         await entry.slow(factor)

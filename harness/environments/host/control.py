@@ -1,13 +1,13 @@
-"""The control channel of a node on `Env`, for its machine's clock and disk and for aliases.
+"""The control channel of a node on `Env`: clock and disk faults, aliases, and stops at events.
 
 This module has the messages and the driver's end. Commands go to the node's standard input, one
-JSON object per line; the answers come among its output (`harness.environments.host.lines`). A
-command holds all faults of the machine, so it may be sent twice, and only the last one counts. A
-node answers each, and 0 when it begins to listen and before it ends by itself. A command that it
-did not live to hear is in its `NodeFile` when it starts again: the faults of a machine outlast its
-nodes.
+JSON object per line; answers come within the node's output (`harness.environments.host.lines`). A
+command contains all faults of the machine, so sending it twice is harmless and only the last one
+counts. A node answers each command with its number, and sends 0 when it starts to listen and before
+it exits by itself. A node that died before a command reached it finds the faults in its `NodeFile`
+at the next start, since the faults of a machine outlive its nodes.
 
-The same channel tells a node at which events to stop, and when to go on (`host.logs`).
+The same channel tells a node at which events to stop and when to continue (`host.logs`).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from harness.errors import InfrastructureError, UsageError
 OBEYED: Final = "obeyed"
 STOPPED: Final = "stopped"
 _ANSWER_TIMEOUT_S: Final = 20.0
-"""A host that starves its nodes is no reason to give up a run."""
+"""Long, so that an overloaded host does not end the run."""
 _ATTEMPTS: Final = 2
-"""An answer may be lost where the output of a node breaks off: it is asked for again."""
+"""A command is sent twice, since its answer is lost if the node's output breaks off."""
 _START_TIMEOUT_S: Final = 60.0
-"""Of a node that was just started: how long an interpreter may take to come up."""
+"""How long the interpreter of a new node may take to start."""
 
 
 T = TypeVar("T")
@@ -47,9 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """The faults of a machine, the kinds of events at which its node stops, and the names
-    of nodes that lead to others.
-    """
+    """A machine's faults, the event kinds at which its node stops, and aliases of nodes."""
 
     clock: ClockError = ClockError()
     disk: DiskQuality = DiskQuality()
@@ -58,29 +56,29 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """A line for the incarnation `boot` of a node; others take no notice."""
+    """A command line for incarnation `boot` of a node; other incarnations ignore the line."""
 
     number: int
     boot: int
     condition: Condition
-    goes_on: int = 0  # from this number of its first stops
+    goes_on: int = 0  # the number of stops that are over
 
 
 class Obeyed(msgspec.Struct, frozen=True, kw_only=True):
-    """The data of an answer. `touched`: requests that felt the disk's trouble in this life."""
+    """The data of an answer. `touched` counts disk requests affected in this incarnation."""
 
     number: int
     touched: int
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """A node has stopped, for the `stop`th time in this life, at its last event."""
+    """The node has stopped at its last event, for the `stop`th time in this incarnation."""
 
     stop: int
 
 
 class NodeControl:
-    """The driver's end for one node, over all of its incarnations."""
+    """The driver's end of the channel to one node, over all of its incarnations."""
 
     def __init__(
         self,
@@ -91,9 +89,9 @@ class NodeControl:
         send: Callable[[bytes], Awaitable[None]],
         springs_have_run: Callable[[str], Awaitable[None]],
     ) -> None:
-        """The verb that changes `state` holds `turn`. `send` raises `InfrastructureError`.
+        """Any verb that changes `state` holds `turn`. `send` may raise `InfrastructureError`.
 
-        `springs_have_run` waits for what the last event of a node has sprung.
+        `springs_have_run` waits for the springs of traps that a node's last event triggered.
         """
         self.spec = spec
         self._turn = turn
@@ -104,8 +102,8 @@ class NodeControl:
         self.condition = Condition()
         self._boot = 0
         self._number = 0  # of the last command
-        self._reached = -1  # the last that was obeyed; 0: it listens
-        self._behind = False  # a paused node does not know all yet
+        self._reached = -1  # the last obeyed command; 0: it listens
+        self._behind = False  # a command waits for a paused node
         self._touched = 0
         self._touched_in_life = 0
         self._goes_on = 0
@@ -115,7 +113,7 @@ class NodeControl:
     # --- what becomes of the node -------------------------------------------------------------
 
     def started(self, boot: int) -> None:
-        """A new life has begun, with `condition` in its `NodeFile`."""
+        """Note the start of an incarnation that has `condition` in its `NodeFile`."""
         self._boot = boot
         self._reached = -1
         self._touched_in_life = 0
@@ -123,27 +121,27 @@ class NodeControl:
         self._behind = False
 
     def let_go(self) -> None:
-        """The node is paused or down: it answers later or never, so no caller waits."""
+        """Release all waiting callers, since a paused or stopped node does not answer."""
         waiting, self._waiting = self._waiting, []
         for _, answered in waiting:
             if not answered.done():
                 answered.set_result(None)
 
     async def catch_up(self) -> None:
-        """Send a node that goes on the commands it has missed, without waiting for its answer."""
+        """Send the latest command to a resumed node that missed one, without awaiting an answer."""
         if self._behind:
             await self._send(self._command())
             self._behind = False
 
     def hear(self, line: NodeLine) -> None:
-        """Take an answer."""
+        """Handle an answer of the node."""
         try:
             if line.event == STOPPED:
                 stop = msgspec.convert(line.data, Stopped).stop
                 self._begin(self._let_go_on(stop, self._boot))
                 return
             obeyed = msgspec.convert(line.data, Obeyed)
-        except msgspec.ValidationError as error:  # its program wrote this, not its runner
+        except msgspec.ValidationError as error:  # not from the harness's runner
             _log.warning("%s answered %r: %s", self.spec.name, line.data, error)
             return
         self._touched += obeyed.touched - self._touched_in_life
@@ -157,7 +155,7 @@ class NodeControl:
     # --- events -------------------------------------------------------------------------------
 
     def stop_at(self, kinds: tuple[str, ...]) -> None:
-        """Have the node stop at events of these kinds, until their springs have run."""
+        """Make the node stop at events of these kinds until the springs of traps have run."""
         if self.spec.entry is not None and kinds != self.condition.stops_at:
             self.condition = msgspec.structs.replace(self.condition, stops_at=kinds)
             self._begin(self._pass_on())
@@ -170,10 +168,10 @@ class NodeControl:
         await self._springs_have_run(self.spec.name)
         if self._boot == boot:
             self._goes_on = max(self._goes_on, stop)
-            await self._tell()  # the holder of the turn may wait for the node
+            await self._tell()  # not holding `turn`, whose holder may wait for the node
 
     async def _tell(self) -> None:
-        """Tell the node how things are; later, where it is paused, and never where it is down."""
+        """Send the condition to a running node; a paused node gets it on resume."""
         if self._state() is NodeState.RUNNING:
             await self._send(self._command())
         elif self._state() is NodeState.PAUSED:
@@ -187,15 +185,15 @@ class NodeControl:
     def _told(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # It goes on by itself, and strikes are late at worst.
+            # The node continues after a timeout by itself, so at worst a fault comes late.
             _log.warning("%s was not told: %s", self.spec.name, error)
 
     # --- the verbs ----------------------------------------------------------------------------
 
     async def skew(self, *, offset_ns: int, drift_ppm: int) -> int | None:
-        """See `harness.cluster.Controls.skew`; in force on return where the node is running."""
+        """Set the clock error (`harness.cluster.Controls.skew`); in force on return if running."""
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
-        if self.foreign_clock is not None:  # without the turn: a probe may hang, and kills go on
+        if self.foreign_clock is not None:  # without `turn`: a hanging probe must not block kills
             state = self._state()
             return await self.foreign_clock.skew(state, offset_ns=offset_ns, drift_ppm=drift_ppm)
         if self.spec.entry is None:
@@ -209,9 +207,9 @@ class NodeControl:
         return None
 
     async def worsen_disk(self, quality: DiskQuality) -> int:
-        """See `harness.cluster.Controls.worsen_disk`; in force on return where it is running.
+        """Set the disk quality (`harness.cluster.Controls.worsen_disk`); in force if running.
 
-        What a node that was killed has felt since it was last heard of is not known, nor counted.
+        Requests affected between a node's last report and its kill are unknown and not counted.
         """
         quality.check()
         if self.spec.entry is None:
@@ -221,12 +219,12 @@ class NodeControl:
         return touched
 
     async def lead(self, aliases: Mapping[str, str]) -> None:
-        """See `harness.cluster.Cluster.alias`; a foreign program does not learn of it."""
+        """Set the aliases (`harness.cluster.Cluster.alias`); no effect on a foreign program."""
         if self.spec.entry is not None:
             await self._set(aliases=dict(aliases))
 
     async def mend(self) -> None:
-        """Make clock and disk good, where they are not."""
+        """Heal the clock and the disk if they are faulty."""
         if self.foreign_clock is not None:
             await self.foreign_clock.mend(self._state())
         clock = self.condition.clock
@@ -267,13 +265,13 @@ class NodeControl:
             )
 
     def _lives(self, boot: int) -> bool:
-        """Whether this life of the node goes on, at this moment."""
+        """Whether incarnation `boot` is running now."""
         return self._boot == boot and self._state() is NodeState.RUNNING
 
     async def _obeyed(self, number: int, boot: int, limit_s: float) -> bool:
-        """Wait until a command is obeyed, or its node has ended; false when it takes longer.
+        """Wait until a command is obeyed or the incarnation has ended; false after `limit_s`.
 
-        A later command says all that an earlier one did.
+        An answer to a later command also counts, since every command has the full condition.
         """
         if not self._lives(boot) or self._reached >= number:
             return True
@@ -290,16 +288,16 @@ class NodeControl:
 async def prove_clocks(
     controls: Iterable[NodeControl], wait_ready: Callable[[str], Awaitable[object]]
 ) -> None:
-    """See that faults of clocks reach the foreign programs that are started for them.
+    """Check that clock faults reach all foreign programs started with libfaketime.
 
-    Raises the error of the first that they do not reach, once all have been looked into.
+    After checking all of them, raises the error of the first one that clock faults do not reach.
     """
     clocks = [each.foreign_clock for each in controls if each.foreign_clock is not None]
     await gather_all(clock.prove(wait_ready) for clock in clocks)
 
 
 async def gather_all(work: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of all; raises the first failure, but not before all have ended."""
+    """Await all and return their results; raises the first failure after all have ended."""
     answers = await asyncio.gather(*work, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

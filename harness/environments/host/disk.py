@@ -1,7 +1,7 @@
 """A node's disk: real files under one folder.
 
-Appends go to the page cache at once (a killed process loses none of them, a power cut might);
-`sync` is fsync in a worker thread, so that a slow disk delays the caller and not the node's loop.
+Appends go to the page cache at once: a killed process loses none of them, but a power cut may.
+`sync` calls fsync in a worker thread, so a slow disk delays the caller and not the node's loop.
 Creating or renaming a file is durable only once its folder is synced as well: see fsync(2) and
 "All File Systems Are Not Created Equal" (Pillai et al., OSDI 2014).
 """
@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from harness.environments.host.power import SUFFIX, SyncedLength, beside
 
 _SYNC_THREADS_MAX = 4
-_ASIDE_SUFFIX = ".harness-aside"  # a replacement that was not finished
+_ASIDE_SUFFIX = ".harness-aside"  # an unfinished replacement
 _OURS = (_ASIDE_SUFFIX, SUFFIX)  # never listed
 
 
@@ -36,19 +36,19 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 class _Worker:
-    """A few threads that sync; a cancelled caller does not interrupt what has begun."""
+    """A small thread pool for syncs; cancelling a caller does not interrupt a running sync."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_SYNC_THREADS_MAX, thread_name_prefix="disk")
 
     async def run(self, work: Callable[[], None], finished: Callable[[], None]) -> None:
-        """Do `work` in a thread; `finished` runs on the loop when the thread is through."""
+        """Run `work` in a thread; `finished` runs on the loop when `work` has ended."""
         inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
         inner.add_done_callback(lambda _: finished())
         await asyncio.shield(inner)
 
     async def whole(self, work: Callable[[], None]) -> None:
-        """Do `work` in a thread; a caller who is cancelled is held up until it is done."""
+        """Run `work` in a thread; a cancelled caller still waits until `work` has ended."""
         inner = asyncio.get_running_loop().run_in_executor(self._pool, work)
         cancelled: asyncio.CancelledError | None = None
         while not inner.done():
@@ -57,7 +57,7 @@ class _Worker:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            inner.exception()  # looked at: the caller is not there for it
+            inner.exception()  # marks the exception as retrieved
             raise cancelled
         inner.result()
 
@@ -104,7 +104,7 @@ class RealFile:
         return offset
 
     async def sync(self) -> None:
-        """fsync; the first one of a new file also makes its folders durable."""
+        """Run fsync; the first sync of a new file also makes its folders durable."""
         descriptor = self._open_descriptor()
         folders = list(self._unsynced_folders)
 
@@ -131,7 +131,7 @@ class RealFile:
         return os.fstat(self._open_descriptor()).st_size
 
     def close(self) -> None:
-        """Close; a sync under way finishes first, since its thread holds the descriptor."""
+        """Close the file after any sync in progress, whose thread uses the descriptor."""
         if not self._closed:
             self._closed = True
             self._close_if_idle()
@@ -143,7 +143,7 @@ class RealFile:
 
 
 class RealDisk:
-    """The folder of one node."""
+    """A disk backed by one node's folder (`harness.env.Disk`)."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -158,7 +158,7 @@ class RealDisk:
         return self._root.joinpath(*parts)
 
     def _make_folders(self, path: Path) -> list[Path]:
-        """Create the folders of `path`; returns the folders to sync for a new name to last."""
+        """Create the folders of `path`; returns the folders to sync to make a new name durable."""
         created = [path.parent]
         folder = path.parent
         while not folder.exists():
@@ -176,10 +176,10 @@ class RealDisk:
         return RealFile(real, self._worker, unsynced, self._lengths[real])
 
     def _forget_length(self, real: Path) -> None:
-        """Before and after `real` gets another content or goes, both durably.
+        """Delete the recorded length of `real`; call before and after replacing or removing it.
 
-        Before, since a durable file with the word of another would lose what it must not; after,
-        since another task may have opened the old one meanwhile.
+        Before, since the replaced file is durable and the old length would truncate it. After,
+        since another task may have opened the old file in between.
         """
         length = self._lengths.pop(real, None)
         if length is not None:
@@ -190,7 +190,7 @@ class RealDisk:
         return self._resolve(path).read_bytes()
 
     async def replace(self, path: str, data: bytes) -> None:
-        """Write aside, sync, rename, sync the folder."""
+        """Write a temporary file, sync it, rename it, and sync the folder."""
         real = self._resolve(path)
         folders = self._make_folders(real)
         aside = real.with_name(real.name + _ASIDE_SUFFIX)
@@ -229,5 +229,5 @@ class RealDisk:
         await self._worker.whole(lambda: _sync_folder(real.parent))
 
     def close(self) -> None:
-        """End the worker threads once what they do is done."""
+        """End the worker threads after their current work."""
         self._worker.close()

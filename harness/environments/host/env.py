@@ -1,9 +1,9 @@
 """`Env` over the real world: asyncio on TCP, files in a folder, the machine's clocks.
 
-The same class serves a node (in its own process or container) and, with endpoints, the driver's
-clients. Processes are killed and paused from outside and links are broken between them. A node is
-given a clock and a disk that fail on command (`harness.environments.faulty`), as a
-machine's own do, so a target cannot tell whether it is under test. The driver's are never wrong.
+The same class serves a node (in its own process or container) and, in a subclass, the driver's
+clients. Process and link faults come from outside. A node gets a clock and a disk that fail on
+command (`harness.environments.faulty`) in the way that real ones fail, so a target cannot tell
+whether it is under test. The driver's own clock and disk are never faulty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from harness.environments.host.pages import get_page, page_server
 from harness.environments.pages import PageDoor
 
 MAX_ERROR_NS: Final = 10_000_000
-"""All nodes of a real run share one machine's clock; this is what a good NTP daemon would claim."""
+"""The clock error that nodes report: what a good NTP daemon would claim.
+
+The real error is zero, since all nodes of a real run share one machine's clock.
+"""
 
 OnEvent = Callable[[str, dict[str, Any]], None]
 OnPanic = Callable[[str, BaseException], None]
@@ -47,8 +50,8 @@ class RealClock:
 class RealEnv:
     """One incarnation of a node.
 
-    `on_event` receives what the node traces; `on_panic` receives the name of a task and the error
-    that the task did not handle, and must end the node.
+    `on_event` receives the node's events. `on_panic` receives the name of a failed task and its
+    unhandled error, and must end the node.
     """
 
     def __init__(
@@ -66,9 +69,9 @@ class RealEnv:
         trouble: DiskTrouble | None = None,
         pages: Mapping[str, tuple[str, int]] = MappingProxyType({}),
     ) -> None:
-        """Without `clock` it is the machine's own, and without `trouble` the disk is.
+        """Without `clock`, use the machine's clock; without `trouble`, use a disk without faults.
 
-        `pages`: where a browser finds the pages of nodes, by `node:port`.
+        `pages` has the addresses of nodes' pages for browsers, by `node:port`.
         """
         self.name = name
         self.boot = boot
@@ -84,9 +87,9 @@ class RealEnv:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task; an error that it does not handle panics the node."""
+        """Run `coro` in a task; an unhandled error in `coro` panics the node."""
         task = asyncio.get_running_loop().create_task(coro, name=name)
-        # The loop itself holds tasks weakly; this set is what keeps them alive.
+        # The loop holds only weak references to tasks; this set keeps tasks alive.
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
         return task
@@ -120,7 +123,7 @@ class RealEnv:
         return f"http://{host}:{port}"
 
     async def close(self) -> None:
-        """Cancel every spawned task, wait for them, drop the network, end the disk's threads."""
+        """Cancel all spawned tasks and wait for them; close the network and the disk."""
         if self._close_pages is not None:
             self._close_pages()
         tasks = list(self._tasks)
@@ -133,7 +136,7 @@ class RealEnv:
 
 
 class RealClientEnv(RealEnv):
-    """The harness's own door: a `RealEnv` without ports that fetches pages."""
+    """The driver's own `Env`: a `RealEnv` without ports that can also fetch pages."""
 
     def __init__(
         self,
@@ -144,7 +147,7 @@ class RealClientEnv(RealEnv):
         on_event: OnEvent,
         on_panic: OnPanic,
     ) -> None:
-        """`connect`: where the nodes are, for each of the harness's own ends of links."""
+        """`connect` has the addresses of nodes for each of the harness's own ends of links."""
         super().__init__(
             CLIENT,
             boot=0,

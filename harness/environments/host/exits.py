@@ -1,10 +1,10 @@
-"""The cause of a process's end, as far as its exit code and the kernel's OOM killer show it.
+"""Who ended a process, judged by its exit code and the kernel's OOM killer.
 
-Only an end that nothing else explains is the program's own doing. A program cannot prove that it
-was asked to end, so every code that a request or a signal from outside leaves behind counts as
-foreign:
+An end is blamed on the program only if nothing else explains it. The harness cannot know whether
+someone else asked the program to end. So every exit code that an outside request or signal can
+cause is not blamed on the program:
 
-| end, without the harness having asked for it              | who                            |
+| end that the harness did not request                      | blamed on                      |
 |-----------------------------------------------------------|--------------------------------|
 | by a signal that programs do not raise themselves          | the host                       |
 | 128 + SIGKILL or SIGTERM: shells, JVMs, container engines | the host                       |
@@ -14,7 +14,7 @@ foreign:
 | 0, of a foreign program: how many servers answer SIGTERM  | unknown                        |
 | any, of a foreign program, where the OOM killer acted     | unknown: it may lack a child   |
 | `EXIT_HOST`, of a node on `Env`                           | the host                       |
-| any other                                                 | itself                         |
+| any other                                                 | the program itself             |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import signal
 from typing import Final, NamedTuple
 
 EXIT_HOST: Final = 71
-"""Of a node on `Env` that the host kept from starting (`EX_OSERR` of sysexits.h): it never ran."""
+"""The exit code of a node on `Env` that the host kept from starting (`EX_OSERR`, sysexits.h)."""
 
 _OWN: Final = frozenset(
     {
@@ -40,13 +40,13 @@ _OWN: Final = frozenset(
 )
 _STANDARD: Final = range(1, 32)
 _COMMON: Final = frozenset({signal.SIGKILL, signal.SIGTERM})
-"""What administrators, supervisors, container engines and the OOM killer send."""
+"""The signals that administrators, supervisors, engines and the OOM killer usually send."""
 _SHELL_BASE: Final = 128
 _BYTE: Final = 256
 
 
 class Ending(NamedTuple):
-    """The cause of an end (`by` of `harness.cluster.ClusterEvent`), and a line with the reason."""
+    """Who ended a process (`by` of `harness.cluster.ClusterEvent`), and a line with the reason."""
 
     by: str
     note: str | None = None
@@ -55,9 +55,9 @@ class Ending(NamedTuple):
 def ended_by(code: int, *, expected: bool, on_env: bool, oom_kills: int | None) -> Ending:
     """Decide who ended a process.
 
-    `code` is an exit code, or the negative number of the signal that ended it. `expected`: the
-    harness ended it. `on_env`: the process is the runner of a node on `Env`. `oom_kills`: how many
-    processes the kernel's OOM killer ended in its control group while it ran, if known.
+    `code` is an exit code, or the negated number of a fatal signal. `expected` says that the
+    harness ended the process, and `on_env` that it was the runner of a node on `Env`. `oom_kills`
+    counts OOM kills in the control group during the process's life, if known.
     """
     if on_env and code == EXIT_HOST:
         return Ending("host")
@@ -81,7 +81,7 @@ def ended_by(code: int, *, expected: bool, on_env: bool, oom_kills: int | None) 
 
 
 def _signal_from_outside(code: int) -> tuple[signal.Signals | None, bool]:
-    """The signal in an exit code if it came from outside, and whether it surely was one."""
+    """The outside signal in an exit code, if any, and whether the code surely means a signal."""
     if code < 0:
         return _foreign(-code), True
     if code > _BYTE - _SHELL_BASE // 2 and _BYTE - code in _COMMON:
@@ -91,7 +91,7 @@ def _signal_from_outside(code: int) -> tuple[signal.Signals | None, bool]:
 
 
 def _foreign(number: int) -> signal.Signals | None:
-    """The signal of this number if it is one that programs do not raise themselves."""
+    """The signal with this number, unless programs raise that signal themselves."""
     if number not in _STANDARD or number in _OWN:
         return None
     return signal.Signals(number)

@@ -1,21 +1,22 @@
 """The interface to libfaketime: a node's environment, the file it reads, and the library itself.
 
-https://github.com/wolfcw/libfaketime is loaded into a program before the C library and answers in
-its place when the program asks for the wall clock. It reads how wrong to be from a file, here at
-every question. Only the wall clock is meant: monotonic clocks and waits stay true. Version 0.9.10,
-which Debian 12 has, needs help with that:
+https://github.com/wolfcw/libfaketime is preloaded into a program and replaces the C library's
+functions that return the wall clock. It reads the clock error from a file, in our configuration on
+every call. Only the wall clock should be wrong; monotonic clocks and waits should stay correct. For
+that, version 0.9.10 (Debian 12) needs some help:
 
-* `FAKETIME_DONT_FAKE_MONOTONIC` spares the monotonic clocks, but not waits: it stretches them by
-  the rate, and confuses the two clocks in `clock_nanosleep` until a given moment, which Python's
-  `time.sleep` uses. So the harness loads a copy in which these functions are not to be found, and
-  the program gets the C library's own. Waits for a moment of the wall clock stay faked.
-* A rate counts from when the program began, which it keeps in a shared page; we make that page and
-  leave it zero, so that the rate counts from the epoch and means the same in every process.
-* One that is killed leaves its page and its semaphore behind; ours have names that we know.
+* `FAKETIME_DONT_FAKE_MONOTONIC` keeps the monotonic clocks correct, but not waits: libfaketime
+  stretches waits by the rate, and confuses the two clocks in `clock_nanosleep` with an absolute
+  time, which Python's `time.sleep` uses. So the harness loads a copy of the library without these
+  functions, and the program uses the C library's. Waits for a wall clock time stay faked.
+* A rate counts from the start of the program, which libfaketime keeps in a shared page. The harness
+  creates that page with zeros, so the rate counts from the epoch and is the same in every process.
+* A killed program leaves its page and its semaphore behind. The harness chooses their names, so it
+  can delete them.
 
-Only libfaketime can tell waits on a condition variable of the monotonic clock
-(`pthread_cond_timedwait`; Java's) from waits by the wall clock, and it gets them wrong: while the
-clock is off they end early or late by as much.
+One error remains: libfaketime mistakes timed waits on a condition variable with the monotonic clock
+(`pthread_cond_timedwait`, used by Java) for waits by the wall clock. While the clock is off, such
+waits end too early or too late by the clock's offset.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from harness.environments.faulty import ClockError
 from harness.errors import InfrastructureError
 from harness.ops import NS_PER_S
 
-LIBRARY: Final = "libfaketimeMT.so.1"  # the one for programs with threads serves those without
+LIBRARY: Final = "libfaketimeMT.so.1"  # also works without threads
 _FOLDERS: Final = "/usr/lib/*/faketime"
 _MILLION: Final = 1_000_000
 _WAITS: Final = frozenset(
@@ -40,9 +41,9 @@ _WAITS: Final = frozenset(
 )
 
 PAGE: Final = bytes(4096)
-"""Of the shared memory: more than it needs, and a page is the least there is."""
+"""The initial content of libfaketime's shared memory: one page, more than it needs."""
 SEMAPHORE: Final = struct.pack("=QiIQQ", 1, 128, 0, 0, 0)
-"""A free POSIX semaphore as glibc keeps it in a file (`struct new_sem`; 128 is `LLL_SHARED`)."""
+"""An unlocked POSIX semaphore in glibc's file format (`struct new_sem`; 128: `LLL_SHARED`)."""
 
 _ELF_64_LITTLE: Final = b"\x7fELF\x02\x01"
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
@@ -51,7 +52,7 @@ _UNDEFINED: Final = struct.pack("<HQ", 0, 0)  # st_shndx and st_value
 
 
 class Names(NamedTuple):
-    """The names of a node's files for libfaketime in the folder of shared memory."""
+    """The names of a node's libfaketime files in the shared memory folder."""
 
     setting: str
     semaphore: str
@@ -59,55 +60,56 @@ class Names(NamedTuple):
 
     @staticmethod
     def of(node: str) -> Names:
-        """`node` is unique in the folder and holds no space."""
+        """The names for `node`, which must be unique in the folder and without spaces."""
         return Names(f"{node}.setting", f"sem.{node}.sem", f"{node}.page")
 
 
 def find_library() -> Path | None:
-    """Libfaketime as it is installed on this machine."""
+    """The path of the installed libfaketime; `None` if it is not installed."""
     return next(iter(sorted(Path("/").glob(f"{_FOLDERS[1:]}/{LIBRARY}"))), None)
 
 
 def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The additions to the environment of a node, which has `given` already.
+    """The environment variables to add to a node's environment `given`.
 
-    `folder` is where its system has shared memory.
+    `folder` is the folder of shared memory on the node's system.
     """
     names = Names.of(node)
     loaded = given.get("LD_PRELOAD", "")
     return {
         "LD_PRELOAD": f"{library}:{loaded}" if loaded else library,
         "FAKETIME_TIMESTAMP_FILE": f"{folder}/{names.setting}",
-        # The names as sem_open(3) and shm_open(3) take them.
+        # The names in the form that sem_open(3) and shm_open(3) accept.
         "FAKETIME_SHARED": f"/{names.semaphore.removeprefix('sem.')} /{names.page}",
         "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",  # when a file was written is a matter of the disk
+        "NO_FAKE_STAT": "1",  # keep file times correct
     }
 
 
 def setting(error: ClockError) -> str:
-    """The line of the file that makes a clock as wrong as this.
+    """The line of the setting file for this clock error.
 
-    The rate counts from the epoch: what it adds up to `since_ns` is taken off the offset.
+    The rate counts from the epoch, so the drift from the epoch to `since_ns` is subtracted from the
+    offset.
     """
     before_ns = error.since_ns * error.drift_ppm // _MILLION
     offset_ns = error.offset_ns - before_ns
     sign = "-" if offset_ns < 0 else "+"
     whole, rest = divmod(abs(offset_ns), NS_PER_S)
-    # The rate is always given, since libfaketime keeps the last one.
+    # Always include the rate, since libfaketime would keep the previous one.
     return f"{sign}{whole}.{rest:09} x{1 + error.drift_ppm / _MILLION:.6f}"
 
 
 def shift_ns(error: ClockError, now_ns: int) -> int:
-    """The wanted shift of the wall clock at `now_ns` of a right one."""
+    """The intended shift of the wall clock at the correct time `now_ns`."""
     return error.offset_ns + (now_ns - error.since_ns) * error.drift_ppm // _MILLION
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of the library without its waits: they are undefined symbols in it.
+    """A copy of libfaketime in which the wait functions are undefined symbols.
 
-    Raises `InfrastructureError` for another file than such a library.
+    Raises `InfrastructureError` if `library` is not such a library.
     """
     symbols = dict(_symbols(library))
     missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
@@ -118,13 +120,13 @@ def without_waits(library: bytes) -> bytes:
         )
     copy = bytearray(library)
     for name in _WAITS:
-        at = symbols[name] + 6  # behind st_name, st_info and st_other
+        at = symbols[name] + 6  # after st_name, st_info, st_other
         copy[at : at + len(_UNDEFINED)] = _UNDEFINED
     return bytes(copy)
 
 
 def _symbols(library: bytes) -> list[tuple[bytes, int]]:
-    """The dynamic symbols of a shared object and their places; see elf(5)."""
+    """The dynamic symbols of a shared object and their file offsets; see elf(5)."""
     if not library.startswith(_ELF_64_LITTLE):
         raise InfrastructureError("this libfaketime is no 64-bit library of this kind of machine")
     try:

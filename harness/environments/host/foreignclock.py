@@ -1,21 +1,22 @@
-"""The clock of a foreign program: libfaketime shifts it, and the effect is measured.
+"""The clock of a foreign program: libfaketime shifts the clock, and the effect is measured.
 
-Not every program asks libfaketime. Go's runtime asks the kernel itself, past the C library; a
-statically linked or privileged program loads no library; some never look at the wall clock. A fault
-there would have no effect, so each node that may be hit is checked before the run:
+libfaketime does not reach every program. Go's runtime asks the kernel directly, bypassing the C
+library. Statically linked and privileged programs do not preload libraries. Some programs never
+read the wall clock. A clock fault would have no effect on them, so each node that a clock fault may
+hit is checked before the run:
 
-1. Every process of the node must have libfaketime in its memory, and none may be a Go program (its
-   executable holds Go's build information). This finds most programs that are out of reach, with
-   the reason. To run the executable alone under a wrong clock would prove nothing: its output is
-   its own affair, and a node is more than one call.
-2. Where the node declares a `clock_probe`, a command that prints the node's time, its clock is
-   moved and the command measures the shift.
-3. Else the node must read the file with the setting, as every program does that asks for the time:
-   the kernel notes the first read of a file after it was written (`relatime`). This proves the
-   question and the answer, not their use. Many programs ask only while they serve a request, so the
-   node's readiness is probed meanwhile.
+1. Every process of the node must have loaded libfaketime, and none may be a Go program (recognized
+   by Go's build information in the executable). This detects most unreachable programs, with the
+   reason. Running the executable alone under a wrong clock would prove nothing, since its output is
+   unknown and a node may consist of several programs.
+2. If the node declares a `clock_probe`, a command that prints the node's time, the clock is moved
+   and the command measures the shift.
+3. Otherwise the node must read the setting file, which libfaketime does whenever the program asks
+   for the time. The kernel records the first read of a file after a write (`relatime`). This proves
+   that the program asked for the time, not that it used the answer. Many programs ask only while
+   they serve a request, so the node's readiness is probed meanwhile.
 
-In the run each change is measured in the same way, and counts as far as it was felt.
+During the run each change is measured in the same way, and only a measured effect counts.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from harness.ops import NS_PER_S
 
 _TRIAL_NS: Final = 2_000_000_000
 _TOLERANCE_NS: Final = 500_000_000
-"""Between the shift of the trial and the measured one: a busy host is late, not two seconds."""
+"""The allowed error of a trial's measured shift; a busy host delays it by less than the shift."""
 _TRIALS: Final = 3
 _BEGINS: Final = 4
 _BEGINS_S: Final = 0.1
 _ASKS_WITHIN_S: Final = 10.0
 _FELT_WITHIN_S: Final = 0.25
-"""Shorter than half a strobe of twice a second."""
+"""Short enough for a strobe fault that changes the clock four times a second."""
 _LOOK_S: Final = 0.02
 _PROBE_S: Final = 2.0
-"""In the run a probe that hangs, since the node does, is soon given up."""
+"""Short, since a probe during the run may hang together with the node."""
 _NS_PER_MS: Final = 1_000_000
 
 PROCESSES: Final = (
@@ -59,18 +60,18 @@ look "$1"
 """,
     "look",
 )
-"""The command that prints what `why_deaf` reads, of a process and all that descend from it."""
+"""The command that prints the input of `why_deaf` for a process and its descendants."""
 
 
 class Reach(Protocol):
     """The driver's access to a node's libfaketime. Raises `InfrastructureError`."""
 
     async def write(self, line: str) -> None:
-        """Make this the setting, at once and as a whole."""
+        """Replace the setting atomically."""
         ...
 
     async def was_read(self) -> bool:
-        """Whether the node has read it since it was written."""
+        """Whether the node has read the setting since it was written."""
         ...
 
     async def processes(self) -> str:
@@ -78,7 +79,7 @@ class Reach(Protocol):
         ...
 
     async def ask(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command next to the node, without libfaketime; its exit code and output."""
+        """Run a command next to the node without libfaketime; returns exit code and output."""
         ...
 
 
@@ -90,9 +91,9 @@ class _Seen(NamedTuple):
 
 
 def why_deaf(printed: str) -> str | None:
-    """The reason why libfaketime has no effect, in the output of `PROCESSES`; `None` if it has."""
+    """The reason why libfaketime has no effect, from the output of `PROCESSES`; else `None`."""
     rows = [line.split(maxsplit=4) for line in printed.splitlines() if line.startswith("process ")]
-    # A process that is just ending has no executable any more.
+    # A process that is exiting has no executable any more.
     alive = [row for row in rows if len(row) == 5]
     if not alive:
         return f"its processes cannot be looked at ({printed.strip()[:200] or 'no answer'})"
@@ -118,13 +119,13 @@ class ForeignClock:
         self._reach = reach
         self._error = ClockError()
         self._turn = asyncio.Lock()
-        self._unfelt_ns = 0  # a change that was not read when it was made
-        self._last: _Seen | None = None  # what the probe found after the last change
+        self._unfelt_ns = 0  # a change that the node had not read in time
+        self._last: _Seen | None = None  # the probe's result after the last change
 
     async def prove(self, wait_ready: Callable[[str], Awaitable[object]]) -> None:
-        """See that the node hears libfaketime, once it is ready; raises `UsageError` if not.
+        """Check that libfaketime affects the node, once it is ready; raises `UsageError` if not.
 
-        `wait_ready`: see `harness.cluster.Cluster`.
+        `wait_ready` is `harness.cluster.Cluster.wait_ready`.
         """
         reason = why_deaf(await self._reach.processes())
         for _ in range(_BEGINS):
@@ -169,9 +170,10 @@ class ForeignClock:
         )
 
     async def skew(self, state: NodeState, *, offset_ns: int, drift_ppm: int) -> int:
-        """See `harness.cluster.Controls.skew`; by how many ms the node felt its clock jump.
+        """Set the clock error; returns by how many ms the node noticed its clock jump.
 
-        That includes a change before that was felt only later: by a node that was paused, say.
+        See `harness.cluster.Controls.skew`. The result includes an earlier change that the node
+        noticed only later, for instance because it was paused.
         """
         check_clock(offset_ns=offset_ns, drift_ppm=drift_ppm)
         async with self._turn:
@@ -197,9 +199,9 @@ class ForeignClock:
         return felt_ns // _NS_PER_MS
 
     async def _before(self) -> _Seen | None:
-        """The shift of the clock before a change; not measured again where it stays the same.
+        """The shift of the clock before a change; a constant shift is not measured again.
 
-        A strobe has no time for two probes a flash.
+        A strobe fault changes the clock too often for two probes per change.
         """
         if self._last is not None and not self._error.drift_ppm:
             return self._last
@@ -207,7 +209,7 @@ class ForeignClock:
         return seen if isinstance(seen, _Seen) else None
 
     async def mend(self, state: NodeState) -> None:
-        """Make it right, where it is not."""
+        """Correct the clock if it is wrong."""
         if self._error.offset_ns or self._error.drift_ppm:
             await self.skew(state, offset_ns=0, drift_ppm=0)
 
@@ -227,7 +229,7 @@ class ForeignClock:
             return "the command took too long"
 
     async def _look(self) -> _Seen | str:
-        """The measurement by the node's `clock_probe` now, or the reason why there is none."""
+        """Measure the shift by the node's `clock_probe`; returns the reason if that fails."""
         asked_ns = time.time_ns()
         code, output = await self._reach.ask(self._spec.clock_probe)
         answered_ns = time.time_ns()

@@ -1,8 +1,8 @@
 """The rules of real deployments, checked before anything starts: names, and the kernel's limits.
 
-A run out of descriptors does not fail: connections are accepted and never served, and it hangs. So
-what a run may need is reckoned beforehand, soft limits are raised where that is allowed, and the
-rest is refused with the fix. Nodes inherit the limits. See getrlimit(2).
+A run that exhausts its file descriptors hangs instead of failing: connections are accepted and
+never served. So the harness estimates the need beforehand, raises soft limits where possible, and
+otherwise refuses the run with the fix. Nodes inherit the limits. See getrlimit(2).
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from harness.nodes.deployment import check_nodes
 from harness.plugins import DeploymentPlan
 
 _OWN: Final = 64
-"""Descriptors of the harness or of a node other than connections: files, pipes, listeners."""
+"""Descriptors per process for anything but connections: files, pipes, listeners."""
 _PER_LINK: Final = 5
-"""A listener, and two connections with two ends each, as a node reconnects before the old one is
-gone."""
+"""A listener, and the two ends of two connections: a node may reconnect before the old connection
+is gone."""
 _PER_CLIENT: Final = 4
-"""For each node: a connection and its other side in the link proxy, old and new."""
+"""Per node: the two ends of an old and of a new connection in the link proxy."""
 _TASKS_PER_NODE: Final = 16
-"""Threads of a node of ours; foreign programs may have more, and say so when they start."""
+"""Threads of a node on `Env`. A foreign program may need more and then fails at its start."""
 
 
 CLIENT_ENDS_MAX: Final = 64
-"""How many clients may have links of their own: each is a port to listen on for every one of the
-nodes', and in Docker an address."""
+"""The limit on clients with their own links: each needs one listening port per port of a node, and
+in Docker one address."""
 
 
 _NODE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def check_declarations(nodes: Sequence[NodeSpec]) -> None:
-    """Raise `UsageError` for nodes that neither processes nor containers can run."""
+    """Raise `UsageError` for declarations that neither processes nor containers can run."""
     names = [spec.name for spec in nodes]
     for name in names:
         if not _NODE_NAME.fullmatch(name) or name == CLIENT or names.count(name) > 1:
@@ -53,14 +53,14 @@ def check_declarations(nodes: Sequence[NodeSpec]) -> None:
 
 
 def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
-    """The descriptors of the busiest process: the link proxy, through which everything goes."""
+    """The descriptors needed by the busiest process, which is the link proxy."""
     return _OWN + _PER_LINK * nodes * nodes + _PER_CLIENT * nodes * clients + nodes * ends
 
 
 def require_limits(plan: DeploymentPlan) -> None:
-    """See that the limits leave room for this deployment; raises soft limits where it may.
+    """Make sure that the limits suffice for this deployment, raising soft limits if needed.
 
-    Raises `UsageError` where even the hard limits do not suffice.
+    Raises `UsageError` if the hard limits do not suffice.
     """
     nodes, told_apart = len(plan.nodes), len(plan.ends) - 1
     if told_apart > CLIENT_ENDS_MAX:
@@ -74,7 +74,7 @@ def require_limits(plan: DeploymentPlan) -> None:
         what="open files",
         flag="-n",
     )
-    if os.geteuid() != 0:  # the limit on processes does not hold for root
+    if os.geteuid() != 0:  # root is exempt from this limit
         needed = _own_tasks() + _TASKS_PER_NODE * (nodes + 1)
         _require(resource.RLIMIT_NPROC, needed, what="processes and threads", flag="-u")
 
@@ -88,12 +88,12 @@ def _require(kind: int, needed: int, *, what: str, flag: str) -> None:
             f"the limit on {what} is {hard}, and this run may need {needed}; raise it "
             f"(ulimit -H{flag[1:]} {needed}, as root or in limits.conf), or lower --concurrency"
         )
-    # Not to the hard limit: some programs walk through all descriptors there may be.
+    # Not to the hard limit, since some programs iterate over all possible descriptors.
     resource.setrlimit(kind, (needed, hard))
 
 
 def _own_tasks() -> int:
-    """Processes and threads of this user, which is what the kernel counts."""
+    """The number of threads of all processes of this user, as the kernel counts them."""
     uid = os.getuid()
     tasks = 0
     for folder in Path("/proc").glob("[0-9]*"):

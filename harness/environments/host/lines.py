@@ -1,4 +1,4 @@
-"""The lines a node writes: one JSON object each, for the driver to read and a log to keep.
+"""The lines that a node writes for the driver and its log: one JSON object per line.
 
 | key   | value                                                                       |
 |-------|-----------------------------------------------------------------------------|
@@ -10,8 +10,8 @@
 | node  | the node's name                                                             |
 | data  | the event's data; for log lines `logger`, `message` and maybe `traceback`   |
 
-A line that is no such object (an interpreter's last words) is kept as text. Only what nodes with
-an `entry` write is read: a foreign program's own log is text in any case.
+Any other line, such as an interpreter's fatal error, is kept as text. Only the output of nodes with
+an `entry` is parsed; the output of a foreign program is always text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NodeLine(msgspec.Struct, frozen=True):
 
 
 def _plain(value: Any) -> Any:
-    """The `repr` of a value without JSON, rather than an error that kills the node."""
+    """The `repr` of a value that JSON cannot represent, since an error would kill the node."""
     return repr(value)
 
 
@@ -45,7 +45,7 @@ _decoder = msgspec.json.Decoder(NodeLine)
 
 
 def encode_line(line: NodeLine) -> bytes:
-    """The line with its newline; one longer than `LINE_BYTES_MAX` is cut and says so."""
+    """The encoded line with its newline; data beyond `LINE_BYTES_MAX` is replaced by a note."""
     encoded = _encoder.encode(line)
     if len(encoded) >= LINE_BYTES_MAX:
         cut: dict[str, Any] = {"cut_bytes": len(encoded), "limit_bytes": LINE_BYTES_MAX}
@@ -54,7 +54,7 @@ def encode_line(line: NodeLine) -> bytes:
 
 
 def parse_line(raw: bytes) -> NodeLine | None:
-    """The line as an object; `None` where it is just text."""
+    """The parsed line; `None` if the line is plain text."""
     if not raw.startswith(b"{"):
         return None
     try:

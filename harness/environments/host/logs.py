@@ -1,4 +1,4 @@
-"""The output of nodes: kept in a file, its end in memory, its events sent to subscribers."""
+"""The output of nodes: stored in a file, its tail kept in memory, its events published."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _log = logging.getLogger(__name__)
 class EventBus:
     """Delivers `ClusterEvent`s to subscribers, in order of arrival, on the driver's loop.
 
-    Nodes start before anybody can subscribe, so what they say until then is kept (the first
-    `EARLY_EVENTS_MAX` events) for the first subscriber. What a subscriber raises goes to
-    `on_failure`: an event that was not taken is missing in the history.
+    Nodes start before anyone can subscribe, so the first `EARLY_EVENTS_MAX` events are kept for the
+    first subscriber. Errors of a subscriber go to `on_failure`, since an event that a subscriber
+    did not handle is missing in the history.
 
-    Traps are set here as well. A node on `Env` stops at an event until its springs have run:
-    what it would do next, it does not do before the driver tells it to go on (`host.control`), so
-    nothing that it sends or writes comes between the event and the fault. It waits for a second at
-    most: a driver that is busy, or a spring that waits for the very node (to stop it in order,
-    say), holds it up no longer. A request that a thread of its disk has begun goes on.
+    The bus also handles traps. A trap runs a *spring* (a callback that injects a fault) at every
+    event of a kind. A node on `Env` stops at such an event until the driver tells it to continue
+    (`host.control`), so the node sends and writes nothing between the event and the fault. The node
+    waits for at most a second, in case the driver is busy or a spring waits for the node itself,
+    for instance to stop it in order. A disk request already running in a thread continues.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -49,17 +49,17 @@ class EventBus:
         self._trapped: Counter[str] = Counter()
         self._stop_at: list[Callable[[tuple[str, ...]], None]] = []
         self._sprung: set[asyncio.Task[None]] = set()
-        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # by each node's last event
+        self._sprung_last: dict[str, list[asyncio.Task[None]]] = {}  # of each node's last event
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered."""
+        """Deliver every event, including the kept early ones, to `callback`."""
         self._callbacks.append(callback)
         early, self._early = self._early, []
         for event in early:
             self._deliver(callback, event)
 
     def stop_with_traps(self, stop_at: Callable[[tuple[str, ...]], None]) -> None:
-        """Tell a node at which kinds of events to stop, whenever that changes."""
+        """Call `stop_at` with the kinds of events that have traps, whenever these change."""
         self._stop_at.append(stop_at)
 
     def _count_trap(self, kind: str, number: int) -> None:
@@ -69,9 +69,9 @@ class EventBus:
             stop_at(kinds)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Run `spring` concurrently when an event of this kind has arrived.
+        """Run `spring` in a new task whenever an event of this kind arrives.
 
-        See `harness.cluster.Cluster.trap`; nodes know of it a moment later.
+        See `harness.cluster.Cluster.trap`. Nodes learn of the trap a moment later.
         """
 
         def take(event: ClusterEvent) -> None:
@@ -90,7 +90,7 @@ class EventBus:
         return remove
 
     async def springs_have_run(self, node: str) -> None:
-        """Wait for what the last event of a node that has arrived has sprung."""
+        """Wait for the springs that a node's last event triggered."""
         if sprung := self._sprung_last.get(node):
             await asyncio.wait(sprung)
 
@@ -106,11 +106,11 @@ class EventBus:
             self._on_failure(error)
 
     def publish(self, node: str, kind: str, data: dict[str, Any]) -> None:
-        """Deliver what the driver says of a node, or of none (""), stamped with its clock."""
+        """Deliver an event from the driver about a node ("" for none), with the current time."""
         self._publish(ClusterEvent(time.monotonic_ns(), node, kind, data, by_driver=True))
 
     def hear(self, node: str, kind: str, data: dict[str, Any], late_ns: int = 0) -> None:
-        """Deliver what a node, or a client, says itself; what it may not say ends the run."""
+        """Deliver an event from a node or a client; an undeclared event ends the run."""
         try:
             check_announced(node, kind, data)
         except TargetError as error:
@@ -134,11 +134,11 @@ class EventBus:
 class NodeLog:
     """The output of one node over all of its incarnations.
 
-    Everything but checkpoints and answers to the driver goes to `path` (if given) up to
-    `LOG_BYTES_MAX`, after which the file says that it was cut; the last `TAIL_LINES_MAX` lines stay
-    in memory for `Cluster.logs` and exit reports. The output of a `foreign` program is always text,
-    and gets the wall clock at its arrival in the file (`@seconds `), since only the program knows
-    the format of its own times.
+    Everything except checkpoints and answers to the driver is written to `path` (if given). After
+    `LOG_BYTES_MAX` the file ends with a note that it was cut. The last `TAIL_LINES_MAX` lines stay
+    in memory for `Cluster.logs` and exit reports. The output of a `foreign` program is always text.
+    Its lines are prefixed with their arrival time (`@seconds `), since the harness does not know
+    the program's own time format.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class NodeLog:
         self._foreign = foreign
         self._partial = b""
         self._file: IO[bytes] | None = None
-        self.on_line: Callable[[str], None] | None = None  # told of each line, as it comes
-        self.on_answer: Callable[[NodeLine], None] | None = None  # to the driver's commands
+        self.on_line: Callable[[str], None] | None = None  # called for each line
+        self.on_answer: Callable[[NodeLine], None] | None = None  # answers to commands
         if path is not None:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ class NodeLog:
                 _log.warning("the log of %s cannot be written: %s", node, error)
 
     def feed(self, data: bytes) -> None:
-        """Take output as it arrives, in pieces of any size."""
+        """Process output, which arrives in pieces of any size."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > LINE_BYTES_MAX:
             lines.append(self._partial)
@@ -170,7 +170,7 @@ class NodeLog:
             self._line(line)
 
     def end_incarnation(self) -> None:
-        """A process has ended: what it left without a newline is its last line."""
+        """Handle the end of a process: a rest without a newline is its last line."""
         if self._partial:
             self._line(self._partial)
             self._partial = b""
@@ -209,7 +209,7 @@ class NodeLog:
             self._file = None
 
     def tail(self, last_lines: int) -> list[str]:
-        """The last lines, oldest first."""
+        """The last `last_lines` lines, oldest first."""
         return list(self._tail)[-last_lines:] if last_lines > 0 else []
 
     def close(self) -> None:
@@ -220,4 +220,4 @@ class NodeLog:
 
 
 Logs = Callable[[str], NodeLog]
-"""Makes the log of a node."""
+"""A factory for the log of a node."""

@@ -1,11 +1,11 @@
 """Frames between named nodes over TCP.
 
-A frame is four bytes of length, big-endian, and that many bytes. A connection opens with a
+A frame is a length (four bytes, big-endian) followed by that many bytes. A connection begins with a
 greeting: the connector sends `harness/1 <its name>`, the listener answers `harness/1 <its name>`.
-The greeting carries the peer's name, turns strangers away, and makes `connect` honest when a link
-proxy is between: a proxy accepts before it has dialled, so only the answer proves that the
-node is there. A connection that ends before the answer was refused; no answer at all is what a cut
-or a paused node looks like, and lasts until the caller's own timeout.
+The greeting tells each side the peer's name and rejects strangers. It also makes `connect` reliable
+behind a link proxy: the proxy accepts before it has connected to the node, so only the answer
+proves that the node is there. A connection that ends before the answer counts as refused. A cut or
+a paused node gives no answer, and `connect` waits until the caller's own timeout.
 
 TCP_NODELAY is on: asyncio sets it on every TCP socket.
 """
@@ -46,11 +46,11 @@ class RealConn:
         self._reader = reader
         self._writer = writer
         self._on_close = on_close
-        # A stream raises the error of its connection where it is read or written, and holds it in
-        # a future as well, which complains of its own when the garbage collector happens to take
-        # it before the stream. So a task always awaits that future.
+        # asyncio keeps a connection's error in a future of the stream as well. If nobody awaits
+        # that future, asyncio logs the error when the future is garbage collected. So this task
+        # always awaits it.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
-        self.peer = _address(writer)  # its node name once it has greeted
+        self.peer = _address(writer)  # the node name after the greeting
         self._body_bytes: int | None = None
         self._closed = False
         self._ended = False
@@ -89,15 +89,15 @@ class RealConn:
             raise ConnectionResetError(f"the connection to {self.peer} is closed")
         try:
             if self._body_bytes is None:
-                # `readexactly` takes nothing until everything is there, so the header is the only
-                # progress that has to be remembered across a cancellation.
+                # `readexactly` consumes nothing until all bytes are there, so the header is the
+                # only progress that must be remembered across a cancellation.
                 header = await self._reader.readexactly(_HEADER.size)
                 (self._body_bytes,) = _HEADER.unpack(header)
             self._check_announced(self._body_bytes, bytes_max)
             frame = await self._reader.readexactly(self._body_bytes)
         except asyncio.IncompleteReadError as error:
             if self._body_bytes is None and not error.partial and not self._closed:
-                # There are no half-open connections here: a peer that has closed reads no more.
+                # This protocol has no half-open connections: a peer that has closed reads no more.
                 self._ended = True
                 self.close()
                 return None
@@ -126,11 +126,11 @@ class RealConn:
         self._on_close(self)
 
     async def greet(self, name: str) -> None:
-        """Say who we are. Raises `ConnectionResetError`."""
+        """Send the greeting with our name. Raises `ConnectionResetError`."""
         await self.send(_GREETING + name.encode())
 
     async def wait_greeted(self) -> bool:
-        """Learn who the peer is; false when the peer speaks something else or leaves."""
+        """Receive the peer's greeting; false if the peer sends anything else or disconnects."""
         greeting = await self._recv(_GREETING_BYTES_MAX)
         if greeting is None or not greeting.startswith(_GREETING):
             return False
@@ -138,7 +138,7 @@ class RealConn:
         return True
 
     def _reset(self, error: Exception) -> ConnectionResetError:
-        """The connection is of no more use; the error to raise."""
+        """Abort the broken connection and return the error to raise."""
         self.abort()
         return ConnectionResetError(f"the connection to {self.peer} broke: {error}")
 
@@ -170,17 +170,17 @@ class RealNetwork:
         self._name = name
         self._listen = listen
         self._connect = connect
-        self.aliases: Mapping[str, str] = {}  # as the driver has them
-        # Where clients connect that have ends of links of their own (`harness.nodes.caller`).
+        self.aliases: Mapping[str, str] = {}  # set by the driver
+        # Addresses for clients with their own ends of links (`harness.nodes.caller`).
         self.by_caller: Mapping[str, Mapping[str, tuple[str, int]]] = {}
         self._spawn = spawn
-        # Held until closed: a stream that its owner forgets would be closed by the garbage
-        # collector, at an arbitrary moment.
+        # Referenced until closed; otherwise the garbage collector would close a forgotten stream
+        # at an arbitrary moment.
         self._conns: set[RealConn] = set()
         self._servers: list[asyncio.Server] = []
 
     def close(self) -> None:
-        """Drop every connection and stop listening, as the end of a process would."""
+        """Drop every connection and stop listening, like the end of a process."""
         for server in self._servers:
             server.close()
         for conn in list(self._conns):
@@ -205,7 +205,7 @@ class RealNetwork:
             ) from None
 
     def bound(self, port: int) -> tuple[str, int]:
-        """Host and TCP port to bind for a declared one; raises `ValueError` for another."""
+        """The host and TCP port to bind for a declared port; raises `ValueError` for any other."""
         if port not in self._listen:
             raise ValueError(
                 f"{self._name} may not listen on {port}: its NodeSpec declares the ports "
@@ -234,7 +234,7 @@ class RealNetwork:
                     return
                 await conn.greet(self._name)
         except (ConnectionResetError, TimeoutError):
-            conn.abort()  # a stranger, or a connector that gave up while the link was cut
+            conn.abort()  # a stranger, or a caller that gave up during a cut
             return
         try:
             await on_connect(conn)
@@ -244,14 +244,14 @@ class RealNetwork:
     async def connect(self, address: Address) -> Conn:
         try:
             host, port = self.endpoint(address)
-        except UsageError as error:  # an address may lead nowhere
+        except UsageError as error:  # an unknown address counts as refused
             raise ConnectionRefusedError(str(error)) from error
         try:
             reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)
         except OSError as error:
             raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
         if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
-            # The port has no listener, and the kernel gave it to this very connection as its own.
+            # A self-connection: nothing listens, and the kernel chose this port as our own.
             writer.transport.abort()
             raise ConnectionRefusedError(f"{address} ({host}:{port}): nothing listens there")
         conn = self._conn(reader, writer)

@@ -1,15 +1,17 @@
 """The runner of one node: `python -m harness.environments.host.node`.
 
-It reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file PATH`,
-or from `HARNESS_NODE` itself where boots are not counted (`docker/compose.yaml`), and runs the
-entry on a `RealEnv`. SIGTERM cancels the entry: exit code 0, even if tasks fail then, and for
-nothing else (`host.exits` relies on it); SIGINT is ignored. A refusal by the host before the entry
-runs ends the node with `EXIT_HOST`. An entry that returns or raises by itself, or a spawned task
-that fails, is a panic: its traceback goes out as the last line and the process ends at once with
-exit code 1, since a half-dead node that keeps answering would be worse than a dead one. Faults of
-its clock and its disk arrive on standard input (`host.control`).
+The runner reads one JSON object (`NodeFile`) from the file named by `HARNESS_NODE_FILE` or `--file
+PATH`. If nothing counts boots (`docker/compose.yaml`), it reads the object from the variable
+`HARNESS_NODE` instead. It then runs the entry on a `RealEnv`. Faults of the node's clock and disk
+arrive on standard input (`host.control`).
 
-Imports are kept light: six of these start together on two cores when a cluster comes up.
+SIGTERM cancels the entry, and the node exits with code 0, even if tasks fail during the
+cancellation. No other end has code 0; `host.exits` relies on that. SIGINT is ignored. If the host
+keeps the node from starting, it exits with `EXIT_HOST`. It is a panic if the entry returns or
+raises by itself, or if a spawned task fails: the node writes the traceback as its last line and
+exits at once with code 1, since a half-dead node that keeps answering is worse than a dead one.
+
+The module imports little, since six runners may start at once on two cores.
 """
 
 from __future__ import annotations
@@ -48,9 +50,9 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 
 
 class _Selector(selectors.DefaultSelector):
-    """Waits by a clock that may be wrong: shorter for a fast clock, longer for a slow one.
+    """A selector whose timeouts follow a clock that may be wrong, such as a fast clock.
 
-    A change of rate comes through the loop itself, which then looks at its timers again.
+    A change of rate arrives as an event on the loop, which then recomputes its timeout.
     """
 
     def __init__(self, clock: FaultyClock) -> None:
@@ -58,14 +60,14 @@ class _Selector(selectors.DefaultSelector):
         self._clock = clock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # The kernel rounds up to its own ms.
+        # The kernel rounds the timeout up to whole ms.
         if timeout is not None and timeout > 0:
             timeout /= self._clock.rate
         return super().select(timeout)
 
 
 class DriftingLoop(asyncio.SelectorEventLoop):
-    """A loop on which `timeout_s` are seconds of the node's own clock."""
+    """An event loop whose time is the node's own, possibly wrong, clock."""
 
     def __init__(self, clock: FaultyClock) -> None:
         super().__init__(_Selector(clock))
@@ -78,8 +80,8 @@ class DriftingLoop(asyncio.SelectorEventLoop):
 class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     """All parameters of a node.
 
-    `listen` is keyed by declared port, `connect` and `pages` (the addresses of nodes' pages) by
-    `node:port`.
+    The keys of `listen` are declared ports. The keys of `connect` and `pages` (the addresses of
+    nodes' pages) are `node:port`.
     """
 
     name: str
@@ -91,18 +93,18 @@ class NodeFile(msgspec.Struct, frozen=True, kw_only=True):
     listen: dict[str, tuple[str, int]]
     connect: dict[str, tuple[str, int]]
     pages: dict[str, tuple[str, int]] = {}
-    power_cut: PowerCut | None = None  # what happened to its disk since the last boot
+    power_cut: PowerCut | None = None  # since the last boot, if any
     condition: Condition = Condition()
 
 
 class _Output:
-    """Standard output, a line at a time."""
+    """The node's standard output, written line by line."""
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._open = True
         self.before_the_end: Callable[[], None] | None = None  # sends the last reports
-        self.asked_to_end = False  # by SIGTERM, which may cause later failures
+        self.asked_to_end = False  # by SIGTERM; failures after it do not count
 
     def write(self, level: str, event: str, data: dict[str, Any]) -> None:
         line = NodeLine(time.time_ns(), level, event, self._node, data)
@@ -111,11 +113,11 @@ class _Output:
             try:
                 view = view[os.write(sys.stdout.fileno(), view) :]
             except BrokenPipeError:
-                # The driver is gone. The node serves on until its warden ends it.
+                # The driver is gone. The node keeps serving until the warden ends it.
                 self._open = False
 
     def panic(self, where: str, error: BaseException | None) -> NoReturn:
-        """Say why and be gone, without letting any other task take another step."""
+        """Write the reason and exit at once, before any other task can run."""
         data: dict[str, Any] = {"logger": "harness.node", "message": f"panic in {where}"}
         if error is not None:
             data["message"] += f": {error!r}"
@@ -177,12 +179,12 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
     try:
         await main_task
     except BaseException as error:  # noqa: BLE001 - every end of main but a stop is a panic
-        # A cancellation counts as a stop only when it is ours: the entry may have been cancelled
-        # by a mistake of its own.
+        # A cancellation counts as a stop only after SIGTERM: otherwise the entry was cancelled by
+        # its own mistake.
         if not (output.asked_to_end and isinstance(error, asyncio.CancelledError)):
             output.panic("main", error)
     if output.asked_to_end:
-        with contextlib.suppress(TimeoutError):  # the process ends, and with it what hangs
+        with contextlib.suppress(TimeoutError):  # ending the process ends hanging tasks
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await env.close()
         obedience.report()
@@ -191,7 +193,7 @@ async def _run(node: NodeFile, entry: NodeMain, output: _Output, clock: FaultyCl
 
 
 def _unhandled(output: _Output, context: dict[str, Any]) -> None:
-    """Log an error that asyncio itself could not deliver (of a callback, say); it is not fatal."""
+    """Log an error that asyncio cannot deliver, such as a callback's; it is not fatal."""
     error = context.get("exception")
     data: dict[str, Any] = {"logger": "asyncio", "message": str(context.get("message"))}
     if isinstance(error, BaseException):
@@ -200,9 +202,9 @@ def _unhandled(output: _Output, context: dict[str, Any]) -> None:
 
 
 def _read_file(path: str | None) -> NodeFile:
-    """The parameters in the file; without one, in the variable, with a unique boot.
+    """The parameters from the file or, without a file, from the variable with a unique boot.
 
-    What a node draws depends on its boot, and must not be drawn again when it starts again.
+    A node's random numbers depend on its boot number and must differ after a restart.
     """
     try:
         if path is not None:
@@ -227,7 +229,7 @@ def main(arguments: list[str] | None = None) -> int:
     path = parser.parse_args(arguments).file or os.environ.get(NODE_FILE_VARIABLE) or None
     if path is None and NODE_VARIABLE not in os.environ:
         parser.error(f"no node file: give --file PATH or set {NODE_FILE_VARIABLE}")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which stops nodes
     try:
         node = _read_file(path)
         output = _Output(node.name)

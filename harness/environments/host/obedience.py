@@ -1,8 +1,8 @@
-"""A node's end of the control channel (`host.control`): its standard input.
+"""A node's end of the control channel (`host.control`), which is its standard input.
 
-Only a pipe or a socket is one: a node that is started by hand at a terminal, or without input,
-has no driver. Its end is no error: the driver has gone, and the node serves on until its
-warden ends it.
+Standard input is a control channel only if it is a pipe or a socket: a node started by hand at a
+terminal, or without input, has no driver. The end of the input is no error: it means that the
+driver is gone, and the node keeps serving until the warden ends it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Obedience:
-    """Makes a node's clock and disk as bad as the driver says, and names lead where it says."""
+    """Applies the driver's commands to a node: clock and disk faults, aliases, stops at events."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Obedience:
         boot: int,
         write: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
-        """`write` puts out a line: its level, its event and its data."""
+        """`write` outputs a line with this level, event and data."""
         self._clock = clock
         self._trouble = trouble
         self._boot = boot
@@ -48,13 +48,13 @@ class Obedience:
         self._touched = 0
         self._pending = b""
         self._number = 0  # of the last command
-        self._descriptor: int | None = None  # while the driver may send
+        self._descriptor: int | None = None  # set while the driver may send
         self._stops_at: tuple[str, ...] = ()
         self._stops = 0
         self._goes_on = 0
 
     def be(self, condition: Condition) -> None:
-        """Be in this condition from now on."""
+        """Apply this condition from now on."""
         self._clock.set(condition.clock)
         self._touched += self._trouble.set(condition.disk)
         self._stops_at = condition.stops_at
@@ -62,7 +62,7 @@ class Obedience:
         self.aliases.update(condition.aliases)
 
     def listen(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        """Obey the commands that have arrived, and all later ones."""
+        """Start to obey commands, including those that have already arrived."""
         mode = os.fstat(descriptor).st_mode
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
             return
@@ -87,7 +87,7 @@ class Obedience:
         self.take(data)
 
     def take(self, data: bytes) -> None:
-        """Take input in pieces of any size."""
+        """Process input, which arrives in pieces of any size."""
         *lines, self._pending = (self._pending + data).split(b"\n")
         if len(self._pending) > _LINE_BYTES_MAX:
             lines.append(self._pending)
@@ -100,17 +100,17 @@ class Obedience:
                 continue
             if command.boot != self._boot:
                 continue
-            if command.number > self._number:  # else it was overtaken
+            if command.number > self._number:  # else a newer one came first
                 self._number = command.number
                 self.be(command.condition)
                 self._goes_on = command.goes_on
             self._answer(command.number)
 
     def stand_still(self, loop: asyncio.AbstractEventLoop, kind: str) -> None:
-        """Stop after an event of this kind until the driver lets the node go on.
+        """Block after a trapped event until the driver tells the node to continue.
 
-        The whole loop waits: no task of the node may take another step. Commands that arrive
-        meanwhile are obeyed.
+        The whole loop blocks, so no task of the node can run. Commands that arrive meanwhile are
+        obeyed.
         """
         if kind not in self._stops_at or self._descriptor is None:
             return
@@ -126,7 +126,7 @@ class Obedience:
                 self._read(loop, self._descriptor)
 
     def report(self) -> None:
-        """Report touched requests without a command: at the beginning, and before the end."""
+        """Report affected disk requests without a command: at the start and before the end."""
         self._touched += self._trouble.touched()
         self._answer(0)
 

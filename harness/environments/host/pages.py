@@ -1,8 +1,8 @@
-"""Pages over HTTP (`harness.support.http1`): GET and HEAD, without a body of the request.
+"""Nodes' pages over HTTP (`harness.support.http1`): GET and HEAD, without request bodies.
 
-Pages are served to everyone that reaches the port, which is one of the loopback device unless the
-deployment says otherwise; content from elsewhere may not run in a page, frame it, or read it under
-a name that was made to lead here.
+Everyone who can reach the port can read the pages; by default the port is on loopback. Foreign
+content cannot run in a page, cannot frame a page, and cannot read a page through a host name that
+an attacker points at this address (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEADERS: Final = MappingProxyType(
 
 
 def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
-    """A server of a node's pages; `spawn` runs a connection in a task of the node."""
+    """An HTTP server for a node's pages; `spawn` runs each connection in a task of the node."""
 
     async def answer(request: Request) -> Response:
         if request.method not in {"GET", "HEAD"}:
@@ -54,7 +54,7 @@ def page_server(door: PageDoor, spawn: Spawn) -> HttpServer:
 
 
 async def get_page(endpoint: tuple[str, int], target: str, *, accept: str) -> PageResponse:
-    """GET a page on a connection of its own; see `harness.env.ClientEnv.get_page`."""
+    """GET a page on a new connection; see `harness.env.ClientEnv.get_page`."""
     host, port = endpoint
     try:
         reader, writer = await dial(host, port)

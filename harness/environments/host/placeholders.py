@@ -1,7 +1,7 @@
-"""The placeholders of commands, files and environments; see `harness.cluster.NodeSpec`.
+"""The placeholders in commands, files and environments; see `harness.cluster.NodeSpec`.
 
-Each environment has its own values; the folder of a package is looked up only when one is
-named (`{package:P}`), and found without running any of its code.
+Each environment provides its own values. The folder of a package is looked up only for a
+`{package:P}`, and without running the package's code.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z]+)(?::([^{}]*))?\}")
 
 
 def placeholders(words: Iterable[str]) -> Iterator[re.Match[str]]:
-    """All of them: the kind, and the text after the first colon."""
+    """All placeholders in `words`, as matches with the kind and the text after the colon."""
     return (match for word in words for match in _PLACEHOLDER.finditer(word))
 
 
 def fill_in(
     word: str, spec: NodeSpec, values: Mapping[str, str], folder_of: Callable[[str], str]
 ) -> str:
-    """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
+    """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
 
-    `values` has the texts for `port:7051` and the like, and `folder_of` finds a package.
+    `values` maps placeholders such as `port:7051` to texts, and `folder_of` finds a package.
     """
 
     def value(match: re.Match[str]) -> str:
@@ -60,21 +60,21 @@ def fill_in(
 
 
 def check_packages(specs: Iterable[NodeSpec]) -> None:
-    """Raise `UsageError` for a `{package:P}` that cannot be filled in, or lacks the named file."""
+    """Raise `UsageError` for a `{package:P}` whose package or named file is missing."""
     for spec in specs:
         for path in packages_named(words_of(spec)):
             brought_by(path)
 
 
 class PackagePath(NamedTuple):
-    """`{package:P}`, and the name of a file or folder after it, if there is one."""
+    """The package of a `{package:P}`, and the file or folder name that follows it, if any."""
 
     package: str
     name: str = ""
 
 
 def packages_named(words: Iterable[str]) -> list[PackagePath]:
-    """Every `{package:P}` in these words, once, sorted."""
+    """The distinct `{package:P}` in these words, sorted."""
     names = {
         PackagePath(match[1], match[2] or "")
         for word in words
@@ -84,7 +84,7 @@ def packages_named(words: Iterable[str]) -> list[PackagePath]:
 
 
 def find_module(name: str) -> ModuleSpec | None:
-    """A top-level package or module as it is installed here."""
+    """The spec of an installed top-level package or module; `None` if it is missing."""
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):
@@ -92,9 +92,9 @@ def find_module(name: str) -> ModuleSpec | None:
 
 
 def located(package: str) -> list[Path]:
-    """The folders of a top-level package, or the file of a module, which is one path.
+    """The folders of a top-level package, or the single file of a module.
 
-    Raises `UsageError` where there is none of that name.
+    Raises `UsageError` if no package or module has that name.
     """
     spec = find_module(package)
     paths: list[Path] = []
@@ -112,7 +112,7 @@ def located(package: str) -> list[Path]:
 
 
 def package_folder(package: str) -> Path:
-    """The folder that holds `package`; raises `UsageError` where there is none of that name."""
+    """The folder that contains `package`; raises `UsageError` if there is no such package."""
     top, *inner = package.split(".")
     for path in located(top):
         last = path.joinpath(*inner)
@@ -123,10 +123,11 @@ def package_folder(package: str) -> Path:
 
 
 def brought_by(path: PackagePath) -> dict[str, Path]:
-    """The files that come along with a `{package:P}`, by their paths in the folder of its top.
+    """The files that a `{package:P}` brings to a node, by path relative to the top-level folder.
 
-    These are the whole top-level package; for a module, its neighbours; and the file or folder
-    named after it. Raises `UsageError` for a missing file, and for too many files.
+    For a package, these are all files of its top-level package. For a module, these are the files
+    that its distribution installs beside it. A file or folder named after the placeholder is
+    included. Raises `UsageError` for a missing file, and for too many files.
     """
     folder = package_folder(path.package)
     top, *inner = path.package.split(".")
@@ -146,16 +147,16 @@ def brought_by(path: PackagePath) -> dict[str, Path]:
 
 
 def is_shared(folder: Path) -> bool:
-    """Whether distributions are installed side by side in a folder, or Python itself is."""
+    """Whether several distributions, or Python itself, are installed in a folder."""
     paths = sysconfig.get_paths()
     ours = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     return str(folder) in ours or any(folder.glob("*.dist-info"))
 
 
 def _beside(module: Path) -> list[Path]:
-    """The module, and what its distribution brings to the same folder.
+    """A module, and the files that its distribution installs in the same folder.
 
-    In place, which is where nothing else is installed, that is all of the folder.
+    If nothing else is installed in the folder, the result is the whole folder.
     """
     folder = module.parent
     if not is_shared(folder):
@@ -169,10 +170,10 @@ def _beside(module: Path) -> list[Path]:
 
 
 def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
-    """The files at and below these paths, by their paths in the folder, sorted.
+    """The files at and below these paths, by path relative to `folder`, sorted.
 
-    Hidden ones, virtual environments and what builds leave are passed over. Raises `UsageError` for
-    more than `FILES_MAX`.
+    Hidden files, virtual environments and build metadata are skipped. Raises `UsageError` for more
+    than `FILES_MAX` files.
     """
     files: dict[str, Path] = {}
     left = list(paths)
@@ -192,7 +193,7 @@ def files_of(folder: Path, paths: Iterable[Path]) -> dict[str, Path]:
 
 
 def _leads_up(folder: Path) -> bool:
-    """Whether this is a link to a folder that it lies in."""
+    """Whether `folder` is a symbolic link to one of its own parent folders."""
     return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 

@@ -1,14 +1,16 @@
 """Power cuts of real disks: data that a node never synced is gone when it starts again.
 
-A killed process leaves all its writes in the kernel's page cache; a power cut would leave only
-synced data. So a node's disk keeps, next to each file that it appends to, a small one that says
-how much of it is durable, written after the fsync and before the caller hears of it. After a power
-cut the next incarnation first cuts every file to that length, or, as a disk may, a bit beyond it.
-The model is LazyFS (Ramos et al., VLDB 2024), without a file system of its own: it holds for what
-goes through `RealDisk`, and takes only data that was appended: names that were replaced or removed
-are durable, as `harness.env.Disk` says, and a truncation is never undone.
+A killed process leaves all its writes in the kernel's page cache, while a power cut leaves only
+synced data. So next to each file that a node appends to, its disk keeps a small *length file* with
+the durable length, written after the fsync and before the caller learns of its success. After a
+power cut the next incarnation first truncates every file to its durable length or, since a real
+disk may keep some unsynced data, a bit beyond that length. The model follows LazyFS (Ramos et al.,
+VLDB 2024) but needs no file system of its own. It covers only writes through `RealDisk`, and drops
+only appended data: replacing and removing files is durable, as `harness.env.Disk` says, and a
+truncation is never undone.
 
-A wrong length could only be too large (a truncation during a sync), which takes less than it might.
+A recorded length can only be wrong by being too large (after a truncation during a sync), so that a
+power cut loses less than it could.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ _BYTES: Final = 8
 
 
 def beside(path: Path) -> Path:
-    """The small file that says how much of `path` is durable; without it all is."""
+    """The length file of `path`; without a length file, all of `path` is durable."""
     return path.with_name(path.name + SUFFIX)
 
 
 def _read(word: Path) -> int | None:
-    """The length in such a file; `None` where it is missing or was never finished."""
+    """The length in a length file; `None` if the file is missing or incomplete."""
     try:
         data = word.read_bytes()
     except FileNotFoundError:
@@ -60,9 +62,10 @@ class PowerCut(msgspec.Struct, frozen=True):
 def power_cut(
     spec: NodeSpec, *, lose_unsynced: bool, torn: bool, faulty_disk: bool = False
 ) -> PowerCut | None:
-    """The power cut of a kill, if any; raises `UsageError` for a program whose disk is not ours.
+    """The power cut that accompanies a kill; `None` unless `lose_unsynced`.
 
-    `faulty_disk`: it has one of ours all the same (`harness.environments.fuse`).
+    Raises `UsageError` for a foreign program, unless it runs on a FUSE disk of the harness
+    (`faulty_disk`, see `harness.environments.fuse`).
     """
     if not lose_unsynced:
         return None
@@ -72,10 +75,10 @@ def power_cut(
 
 
 class SyncedLength:
-    """The durable length of one file. Used by the threads that sync, and by the loop."""
+    """The recorded durable length of one file. Thread-safe: sync threads and the loop use it."""
 
     def __init__(self, path: Path, *, new: bool) -> None:
-        """A file without a recorded length is durable: it was replaced, or is old."""
+        """Start recording; an existing file without a recorded length counts as durable."""
         self._beside = beside(path)
         self._lock = threading.Lock()
         self._over = False
@@ -86,11 +89,11 @@ class SyncedLength:
         _write(self._beside, length)
 
     def synced(self, length: int) -> None:
-        """Record the length before an fsync that has succeeded."""
+        """Record `length`, the size of the file before a successful fsync."""
         self._say(max, length)
 
     def truncated(self, length: int) -> None:
-        """The file is not longer than this any more."""
+        """Record that the file was truncated to `length`."""
         self._say(min, length)
 
     def _say(self, which: Callable[[int, int], int], length: int) -> None:
@@ -101,16 +104,16 @@ class SyncedLength:
                 _write(self._beside, new_length)
 
     def end(self) -> None:
-        """Stop recording: the name goes to another file, or to none."""
+        """Stop recording, since the file is being replaced or removed."""
         with self._lock:
             self._over = True
 
 
 def cut_power(root: Path, rng: random.Random, *, torn: bool) -> int:
-    """Take the data that was never synced from all files; returns the number of lost bytes.
+    """Drop the unsynced data of all files; returns the number of lost bytes.
 
-    With `torn` an arbitrary beginning of it survives, cut anywhere; without, none does. A file that
-    was never synced may be gone altogether. The rest is durable.
+    With `torn`, a random prefix of the unsynced data of each file survives. A file that was never
+    synced may be removed. The remaining data is durable.
     """
     lost = 0
     for word in sorted(root.rglob(f"*{SUFFIX}")):

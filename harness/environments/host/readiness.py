@@ -1,7 +1,7 @@
-"""Bringing up a real node: its set-up, and when it is ready as it declares.
+"""Bringing up a real node: errors of its set-up, and waiting until it is ready.
 
-One loop waits for processes and containers; how a port or a command is asked differs, and is each
-environment's own. A node without a probe is ready when it runs.
+The same loop waits for processes and containers; each environment provides its own way to probe a
+port or run a command. A node that declares no probe is ready when it runs.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from harness.errors import InfrastructureError, TargetError
 from harness.nodes.deployment import describe
 
 SETUP_S: Final = 300.0
-"""How long each command of a set-up may take."""
+"""How long each set-up command may take."""
 _SETUP_CHARACTERS_MAX: Final = 4000
 COMMAND_S: Final = 10.0
-"""How long one try of a `ReadyCommand` may take."""
+"""How long one attempt of a `ReadyCommand` may take."""
 _POLL_S: Final = 0.1
 _OUTPUT_CHARACTERS_MAX: Final = 500
 LOG_LINES: Final = 20
 
 AskPort = Callable[[int, str], Awaitable[str | None]]
-"""As `harness.environments.host.probe.missing`, of a declared port."""
+"""A function like `harness.environments.host.probe.missing`, for a declared port."""
 RunCommand = Callable[[Sequence[str]], Awaitable[tuple[int | None, str]]]
-"""The exit code of a command next to the node, `None` if it took too long; its output."""
+"""Runs a command next to the node; returns its exit code (`None`: too slow) and output."""
 
 
 def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, output: str) -> NoReturn:
-    """Raise the `TargetError` for a command that did not exit with 0 (`None`: it took too long)."""
+    """Raise the `TargetError` for a failed set-up command; the code `None` means a timeout."""
     how = f"took longer than {SETUP_S:.0f} s" if code is None else f"exited with {code}"
     end = output.strip()[-_SETUP_CHARACTERS_MAX:]
     quoted = "".join(f"\n  {line}" for line in end.splitlines()) or " nothing"
@@ -41,7 +41,7 @@ def failed_setup(spec: NodeSpec, command: Sequence[str], code: int | None, outpu
 
 
 class LineWatch:
-    """Whether a line since its making matched (`NodeLog.on_line`); never without a `ReadyLog`."""
+    """Watches lines (`NodeLog.on_line`) for the pattern of the node's `ReadyLog`, if any."""
 
     def __init__(self, spec: NodeSpec) -> None:
         pattern = spec.ready.pattern if isinstance(spec.ready, ReadyLog) else None
@@ -49,7 +49,7 @@ class LineWatch:
         self.seen = False
 
     def __call__(self, line: str) -> None:
-        """Look at one line."""
+        """Check one line."""
         if self._pattern is not None and not self.seen:
             self.seen = self._pattern.search(line) is not None
 
@@ -61,9 +61,9 @@ async def wait_ready(
     ask_port: AskPort,
     run_command: RunCommand,
 ) -> str | None:
-    """Wait until the node is ready; why it is not, where it ended before or its time is over.
+    """Wait until the node is ready; returns the reason if it ends or times out before.
 
-    `watch` is on the lines of this incarnation, and `runs` says whether that still runs.
+    `watch` sees the lines of this incarnation, and `runs` says whether it still runs.
     """
     ready = spec.ready
     if ready is None:
@@ -73,7 +73,7 @@ async def wait_ready(
     while True:
         missing = await _missing(spec, watch, ask_port, run_command)
         wanted = f"it is ready once {describe(ready)}" + (f" ({missing})" if missing else "")
-        if not runs():  # another process may have answered
+        if not runs():  # checked after the probe, which another process may have answered
             return f"node {spec.name!r} ended before it was ready; {wanted}"
         if missing is None:
             return None
@@ -85,7 +85,7 @@ async def wait_ready(
 async def _missing(
     spec: NodeSpec, watch: LineWatch, ask_port: AskPort, run_command: RunCommand
 ) -> str | None:
-    """Ask once: `None` if it is ready, else the reason, where one is known beyond the probe."""
+    """Probe once: `None` if ready, else the reason, which may be empty."""
     match spec.ready:
         case ReadyPort(port):
             return await ask_port(port, "")
@@ -100,9 +100,9 @@ async def _missing(
 
 
 def not_ready(reason: str, log: Sequence[str], *, by_host: bool) -> NoReturn:
-    """Raise what a deployment ends with, with the end of the node's log.
+    """Raise the error for a node that did not become ready, with the end of its log.
 
-    `TargetError`, or `InfrastructureError` where the host ended the node.
+    The error is a `TargetError`, or an `InfrastructureError` if the host ended the node.
     """
     quoted = "".join(f"\n  {line}" for line in log[-LOG_LINES:]) or " it is empty"
     kind = InfrastructureError if by_host else TargetError

@@ -1,8 +1,8 @@
-"""A node in a process or a container, and its verbs: written once, over a few primitives.
+"""A node in a process or a container, and its verbs, implemented on a few primitives.
 
-A verb holds the node's turn, does nothing to a node in the wrong state, guards a fault with the
-warden before it happens, and verifies it on return. What differs by environment (starting, killing,
-freezing) is a primitive, which a subclass implements.
+A verb holds the node's lock (`turn`), does nothing if the node is in the wrong state, guards a
+fault with the warden before injecting it, and verifies the effect before it returns. Operations
+that differ by environment (starting, killing, freezing) are primitives that subclasses implement.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RealNode(ABC):
         self.state = NodeState.DOWN
         self.turn = asyncio.Lock()  # held by the verb that changes the state
         self.boots = 0
-        self.variant = BASE  # from its next start on
+        self.variant = BASE  # takes effect at the next start
         self.set_up = False
         self.watch = LineWatch(spec)
         self.ended_by_host = False
-        self.power_cut: PowerCut | None = None  # which its next start finds on the disk
-        self.disk: FuseDisk | None = None  # one of ours, of a foreign program
-        self.slowed = 1.0  # the factor by which it computes more slowly
+        self.power_cut: PowerCut | None = None  # applied at the next start
+        self.disk: FuseDisk | None = None  # the FUSE disk of a foreign program
+        self.slowed = 1.0  # the factor by which computing takes longer
         self._bus = bus
         self._warden = warden
         self.control = NodeControl(
@@ -69,11 +69,11 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _prepare(self) -> None:
-        """Make ready what an incarnation as `variant` needs, such as files or a container."""
+        """Prepare what an incarnation as `variant` needs, such as files or a container."""
 
     @abstractmethod
     async def _run_setup(self) -> None:
-        """Run the set-up commands; raises `TargetError` for one that fails."""
+        """Run the set-up commands; raises `TargetError` if one fails."""
 
     @abstractmethod
     async def _launch(self) -> None:
@@ -81,31 +81,31 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _end(self) -> None:
-        """Ask the incarnation to end, kill it after a bound, and wait for its end."""
+        """Ask the incarnation to end, kill it after a timeout, and wait until it has ended."""
 
     @abstractmethod
     async def _kill(self) -> None:
-        """SIGKILL, verified dead on return."""
+        """Send SIGKILL; on return the node is verified to be dead."""
 
     @abstractmethod
     def _thaw_undo(self) -> Undo:
-        """The warden's way to end a pause."""
+        """The undo action by which the warden ends a pause."""
 
     @abstractmethod
     async def _freeze(self) -> bool:
-        """Freeze, verified on return; false where the node ended at this very moment."""
+        """Freeze the node and verify that; false if the node ended meanwhile."""
 
     @abstractmethod
     async def _thaw(self) -> None:
-        """Thaw, verified on return."""
+        """Thaw the node and verify that it runs."""
 
     @abstractmethod
     async def _set_pace(self) -> None:
-        """Apply `slowed`."""
+        """Apply the slow-down factor `slowed`."""
 
     @abstractmethod
     async def _empty(self) -> bool:
-        """Empty the data folder; whether that changed anything."""
+        """Empty the data folder; returns whether that changed anything."""
 
     @abstractmethod
     async def _ask_port(self, port: int, path: str) -> str | None:
@@ -113,17 +113,17 @@ class RealNode(ABC):
 
     @abstractmethod
     async def _run_beside(self, command: Sequence[str]) -> tuple[int | None, str]:
-        """The exit code (`None`: it took too long) and the output of a command next to the node."""
+        """Run a command next to the node; returns its exit code (`None`: too slow) and output."""
 
     # --- verbs -------------------------------------------------------------------------------
 
     async def start(self, variant: str | None = None) -> bool:
-        """Start the node if it is down, as that variant or as the last one.
+        """Start the node if it is down, as `variant` or else as its previous variant.
 
-        Raises `InfrastructureError`, `UsageError`, or `TargetError` for a set-up that failed.
+        Raises `InfrastructureError`, `UsageError`, or `TargetError` if the set-up fails.
         """
         if variant is not None:
-            as_variant(self.spec, variant)  # refuses one that is not declared
+            as_variant(self.spec, variant)  # raises `UsageError` if undeclared
         async with self.turn:
             if self.state is not NodeState.DOWN:
                 return False
@@ -132,16 +132,16 @@ class RealNode(ABC):
             if not self.set_up:
                 await self._run_setup()
                 if self.disk is not None:
-                    await self.disk.make_durable()  # long ago, as far as the node can see
+                    await self.disk.make_durable()  # set-up data counts as old
                 self.set_up = True
-            # An incarnation may print at once.
+            # Set before the launch, since an incarnation may print at once.
             self.watch = self.log.on_line = LineWatch(self.spec)
             self.ended_by_host = False
             await self._launch()
             return True
 
     async def stop(self) -> bool:
-        """Ask the node to end (`NodeSpec.stop_signal`); SIGKILL after a bound."""
+        """Ask the node to end (`NodeSpec.stop_signal`); send SIGKILL after a timeout."""
         async with self.turn:
             if self.state is NodeState.DOWN:
                 return False
@@ -149,9 +149,10 @@ class RealNode(ABC):
             return True
 
     async def kill(self, cut: PowerCut | None = None) -> bool:
-        """SIGKILL, verified dead on return. A power cut also hits the data of a node that is down.
+        """Send SIGKILL; on return the node is verified to be dead.
 
-        The data that it takes is gone at the next start.
+        A power cut `cut` also applies to a node that is already down. Its data loss takes effect at
+        the next start at the latest.
         """
         async with self.turn:
             self.power_cut = cut or self.power_cut
@@ -165,7 +166,7 @@ class RealNode(ABC):
             return was_up
 
     async def pause(self, lease_s: float) -> bool:
-        """Freeze the node, verified on return."""
+        """Freeze the node and verify that."""
         async with self.turn:
             if self.state is not NodeState.RUNNING:
                 return False
@@ -179,7 +180,7 @@ class RealNode(ABC):
             return True
 
     async def resume(self) -> bool:
-        """Thaw a paused node, verified on return."""
+        """Thaw a paused node and verify that it runs."""
         async with self.turn:
             if self.state is not NodeState.PAUSED:
                 return False
@@ -188,20 +189,20 @@ class RealNode(ABC):
     async def _resume(self) -> bool:
         await self._thaw()
         if self.state is not NodeState.PAUSED:
-            return False  # it ended meanwhile, which is an event of its own
+            return False  # it ended meanwhile, which its exit event reports
         self._forget_pause(NodeState.RUNNING)
         await self.control.catch_up()
         return True
 
     async def slow(self, factor: float) -> None:
-        """Make all computing take `factor` times as long, over restarts too."""
+        """Make all computing take `factor` times as long, also after restarts."""
         async with self.turn:
             if factor != self.slowed:
                 self.slowed = factor
                 await self._set_pace()
 
     async def wipe(self) -> bool:
-        """Empty the data folder; raises `UsageError` while the node is up."""
+        """Empty the data folder; raises `UsageError` unless the node is down."""
         async with self.turn:
             if self.state is not NodeState.DOWN:
                 raise UsageError(
@@ -213,7 +214,7 @@ class RealNode(ABC):
             return changed
 
     async def wait_ready(self) -> str | None:
-        """Wait until the node is ready as it declares; the reason if it never is."""
+        """Wait until the node is ready as declared; returns the reason if that fails."""
         boots = self.boots
 
         def runs() -> bool:
@@ -222,7 +223,10 @@ class RealNode(ABC):
         return await wait_ready(self.spec, self.watch, runs, self._ask_port, self._run_beside)
 
     async def require_ready(self) -> None:
-        """The same; raises `TargetError`, or `InfrastructureError` where the host ended it."""
+        """Wait until the node is ready.
+
+        Raises `TargetError` if that fails, or `InfrastructureError` if the host ended the node.
+        """
         reason = await self.wait_ready()
         if reason is not None:
             not_ready(reason, self.log.tail(EXIT_LOG_LINES), by_host=self.ended_by_host)
@@ -256,7 +260,7 @@ class RealNode(ABC):
         self._bus.publish(self.spec.name, "node-exited", data)
 
     def _forget_pause(self, state: NodeState) -> None:
-        """Change the state; the warden has nothing to thaw any more."""
+        """Change the state and release the warden's guard of a pause."""
         was, self.state = self.state, state
         if was is NodeState.PAUSED:
             self._release(self._pause_key)
@@ -268,12 +272,13 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of the harness or its host; `undid`: the kind of fault that it ended
-        before its time.
+        """Publish a failure of the harness or its host.
+
+        `undid` is the kind of the fault that the failure ended early, if any.
         """
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 
     def hurried(self, *, after_s: float = 0.0) -> contextlib.AbstractAsyncContextManager[None]:
-        """Let no request to its disk be late meanwhile, see `FuseDisk.hurried`."""
+        """Release delayed disk requests within this context (`FuseDisk.hurried`)."""
         return contextlib.nullcontext() if self.disk is None else self.disk.hurried(after_s=after_s)

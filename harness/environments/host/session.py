@@ -1,8 +1,8 @@
-"""The frame in which a real environment runs `main`: its loop, its signals, its teardown.
+"""How real environments run `main`: the event loop, signals and teardown.
 
 The first Ctrl-C (or SIGTERM) only sets `interrupted`: the run stops its workload, heals, and checks
 the history so far. The second cancels `main`. The result of `main` is kept even if the teardown
-then fails, since a verdict must not die with a container that would not stop.
+fails, since a container that does not stop must not cost the verdict.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = logging.getLogger(__name__)
 
 
 class _DeployedCluster(Controls, Protocol):
-    """A cluster whose disks can be looked at (`host.cluster.RealCluster`)."""
+    """A cluster that reports stopped disks (`host.cluster.RealCluster`)."""
 
     def stopped_disks(self) -> Mapping[str, Interference]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RealSession(Session):
-    """A deployment while it lasts (`harness.plugins.Session`)."""
+    """A running deployment (`harness.plugins.Session`)."""
 
     cluster: Controls
     env: RealClientEnv
@@ -45,10 +45,10 @@ class RealSession(Session):
 
 
 class RealRun:
-    """One execution of a plan; a failure of its infrastructure ends `main` as well."""
+    """One execution of a plan; a failure of the infrastructure also ends `main`."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
-        """Nothing is there before a subclass deploys it."""
+        """Create an execution without a deployment, which subclasses add."""
         self._plan = plan
         self._bus = EventBus(self._failed)
         self._env: RealClientEnv | None = None
@@ -82,10 +82,11 @@ class RealRun:
         look_interval_s: float,
         pids: Callable[[], Mapping[str, int]],
     ) -> T:
-        """Run `main` on a cluster that is up; clients reach it by `connect`, by their ends of
-        links, and keep `data`.
+        """Run `main` on a deployed cluster.
 
-        Meanwhile `look` says what others do to the nodes, and `pids` who may lack a processor.
+        `connect` has the addresses of nodes for each client end of links, and `data` is the folder
+        of the clients. Meanwhile `look` is polled for interference, and the processes in `pids` are
+        watched for CPU starvation.
         """
 
         async def look_at_all() -> Mapping[str, Interference | None]:
@@ -128,7 +129,7 @@ class RealRun:
 
 
 async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awaitable[None]]) -> T:
-    """Run `main`, then `teardown` in any case; a failing teardown is only a warning."""
+    """Run `main` and then, in any case, `teardown`, whose failure is only logged."""
     try:
         return await main
     finally:
@@ -141,8 +142,8 @@ async def guarded_main(main: Coroutine[Any, Any, T], teardown: Callable[[], Awai
 def run_interruptible(body: Callable[[asyncio.Event], Coroutine[Any, Any, T]]) -> T:
     """Run `body(interrupted)` on a new loop.
 
-    Raises `KeyboardInterrupt` after a second signal, once the cancelled body has ended. Signals
-    are left alone outside the main thread, where Python cannot handle them.
+    Raises `KeyboardInterrupt` after a second signal, once the cancelled body has ended. Outside the
+    main thread no signal handlers are installed, since Python does not allow that.
     """
     aborted = False
 

@@ -1,8 +1,8 @@
-"""Interference with the processes of a run: another program stops them, or ends a pause of ours.
+"""Interference with the processes of a run: foreign programs that stop them or end our pauses.
 
-A stopped process is as silent as a hanging one, and a pause that did not last proves nothing. Who
-does such a thing (a user, a debugger, a supervisor, another program that cleans up) is not the
-target: it becomes a fact of the history, from when it is seen until it is over.
+A stopped process is as silent as a hanging one, and a pause that ended early proves nothing. The
+target is not to blame if someone else (a user, a debugger, a supervisor, a clean-up program)
+interferes. So the history records interference as a fact, from its detection until it is over.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from harness.errors import InfrastructureError
 
 
 class Interference(NamedTuple):
-    """A change that the harness did not make, as a clause; `undid`: the kind of fault it ended.
+    """A change that the harness did not make, as a clause.
 
-    `impostor`: another program may have answered in the node's place.
+    `undid` is the kind of the fault that the change ended, if any. `impostor` says that another
+    program may have answered in the node's place.
     """
 
     what: str
@@ -29,17 +30,17 @@ class Interference(NamedTuple):
 
 
 def family_stopped(pid: int, *, wanted: NodeState) -> bool:
-    """The input of `interference`, for a node's first process and its descendants.
+    """The argument `stopped` of `interference`, for a node's first process and its descendants.
 
-    One of them that is stopped is enough to hold up a node that should run, and one that is not to
-    keep alive a node that we paused: the first process may be a wrapper.
+    The first process may be a wrapper, so all descendants matter: one stopped process holds up a
+    node that should run, and one running process keeps alive a node that should be paused.
     """
     running = wanted is NodeState.RUNNING
     return procfs.any_stopped(pid) if running else procfs.all_stopped(pid)
 
 
 def interference(name: str, *, wanted: NodeState, stopped: bool) -> Interference | None:
-    """The interference with a process that we want in this state; `None` if there is none."""
+    """The interference with a process that should be in the state `wanted`; `None` if none."""
     if wanted is NodeState.RUNNING and stopped:
         return Interference(f"{name} was stopped, and not by the harness")
     if wanted is NodeState.PAUSED and not stopped:
@@ -53,9 +54,10 @@ async def watch(
     *,
     interval_s: float,
 ) -> None:
-    """Look until cancelled, and publish beginnings and ends of interference as `infrastructure`.
+    """Look until cancelled, and publish the start and end of interference as `infrastructure`.
 
-    `look` answers by node, with "" for the parts that all need. A failed look is published, too.
+    `look` returns the interference by node; "" stands for parts that all nodes share. A failed look
+    is published, too.
     """
     active: Mapping[str, Interference] = {}
     while True:

@@ -1,20 +1,21 @@
 """The listening ports of nodes, and the proxy between each pair of ends.
 
-Every declared port gets a real one on loopback, below the range from which the kernel picks ports
-for outgoing connections: such a port cannot be taken while its node is down, and a dial to it
-cannot meet itself (a TCP socket that connects to its own ephemeral port succeeds). The driver
-holds each port by a socket that is bound and does not listen, which SO_REUSEADDR lets a node bind
-over (socket(7)); foreign programs may not set it, so theirs are let go before they start, and held
-again once they have ended.
+Every declared port gets a real port on loopback, below the kernel's range of ephemeral ports. So no
+outgoing connection can take the port while its node is down, and no connection attempt to the port
+can connect to itself (which TCP allows for a socket's own ephemeral port). The driver holds each
+port with a socket that is bound but does not listen; SO_REUSEADDR lets a node bind the port anyway
+(socket(7)). Foreign programs may not set that option, so the driver releases their ports before
+they start and holds them again after they have ended.
 
-Each ordered pair of ends has a proxy of its own for each port, so that one direction between two
-nodes can be broken and nothing else. A node reaches itself without a proxy. All clients are one
-end, unless a nemesis of the run tells them apart.
+Each ordered pair of ends has its own proxy for each port, so that a fault can hit exactly one
+direction between two nodes. A node reaches itself without a proxy. All clients are one end, unless
+a nemesis of the run distinguishes clients.
 
-A port that needs one address, the same for all, also has that: the declared port on
-a loopback address that is the node's alone in this run (all of 127.0.0.0/8 is this machine, without
-any set-up). The link proxy listens there too, tells callers apart by their sockets, and takes each
-to the proxy that is its own. So the proxies of pairs stay for all: faults know nothing else.
+If nodes need a *shared address*, the same address for all callers, a port also gets that: the
+declared port on a loopback address that belongs to the node in this run (all of 127.0.0.0/8 is this
+machine, without any set-up). The link proxy listens on shared addresses too, identifies each caller
+by its socket, and forwards the connection through the proxy of that pair. Faults therefore only
+deal with the proxies of pairs.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ LOOPBACK: Final = "127.0.0.1"
 _LOWEST_PORT: Final = 10_000
 _ATTEMPTS_MAX: Final = 2000
 _NETWORKS: Final = range(64, 255)
-"""Second octets of the nodes' own addresses: people configure low ones by hand."""
+"""The second octets of nodes' own addresses; low ones may be in use by hand."""
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class Ports:
-    """The real port of every declared one, held for the length of a run."""
+    """The real port for every declared port, held for the duration of a run."""
 
     def __init__(self, specs: Iterable[NodeSpec]) -> None:
         self._held: dict[tuple[str, int], socket.socket] = {}
@@ -68,17 +69,17 @@ class Ports:
             ) from None
 
     def let_go(self, node: str) -> None:
-        """Stop holding the ports of a node whose program may not share them."""
+        """Release the ports of a node whose program may be unable to share them."""
         for key in [key for key in self._held if key[0] == node]:
             self._held.pop(key).close()
 
     def hold_again(self, node: str) -> list[int]:
-        """Hold the released ports again; returns the real ports that another program has."""
+        """Hold the released ports again; returns the real ports that another program has taken."""
         taken = []
         for (name, port), real in self._real.items():
             if name == node and (name, port) not in self._held:
                 holder = socket.socket()
-                # It may be bound over connections that the node had, but over no listening socket.
+                # Allows a bind despite old connections of the node, but not despite a listener.
                 holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 try:
                     holder.bind((LOOPBACK, real))
@@ -90,7 +91,7 @@ class Ports:
         return taken
 
     def close(self) -> None:
-        """Stop holding."""
+        """Release all ports."""
         for holder in self._held.values():
             holder.close()
         self._held.clear()
@@ -103,12 +104,12 @@ def _hold_port() -> socket.socket:
             f"ephemeral ports start at {ephemeral_start}, which leaves none below for nodes; "
             f"raise the start in {_EPHEMERAL_RANGE} (the default is 32768)"
         )
-    # Not from the run's seed: two runs of one seed at the same time must not fight over ports.
+    # Not from the run's seed, since concurrent runs with the same seed must not collide.
     draw = random.SystemRandom()
     for _ in range(_ATTEMPTS_MAX):
         holder = socket.socket()
-        # Without SO_REUSEADDR the bind finds out whether anybody else has the port in any way;
-        # with it, set later, the node may bind over us.
+        # The bind without SO_REUSEADDR fails if anyone uses the port in any way. The option is
+        # set afterwards, so that the node can bind the port as well.
         try:
             holder.bind((LOOPBACK, draw.randrange(_LOWEST_PORT, ephemeral_start)))
         except OSError:
@@ -122,9 +123,9 @@ def _hold_port() -> socket.socket:
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
-    """The ports, by node, that any node needs one address of, the same for all.
+    """The (node, port) pairs that need a shared address because a placeholder names them.
 
-    Raises `UsageError` for one that is not declared.
+    Raises `UsageError` for an undeclared port.
     """
     declared = {f"{spec.name}:{port}": (spec.name, port) for spec in specs for port in spec.ports}
     hosts = {spec.name: [(spec.name, port) for port in spec.ports] for spec in specs}
@@ -154,7 +155,7 @@ def fill(
     connect: Mapping[str, tuple[str, int]],
     addresses: Mapping[str, tuple[str, int]],
 ) -> str:
-    """Replace the placeholders of one word; raises `UsageError` for one that cannot be."""
+    """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder."""
     values = {"host": LOOPBACK, "data": str(data), "files": str(files)}
     values |= {f"port:{port}": str(real) for port, (_, real) in listen.items()}
     values |= {f"peer:{place}": f"{host}:{port}" for place, (host, port) in connect.items()}
@@ -164,7 +165,7 @@ def fill(
 
 
 class Passage(NamedTuple):
-    """The proxy by which `source` opens connections to a port of `destination`."""
+    """The proxy through which `source` connects to a port of `destination`."""
 
     source: str
     destination: str
@@ -174,7 +175,7 @@ class Passage(NamedTuple):
 
 
 class Topology:
-    """All passages of a run, and the addresses that all share."""
+    """All passages and shared addresses of a run."""
 
     def __init__(
         self,
@@ -184,20 +185,18 @@ class Topology:
         clients: Sequence[str] = (CLIENT,),
         shared: Collection[tuple[str, int]] = (),
     ) -> None:
-        """`clients` are the harness's ends of links; `shared` the ports, by node, with one address
-        for all.
-        """
+        """`clients` are the harness's ends of links, `shared` the ports with shared addresses."""
         self._specs = specs
         self._clients = clients
         self._ports = ports
         self._shared = shared
         self.passages: list[Passage] = []
         self.proxies: Mapping[str, ProxyInfo] = {}
-        """All proxies by name, as they were made."""
+        """All proxies by name, as they were created."""
         self.addresses: dict[str, tuple[str, int]] = {}
-        """The address that all share, by `node:port`."""
+        """The shared address of each port that has one, by `node:port`."""
         self.hosts: dict[str, str] = {}
-        """Each node's own loopback address, where any address is shared."""
+        """Each node's own loopback address, if any address is shared."""
 
     async def build(self, run_id: str, client: ToxiproxyClient, book: CallerBook) -> None:
         """Create all proxies in one request, and the shared addresses one by one."""
@@ -217,7 +216,7 @@ class Topology:
             if source != destination
         ]
         if self._shared:
-            # Not from the run's seed, as ports.
+            # Not from the run's seed, like the ports.
             draw = random.SystemRandom()
             network = f"127.{draw.choice(_NETWORKS)}.{draw.randrange(1, 255)}"
             names = [spec.name for spec in self._specs]
@@ -236,7 +235,7 @@ class Topology:
                     proxies=proxies,
                     hosts={host: caller for caller, host in self.hosts.items()},
                     otherwise=CLIENT,
-                    neutral=node,  # no fault lies between a node and itself
+                    neutral=node,  # no fault affects a node's link to itself
                 )
             except ToxiproxyError as error:
                 raise UsageError(
@@ -249,11 +248,11 @@ class Topology:
 
     @staticmethod
     def proxy_names(run_id: str, specs: Sequence[NodeSpec], clients: Sequence[str]) -> list[str]:
-        """The names of the proxies that `build` makes where no address is shared."""
+        """The names of the proxies that `build` creates if no address is shared."""
         return [name for name, _, _, _ in _pairs(run_id, specs, clients)]
 
     def destinations(self) -> dict[tuple[str, int], str]:
-        """The node to which each address of the link proxy leads."""
+        """The destination node of each address at which the link proxy listens."""
         shared = {address: place.rpartition(":")[0] for place, address in self.addresses.items()}
         return {passage.address: passage.destination for passage in self.passages} | shared
 
@@ -273,7 +272,7 @@ class Topology:
 
     @property
     def pages(self) -> dict[str, tuple[str, int]]:
-        """The addresses of nodes' pages for people and clients, by `node:port`: without a proxy."""
+        """The direct addresses of nodes' pages for people and clients, by `node:port`."""
         return {
             f"{spec.name}:{spec.pages}": (LOOPBACK, self._ports.real(spec.name, spec.pages))
             for spec in self._specs
@@ -295,7 +294,7 @@ def _pairs(
 ) -> list[tuple[str, str, str, int]]:
     """Each proxy's name, source, destination and declared port.
 
-    At an address that is shared a node meets itself through a proxy, which no fault touches.
+    A node that calls its own shared address also goes through a proxy, which no fault affects.
     """
     return [
         (f"{run_id}-{source}->{spec.name}:{port}", source, spec.name, port)

@@ -1,16 +1,18 @@
-"""A source address per node, which says who called.
+"""A source address per node, which identifies the caller of a connection.
 
-All nodes of a run are processes of one machine and would call from 127.0.0.1. Who has the other end
-of a connection, the kernel says only while that end is open (`harness.environments.callers`), and
-many programs say hello and hang up. So a node is asked before it calls: seccomp(2) has connect(2)
-wait, in the node and in all of its descendants, until the driver has looked (seccomp_unotify(2)).
-Where the destination is an address that all share, the driver binds the socket, of which it takes
-a duplicate (pidfd_getfd(2)), to the node's own address; then the call goes on. It costs a node some
-200 us for each connection, and needs no privilege.
+All nodes of a run are processes of one machine and would call from 127.0.0.1. The kernel can
+identify the process at the other end of a connection only while that end is open
+(`harness.environments.callers`), but many programs send a message and close at once. So the driver
+intercepts calls: a seccomp(2) filter makes connect(2) block, in the node and all of its
+descendants, until the driver has handled the call (seccomp_unotify(2)). If the destination is a
+shared address, the driver duplicates the socket (pidfd_getfd(2)) and binds it to the node's own
+address; then the call continues. This costs a node some 200 us per connection and needs no
+privilege.
 
-A kernel before 5.6, or a container, may not permit it, and Yama's `ptrace_scope` of 2 does not
-unless the harness is root. A program that has bound its socket itself, or opens connections
-otherwise (io_uring, TCP fast open), keeps its own address. Then callers are known by sockets alone.
+Kernels before 5.6 and some containers do not support this, and neither does Yama's `ptrace_scope`
+of 2 unless the harness is root. A program that binds its socket itself, or connects in another way
+(io_uring, TCP fast open), keeps its own address. In these cases callers are identified only by
+their sockets.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _ARCHITECTURES: Final = {"x86_64": (0xC000003E, 42, 317), "aarch64": (0xC00000B7, 203, 277)}
-"""AUDIT_ARCH_*, and the numbers of connect and seccomp."""
+"""By machine: AUDIT_ARCH_*, and the system call numbers of connect and seccomp."""
 _PIDFD_GETFD: Final = 438
 _SET_MODE_FILTER: Final = 1
 _NEW_LISTENER: Final = 1 << 3
@@ -60,19 +62,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CallingAddress:
-    """The source address of one node's calls."""
+    """Gives one node's outgoing connections their own source address."""
 
     def __init__(self, host: str) -> None:
-        """It calls from there wherever it calls the same network of 256 addresses."""
+        """Calls to the /24 network of `host` come from `host`."""
         self._host = socket.inet_aton(host)
 
     def started(self, start: Callable[[], T]) -> T:
-        """Run `start`; the process that it starts calls from this address."""
-        # A filter is for good: for its thread, and for the processes that this one starts.
+        """Run `start`; the process that `start` creates calls from this address."""
+        # A filter cannot be removed from its thread, so install it in a temporary thread. The
+        # processes that the thread starts inherit the filter.
         with ThreadPoolExecutor(1) as thread:
             listener, process = thread.submit(self._start, start).result()
         if listener is not None:
-            # Not on the driver's loop: code that blocks it may wait for a node that calls another.
+            # Not on the driver's loop, which may block on a node that waits in a connect.
             threading.Thread(target=self._supervise, args=(listener,), daemon=True).start()
         return process
 
@@ -87,12 +90,12 @@ class CallingAddress:
             raise
 
     def _supervise(self, listener: int) -> None:
-        """Let each call go on once its socket is bound, until no process is left."""
+        """Bind the socket of each call and let the call continue, until no process is left."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         while any(events & select.POLLIN for _, events in poll.poll()):
             request = bytearray(_REQUEST.size)
-            with contextlib.suppress(OSError):  # it was killed meanwhile
+            with contextlib.suppress(OSError):  # the caller was killed
                 fcntl.ioctl(listener, _RECEIVE, request)
                 ident = _REQUEST.unpack(request)[0]
                 try:
@@ -103,20 +106,20 @@ class CallingAddress:
         os.close(listener)
 
     def _bind(self, listener: int, request: bytearray) -> None:
-        """Bind the socket, if it calls an address that all share. Raises `OSError`."""
+        """Bind the calling socket if the destination is a shared address. Raises `OSError`."""
         ident, thread, _, _, _, _, descriptor, place, size, *_ = _REQUEST.unpack(request)
         with (
             Path(f"/proc/{thread}/mem").open("rb", buffering=0) as memory,
             _pidfd(thread) as process,
         ):
-            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", ident))  # the pid is still its own
+            fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", ident))  # still the same process
             memory.seek(place)
             source = self._own_address(memory.read(min(size, _ADDRESS_BYTES_MAX)))
             if source is None:
                 return
             end = _checked(_libc.syscall(_PIDFD_GETFD, process, ctypes.c_int(descriptor), 0))
         try:
-            # Not by a `socket` of Python's, which may change how the node's own one behaves.
+            # Not through a Python `socket`, which might change flags that the node's socket shares.
             on = ctypes.byref(ctypes.c_int(1))
             _libc.setsockopt(end, socket.SOL_IP, _BIND_ADDRESS_NO_PORT, on, 4)
             _checked(_libc.bind(end, source, len(source)))
@@ -124,7 +127,7 @@ class CallingAddress:
             os.close(end)
 
     def _own_address(self, called: bytes) -> bytes | None:
-        """The sockaddr to call from, where `called` is one in the node's network."""
+        """The sockaddr to bind if `called` is in the node's network, else `None`."""
         if len(called) < struct.calcsize("=HH4s"):
             return None
         family = struct.unpack_from("=H", called)[0]
@@ -154,9 +157,10 @@ def _checked(result: int) -> int:
 
 
 def _listen_to_connects() -> int | None:
-    """The descriptor that announces all later connects of this thread and of its processes.
+    """Install the filter in this thread; returns the descriptor that announces its connects.
 
-    `None` where the kernel does not do that.
+    The filter also covers processes that the thread starts. Returns `None` if the kernel does not
+    support this.
     """
     if platform.machine() not in _ARCHITECTURES:
         return None

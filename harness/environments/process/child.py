@@ -1,8 +1,8 @@
-"""A child process that is never lost sight of: its end and its output arrive on the loop at once.
+"""A child process whose output and exit arrive as events on the loop.
 
-A pidfd becomes readable when its process ends (pidfd_open(2)), so an exit is an event like any
-other and there is no thread that waits. Children get a session of their own: Ctrl-C is for the
-driver, and a program that starts others is signalled with all of them.
+A pidfd becomes readable when its process ends (pidfd_open(2)), so no thread has to wait for the
+exit. Each child gets its own session: Ctrl-C reaches only the driver, and a program is signalled
+together with all processes that it starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FOR_ALL: Final = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT)
 
 
 class Account(NamedTuple):
-    """An account of this machine. Some programs refuse to run as root (PostgreSQL does)."""
+    """A user account of this machine, for programs that refuse to run as root (PostgreSQL)."""
 
     uid: int
     gid: int
@@ -43,14 +43,14 @@ class Account(NamedTuple):
     environment: dict[str, str]
 
     def own(self, folder: Path) -> None:
-        """Give the folder to the account."""
+        """Make the account the owner of the folder."""
         os.chown(folder, self.uid, self.gid)
 
 
 def account_of(user: str | None) -> Account | None:
     """The account of a node that declares `user`; `None` means the harness's own.
 
-    Raises `UsageError` where this machine has no such account.
+    Raises `UsageError` if this machine has no such account.
     """
     if user is None or os.geteuid() != 0:
         return None
@@ -88,7 +88,7 @@ class Child:
         account: Account | None = None,
         calling: CallingAddress | None = None,
     ) -> None:
-        """`listens`: its standard input is a pipe for `say`, not nothing."""
+        """With `listens`, the standard input is a pipe for `say`; otherwise it is empty."""
 
         def start() -> subprocess.Popen[bytes]:
             return subprocess.Popen(
@@ -115,15 +115,15 @@ class Child:
         self._killed: list[ProcessId] = []
         self._on_output = on_output
         self._on_exit = on_exit
-        self._on_lost = on_lost  # its output cannot be read any more
+        self._on_lost = on_lost  # called if its output becomes unreadable
         self._loop = asyncio.get_running_loop()
         assert self._popen.stdout is not None
         self._output = self._popen.stdout.fileno()
         os.set_blocking(self._output, False)
         if self._popen.stdin is not None:
             os.set_blocking(self._popen.stdin.fileno(), False)
-        # A child must not wait because the driver is busy for a moment. More than the
-        # system grants to a user is refused, and the default then serves.
+        # A large pipe, so that a child need not wait while the driver is busy. Above the system's
+        # limit for users the request fails, and the pipe keeps its default size.
         with contextlib.suppress(PermissionError):
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._pidfd = os.pidfd_open(self._popen.pid)
@@ -132,11 +132,11 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The pid, which is also that of its process group."""
+        """The pid, which is also the id of the process group."""
         return self._popen.pid
 
     def _readable(self) -> bool:
-        """Take the output so far; false once there is no more for now."""
+        """Read available output; false if there is no more for now."""
         try:
             data = os.read(self._output, _READ_BYTES)
         except BlockingIOError:
@@ -155,7 +155,7 @@ class Child:
         code = self._popen.wait()
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        # Others of its group that still run are orphaned.
+        # Kill the rest of its process group, which is orphaned now.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         remove_shared_memory(self.identity)
@@ -171,10 +171,10 @@ class Child:
         self._on_exit(code)
 
     def say(self, line: bytes) -> None:
-        """Write a line to its standard input, whole or not at all, without waiting.
+        """Write a line to the child's standard input, atomically and without waiting.
 
-        Raises `InfrastructureError` when it stopped reading and there is no room, or for
-        a line that may be torn, see pipe(7). Its exit reports an end meanwhile.
+        Raises `InfrastructureError` if the pipe is full, or if the line is too long for an atomic
+        write (pipe(7)). If the child has ended, does nothing, since its exit is reported anyway.
         """
         if len(line) > select.PIPE_BUF:
             raise InfrastructureError(
@@ -194,13 +194,13 @@ class Child:
             return
 
     def signal(self, number: signal.Signals) -> bool:
-        """Signal the process, its group and its descendants; false when it has ended."""
+        """Signal the process, its group and its descendants; false if it has ended."""
         if self.exited.is_set():
             return False
-        # Some programs give their children groups of their own (PostgreSQL does). A request to end
-        # is for the program, which passes it on; a dead or frozen program cannot.
+        # Some programs put children into other process groups (PostgreSQL does). A program passes a
+        # request to end on to its children, but a killed or frozen program cannot do that.
         others = procfs.outside_group(self._popen.pid) if number in _FOR_ALL else []
-        # It has not been waited for, so its pid cannot belong to anybody else.
+        # The process has not been waited for, so its pid cannot have been recycled.
         try:
             os.killpg(self._popen.pid, number)
         except ProcessLookupError:
@@ -213,11 +213,11 @@ class Child:
         return True
 
     async def wait_exited(self, timeout_s: float) -> bool:
-        """Wait for the end; false when it takes longer."""
+        """Wait until the child has ended; false after the timeout."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.exited.wait()
-                # ... and so have its children in other groups, which got the same signal.
+                # Also wait for the killed descendants in other process groups.
                 while any(map(procfs.is_alive, self._killed)):  # noqa: ASYNC110 - a poll
                     await asyncio.sleep(_POLL_S)
         except TimeoutError:
@@ -225,9 +225,9 @@ class Child:
         return True
 
     async def wait_stopped(self, *, stopped: bool) -> None:
-        """Wait until the kernel shows it stopped with all its descendants, or running again.
+        """Wait until the child and all descendants are stopped, or running again.
 
-        Raises `InfrastructureError` when that does not happen or the process ends.
+        Raises `InfrastructureError` if that does not happen or the process ends.
         """
         try:
             async with asyncio.timeout(_STATE_TIMEOUT_S):
@@ -238,7 +238,7 @@ class Child:
                     pid = self.pid
                     if procfs.all_stopped(pid) if stopped else not procfs.any_stopped(pid):
                         return
-                    if stopped:  # a child that was made meanwhile runs in a group of its own
+                    if stopped:  # catches descendants created meanwhile
                         self.signal(signal.SIGSTOP)
                     await asyncio.sleep(_POLL_S)
         except TimeoutError as error:
@@ -261,11 +261,11 @@ async def run_once(
     on_output: Callable[[bytes], None] = lambda _: None,
     on_start: Callable[[ProcessId], None] = lambda _: None,
 ) -> tuple[int | None, str]:
-    """Run a command next to a node to its end: a step of its set-up, or a probe.
+    """Run a command next to a node until it ends: a set-up command, or a probe.
 
-    Its exit code, `None` when it took too long and was killed, and what it printed. `key` names it
-    to the warden. It never survives the caller. Raises `InfrastructureError` where it cannot be
-    started, or ended.
+    Returns the exit code (`None` if the command took too long and was killed) and the output. `key`
+    is the warden's key for the command. The command never outlives the caller. Raises
+    `InfrastructureError` if the command cannot be started or killed.
     """
     codes: list[int] = []
     output = bytearray()
@@ -280,7 +280,7 @@ async def run_once(
         folder=folder,
         on_output=take,
         on_exit=codes.append,
-        on_lost=lambda _: None,  # less is shown of what it printed
+        on_lost=lambda _: None,  # then the output is incomplete
         account=account,
         calling=calling,
     )

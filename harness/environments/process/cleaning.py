@@ -1,6 +1,7 @@
-"""`harness clean` for processes: removes the remains of runs whose driver is dead, and no others.
+"""`harness clean` for processes: removes the remains only of runs whose driver is dead.
 
-Usually nothing: the warden has undone it. This is for a driver and a warden that were both killed.
+Usually nothing remains, since the warden cleans up. This module is for runs whose driver and warden
+were both killed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _POLL_S: Final = 0.02
 def clean_dead_runs() -> list[str]:
     """Remove processes, proxies and scratch folders of dead runs; returns a line for each.
 
-    One that resists stops nothing else: raises `CleaningError` at the end.
+    If one cannot be removed, the others still are, and `CleaningError` is raised at the end.
     """
     _wait_for_wardens()
     lines: list[str] = []
@@ -67,7 +68,7 @@ def _remove(folder: Path, owner: Owner) -> Iterator[str]:
 
 
 def _wait_for_wardens() -> None:
-    """A warden whose driver has just died is at work; let it finish."""
+    """Wait for wardens that are still cleaning up after drivers that have just died."""
     deadline_s = time.monotonic() + _WARDEN_TIMEOUT_S
     while time.monotonic() < deadline_s:
         if not any(role == "warden" for _, _, role in leftovers()):
@@ -84,7 +85,7 @@ def _wait_gone(process: ProcessId) -> None:
 
 
 def _remove_proxies(owner: Owner) -> list[str]:
-    """Take a dead run's proxies off a Toxiproxy that is not ours."""
+    """Remove a dead run's proxies from a user's Toxiproxy."""
     url = owner.link_proxy
     if url is None:
         return []

@@ -1,8 +1,9 @@
-"""libfaketime for the foreign programs of a run in processes.
+"""libfaketime for foreign programs in processes.
 
-Its files are in the machine's shared memory, where its semaphore and its page must be and where the
-kernel notes reads, unlike on many other file systems. The names hold a digest of the run's scratch
-folder, by which `harness clean` finds them; the warden removes them with that folder.
+The files of libfaketime are in the machine's shared memory. Its semaphore and its page must be
+there, and there the kernel records read times, unlike on many other file systems. The file names
+contain a digest of the run's scratch folder, by which `harness clean` finds the files; the warden
+removes them with that folder.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _COPY: Final = "libfaketime-harness.so"
 
 
 def check_clocks(nodes: Iterable[str]) -> None:
-    """Raise `UsageError` where libfaketime is missing, and the clocks of `nodes` are to be hit."""
+    """Raise `UsageError` if there are `nodes` with clock faults but no libfaketime."""
     wanted = ", ".join(nodes)
     if wanted and find_library() is None:
         raise UsageError(
@@ -50,12 +51,12 @@ def _name(scratch: Path, node: str) -> str:
 
 
 def clock_files(scratch: Path, nodes: Iterable[str]) -> list[str]:
-    """The paths of all that the clocks of these nodes have in shared memory, if anything."""
+    """The paths of all files in shared memory that these nodes' clocks may use."""
     return [str(_MEMORY / file) for node in nodes for file in Names.of(_name(scratch, node))]
 
 
 def remove_clocks(scratch: Path) -> list[str]:
-    """Remove what a run with this scratch folder has left in shared memory; a line for each."""
+    """Remove a run's clock files from shared memory; returns a line for each."""
     lines = []
     for file in sorted(_MEMORY.glob(f"*{_name(scratch, '')}*")):
         file.unlink(missing_ok=True)
@@ -75,7 +76,7 @@ class ProcessClock:
         pid: Callable[[], int | None],
         run: RunCommand,
     ) -> None:
-        """Its files are made at once. `run` runs a command next to the node, with placeholders."""
+        """Create the files. `run` runs a command, with placeholders, next to the node."""
         self._spec = spec
         self._name = _name(scratch, spec.name)
         self._names = Names.of(self._name)
@@ -98,7 +99,7 @@ class ProcessClock:
         for name, data in ((self._names.semaphore, SEMAPHORE), (self._names.page, PAGE)):
             path = _MEMORY / name
             path.write_bytes(data)
-            path.chmod(0o666)  # for any user of the node
+            path.chmod(0o666)  # the node may run as any user
         self._write(setting(ClockError()))
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
@@ -109,7 +110,7 @@ class ProcessClock:
         new = path.with_suffix(".new")
         new.write_text(f"{line}\n", encoding="ascii")
         new.chmod(0o644)
-        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # as if last read in a distant past
+        os.utime(new, ns=(0, new.stat().st_mtime_ns))  # an access time in the distant past
         new.replace(path)
 
     async def write(self, line: str) -> None:
@@ -136,7 +137,7 @@ class ProcessClock:
             [*PROCESSES, str(pid)],
             environment=dict(os.environ),
             folder=self._scratch,
-            account=None,  # root may look at all, and where the harness is not, all is its own
+            account=None,  # the harness is root, or all processes are its own
             warden=self._warden,
             key=f"look/{self._spec.name}",
             timeout_s=COMMAND_S,

@@ -29,12 +29,12 @@ from harness.environments.process.node import ProcessNode
 ENVIRONMENT: Final = "process"
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     dict.fromkeys((*EVERYWHERE, Capability.DELAY, Capability.THROTTLE, *STREAMS), Fidelity.EXACT)
-    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # at full speed for a part of each tenth of a s
+    | {Capability.SLOW_CPU: Fidelity.APPROXIMATE}  # full speed for a part of each 0.1 s
 )
 _APPROXIMATE_BY_REAL_TOXIPROXY: Final = (
-    Capability.PARTITION,  # the end of a connection gets through a cut
+    Capability.PARTITION,  # a cut lets the end of a connection through
     Capability.PARTITION_ONE_WAY,
-    Capability.RESET,  # an orderly end, and new connections are refused for a moment
+    Capability.RESET,  # closes instead of resetting, and refuses new connections briefly
 )
 _HAVE_PACKETS: Final = ("sim", "docker")
 
@@ -66,15 +66,15 @@ class ProcessCluster(RealCluster[ProcessNode]):
         return self._capabilities
 
     async def usage(self, node: str) -> Usage:
-        """Of the node's process and its data folder, but not of its children."""
+        """The usage of the node's process, without children, and of its data folder."""
         return await asyncio.to_thread(self._node(node).usage)
 
     def data_place(self, node: str) -> str:
-        """The place of a node's data, for people."""
+        """A human-readable description of where a node's data is."""
         return str(self._node(node).data_folder)
 
     async def save_data(self, node: str, folder: Path) -> None:
-        """Copy the data of a node that is down to a new folder."""
+        """Copy the data of a stopped node to a new folder."""
         await asyncio.to_thread(shutil.copytree, self._node(node).data_folder, folder)
 
     # --- links -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`ProcessEnvironment`: one subprocess per node, every link through a user-space proxy, no root.
 
-Order of a deployment, each step undone in reverse by `_Run.teardown` and, if the driver dies, by
-the warden: scratch folder, warden, link proxy, proxies, nodes.
+A deployment creates, in this order: scratch folder, warden, link proxy, proxies, nodes.
+`_Run.teardown` undoes the steps in reverse order; if the driver dies, the warden does.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from harness.plugins import API_VERSION, DeploymentPlan, Environment, Session, o
 T = TypeVar("T")
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SCRATCH_KEY: Final = "scratch"
-_CALLERS: Final = "~callers"  # no node's name has a tilde
+_CALLERS: Final = "~callers"  # node names have no tilde
 _WATCH_INTERVAL_S: Final = 0.25
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=Tru
 
     @override
     def why_no_faulty_disks(self) -> str | None:
-        """The reason why foreign programs can have no disk of ours here; `None` where they can."""
+        """The reason why foreign programs cannot run on a FUSE disk; `None` if they can."""
         return why_missing()
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -92,7 +92,7 @@ class ProcessEnvironment(Environment, reaches_foreign=FOREIGN, restores_data=Tru
 
 
 def _check(plan: DeploymentPlan) -> None:
-    """Refuse, before anything starts, what cannot be deployed as processes."""
+    """Raise `UsageError` if the plan cannot be deployed as processes."""
     if not _RUN_ID.fullmatch(plan.run_id):
         raise UsageError(f"the run id {plan.run_id!r} must match {_RUN_ID.pattern}")
     check_declarations(plan.nodes)
@@ -109,7 +109,7 @@ def _check(plan: DeploymentPlan) -> None:
                     f"the variant {name!r} of node {spec.name!r} changes only its image, and "
                     "processes run in none; use --env docker"
                 )
-        account_of(spec.user)  # refuses one that is not there
+        account_of(spec.user)  # raises `UsageError` if missing
     check_clocks(sorted(plan.clocks))
     shared = sorted(shared_ports(plan.nodes))
     if shared and plan.link_proxy is not None:
@@ -126,9 +126,9 @@ def _check(plan: DeploymentPlan) -> None:
 
 
 def _require_programs(spec: NodeSpec) -> None:
-    """Raise `UsageError` for a foreign program that is not on this machine; see `NodeSpec`.
+    """Raise `UsageError` if a node's foreign program is not on this machine; see `NodeSpec`.
 
-    A program in a folder that a placeholder names is checked when it is started.
+    A program whose path has a placeholder is only checked when it is started.
     """
     asked = [(command, spec) for command in spec.setup]
     if isinstance(spec.ready, ReadyCommand):
@@ -149,7 +149,7 @@ def _require_programs(spec: NodeSpec) -> None:
 
 
 class _Run(RealRun):
-    """One execution, in the order in which it must be undone."""
+    """One execution of a plan; each step is guarded in the order in which it must be undone."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         super().__init__(plan)
@@ -169,7 +169,7 @@ class _Run(RealRun):
         plan = self._plan
         self._own_scratch()
         warden = self._warden = self._start_warden()
-        # Guarded before anything else, so it is undone after everything else.
+        # Guarded before anything else, so the warden removes it after everything else.
         files = clock_files(self._scratch, plan.clocks)
         warden.guard(_SCRATCH_KEY, RemoveFolder(str(self._scratch), files))
         ports = self._ports = Ports(plan.nodes)
@@ -225,7 +225,7 @@ class _Run(RealRun):
         )
 
     async def _restore(self) -> None:
-        """Have nodes begin on copies of the data that they are given."""
+        """Copy the initial data, if any, into the nodes' data folders."""
         data = self._plan.data
         if data is None:
             return
@@ -240,7 +240,7 @@ class _Run(RealRun):
                 ) from error
 
     async def _mount_disks(self) -> None:
-        """Mount the disks of foreign programs that declare one, where possible."""
+        """Mount FUSE disks for foreign programs that declare one, if possible."""
         for node in self._nodes.values():
             if node.spec.faulty_disk and why_missing() is None:
                 await node.mount(self._failed)
@@ -266,7 +266,7 @@ class _Run(RealRun):
 
     def _own_scratch(self) -> None:
         if any(account_of(spec.user) is not None for spec in self._plan.nodes):
-            self._scratch.chmod(0o711)  # others must reach their data folders; none is listed
+            self._scratch.chmod(0o711)  # other users may traverse the folder but not list it
         sign(self._scratch, self._plan.run_id, self._plan.link_proxy)
 
     async def _start_link_proxy(self, warden: Warden) -> LinkProxy:
@@ -289,13 +289,13 @@ class _Run(RealRun):
     def _caller_book(self) -> CallerBook:
         book = CallerBook(self._scratch / _CALLERS)
         book.folder.mkdir()
-        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are its children
+        book.note(CLIENT, procfs.this_process(), alone=True)  # nodes are its children, so `alone`
         return book
 
     # --- teardown ------------------------------------------------------------------------------
 
     async def teardown(self) -> None:
-        """Take everything away; failures are left to the warden, and reported."""
+        """Remove everything; the warden retries what fails, and failures are raised."""
         self._ending = True
         failures: list[str] = []
 

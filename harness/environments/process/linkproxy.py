@@ -1,4 +1,4 @@
-"""The server behind the links: our own, started for the run, or a real Toxiproxy of the user."""
+"""The link proxy: our own server, started for the run, or the user's real Toxiproxy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LinkProxy:
-    """A running server and its client."""
+    """A running link proxy server and a client for it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class LinkProxy:
     ) -> LinkProxy:
         """Start our own server. `on_death` is called if it ends before `close`."""
         output = _Output(on_death)
-        token = secrets.token_urlsafe(32)  # the key to making and ending faults
+        token = secrets.token_urlsafe(32)  # required to inject and heal faults
         child = Child(
             [
                 *(sys.executable, "-P", "-m", "harness.environments.toxiproxy"),
@@ -91,7 +91,7 @@ class LinkProxy:
 
     @staticmethod
     async def attach(url: str) -> LinkProxy:
-        """Use a server that runs already; raises `UsageError` if it cannot serve our nodes."""
+        """Use a running server; raises `UsageError` if it cannot serve our nodes."""
         try:
             client = ToxiproxyClient(url)
             if not is_loopback(client.host):
@@ -109,20 +109,20 @@ class LinkProxy:
 
     @property
     def pid(self) -> int | None:
-        """The process of our own server; `None` for another's."""
+        """The pid of our own server; `None` for a user's server."""
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """A stop of our own server by another program; of a user's server this is unknown."""
+        """The interference if another program stopped our own server; unknown for a user's."""
         stopped = self._child is not None and procfs.state(self._child.identity) in procfs.STOPPED
         return interference(LINK_PROXY, wanted=NodeState.RUNNING, stopped=stopped)
 
     def withheld(self, address: str) -> Interference | None:
-        """Connections at this address that our own server keeps from their node, if any."""
+        """The interference if our own server held or dropped connections at this address."""
         return None if self._output is None else self._output.withheld(address)
 
     async def close(self, run_id: str) -> None:
-        """End our own server, or take our proxies off the user's."""
+        """End our own server, or remove our proxies from the user's server."""
         if self._output is not None:
             self._output.closing = True
         child = self._child
@@ -133,13 +133,13 @@ class LinkProxy:
             await self.client.close()
             return
         await self.client.close()
-        child.signal(signal.SIGKILL)  # it has nothing to save, and its connections end at once
+        child.signal(signal.SIGKILL)  # it has no data to save
         if not await child.wait_exited(_EXIT_TIMEOUT_S):
             raise InfrastructureError(f"the link proxy (pid {child.pid}) does not end")
 
 
 class _Output:
-    """The output of our own server: the URL of its API, then reports and complaints, by line."""
+    """Parses the output of our own server: its URL, then a report or error message per line."""
 
     def __init__(self, on_death: Callable[[InfrastructureError], None]) -> None:
         self.address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -150,7 +150,7 @@ class _Output:
         self._withheld: dict[str, Withheld] = {}
 
     def heard(self, data: bytes) -> None:
-        """Some of its output."""
+        """Process output, which arrives in pieces of any size."""
         *lines, rest = (self._line + data).split(b"\n")
         self._line = rest[:_LINE_BYTES_MAX]
         for line in lines:
@@ -166,7 +166,7 @@ class _Output:
                 self._withheld[report.address] = report
 
     def ended(self, code: int) -> None:
-        """The server has ended."""
+        """Handle the end of the server."""
         text = "\n".join([*self._complaints, self._line.decode("utf-8", "replace")]).strip()
         error = InfrastructureError(f"the link proxy ended with code {code}: {text}")
         if not self.address.done():
@@ -175,7 +175,7 @@ class _Output:
             self._on_death(error)
 
     def withheld(self, address: str) -> Interference | None:
-        """See `LinkProxy.withheld`. A drop never ends: a dropped caller may not call again."""
+        """See `LinkProxy.withheld`. Drops are never over, since a caller may not call again."""
         report = self._withheld.get(address)
         if report is not None and report.dropped:
             return Interference(f"the link proxy dropped connections ({report.dropped} or more)")

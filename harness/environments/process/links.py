@@ -1,7 +1,7 @@
-"""Link faults as toxics on the link proxy, each measured.
+"""Link faults as toxics on the link proxy, with a measured effect.
 
-The flow from a to b is the upstream direction of the connections from a to b and the
-downstream direction of connections from b to a; a fault on `Link(a, b)` puts a toxic on both.
+Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
+opened. A fault on `Link(a, b)` puts a toxic on both.
 
 | fault           | on our link proxy       | on a real Toxiproxy                              |
 |-----------------|-------------------------|--------------------------------------------------|
@@ -11,15 +11,15 @@ downstream direction of connections from b to a; a fault on `Link(a, b)` puts a 
 | stall           | `latency` of a day      | the same: removal lets everything held go        |
 | slices          | `slicer`                | the same                                         |
 | reset after     | `reset_peer`            | the same                                         |
-| reset           | a reset that counts     | off and on again, connections counted in /proc   |
-| bytes swallowed | live counter            | received less sent, known once connections ended |
+| reset           | resets and counts       | off and on again, connections counted in /proc   |
+| bytes swallowed | live counter            | received minus sent, once connections have ended |
 
-The ledger sets the states of links; when the harness is dead, the warden removes the toxics a
-little after their lease. Both may remove the same toxic: one that is gone is no error.
+The ledger sets the states of links. If the harness dies, the warden removes the toxics shortly
+after their lease. Both may remove the same toxic, so a missing toxic is no error.
 
-Other programs may use the server, too. So the proxies and toxics are checked along the run, and
-once more when a fault leaves a link: one that was changed is a fact of the history, and a fault
-with such a toxic was `undone`.
+Other programs may also use the server. So the harness checks proxies and toxics during the run, and
+again when it removes a fault from a link. A foreign change is recorded in the history, and a fault
+whose toxic was changed counts as `undone`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SETTLE_POLL_S: Final = 0.05
 _TCP_ESTABLISHED: Final = "01"
 _LOOK_S: Final = 1.0
 _LOOK_SHARE_MAX: Final = 0.02
-"""Of the time, at most: thousands of proxies take a while to list."""
+"""The maximum share of time for such checks, since listing thousands of proxies is slow."""
 
 
 class _Place(NamedTuple):
@@ -70,7 +70,7 @@ class _Toxic(NamedTuple):
     attributes: dict[str, int]
 
     def is_among(self, proxies: Mapping[str, ProxyInfo]) -> bool:
-        """Whether it exists, and is unchanged."""
+        """Whether the toxic exists on the server and is unchanged."""
         proxy = proxies.get(self.place.proxy)
         return proxy is not None and any(self._is(toxic) for toxic in proxy.toxics)
 
@@ -85,10 +85,10 @@ _Kinds = Sequence[tuple[str, dict[str, int]]]
 
 @dataclass(slots=True)
 class _Fault:
-    """The links on which one fault lies now."""
+    """One fault and the links that it currently affects."""
 
     swallows: bool
-    warden_at_s: float  # from then on the warden may have ended it
+    warden_at_s: float  # when the warden may have ended the fault
     before: dict[_Place, int] | None
     toxics: dict[Link, list[_Toxic]] = field(default_factory=dict)
     undone: bool = False
@@ -109,7 +109,7 @@ class LinkFaults:
         ours: bool,
         tell: Callable[[str], None],
     ) -> None:
-        """`tell` is called for a fault that another program ended."""
+        """`tell` is called with a message if another program ended a fault."""
         self._tell = tell
         self._next_look_s = 0.0
         self._seen: Interference | None = None
@@ -123,7 +123,7 @@ class LinkFaults:
     # --- setting -----------------------------------------------------------------------------
 
     async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
-        """Bring these links into these states (`harness.cluster.Controls.set_links`)."""
+        """Bring links into the given states (`harness.cluster.Controls.set_links`)."""
         kinds = {
             fault: self._kinds(quality)
             for state in wanted.values()
@@ -147,7 +147,7 @@ class LinkFaults:
             return bites
 
     def _kinds(self, quality: LinkQuality | StreamQuality | None) -> _Kinds:
-        """The toxics of this quality; none is a cut."""
+        """The toxics that implement a quality; `None` means a cut."""
         if quality is None:
             return [("blackhole", {}) if self._ours else ("timeout", {"timeout": 0})]
         if isinstance(quality, StreamQuality):
@@ -166,7 +166,7 @@ class LinkFaults:
         return kinds
 
     def _places(self, link: Link) -> list[_Place]:
-        """The directions through proxies in which bytes flow along the link."""
+        """The directions of proxies through which the link's bytes flow."""
         ends = (link.source, link.destination)
         return [
             _Place(
@@ -183,7 +183,7 @@ class LinkFaults:
     async def _lay(
         self, fault_id: str, links: Sequence[Link], kinds: _Kinds, lease_s: float
     ) -> None:
-        """Let a fault lie on links; if that fails, it is removed from them as any other."""
+        """Put a fault on links. If that fails, the fault is still known and removed normally."""
         ends_s = asyncio.get_running_loop().time() + lease_s + AFTER_LEASE_S
         swallows = kinds[0][0] in _SWALLOWING
         places = {link: self._places(link) for link in links}
@@ -204,7 +204,7 @@ class LinkFaults:
                             place.proxy, toxic.name, kind, place.stream, attributes
                         )
                     except BaseException:
-                        fault.undone = True  # it was never complete, which needs no report
+                        fault.undone = True  # incomplete, without a report
                         raise
 
     def _guard_key(self, toxic: _Toxic) -> str:
@@ -216,7 +216,7 @@ class LinkFaults:
         self._warden.guard(self._guard_key(toxic), undo, deadline_s=lease_s + AFTER_LEASE_S)
 
     async def _take_off(self, fault: _Fault, links: Sequence[Link]) -> Bite:
-        """Remove a fault from these links; returns what it did there."""
+        """Remove a fault from these links; returns the measured effect."""
         toxics = [toxic for link in links for toxic in fault.toxics[link]]
         places = {toxic.place for toxic in toxics}
         self._find_undone(fault, toxics, await self._client.proxies())
@@ -252,7 +252,7 @@ class LinkFaults:
             )
 
     async def interference(self) -> Interference | None:
-        """Changed proxies, and toxics that are not ours. Finds undone faults."""
+        """The interference by changed proxies and foreign toxics; also detects undone faults."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         if begin_s < self._next_look_s:
@@ -264,7 +264,7 @@ class LinkFaults:
                     self._find_undone(fault, fault.all_toxics(), proxies)
                 self._seen = self._strange(proxies)
         except TimeoutError:
-            return self._seen  # a busy server; one of ours that is stopped is seen elsewhere
+            return self._seen  # a busy server; a stopped one is detected elsewhere
         except ToxiproxyError as error:
             self._seen = Interference(f"the link proxy does not answer: {error}")
         end_s = loop.time()
@@ -296,7 +296,7 @@ class LinkFaults:
     async def _measure(
         self, places: Collection[_Place], *, swallows: bool
     ) -> dict[_Place, int] | None:
-        """Bytes swallowed (or, of a shaping, received) so far; `None` if not counted."""
+        """The bytes swallowed (or received, for faults that swallow none); `None` if unknown."""
         samples = await self._client.metrics()
         if samples is None or not (self._ours or swallows):
             return None
@@ -314,7 +314,7 @@ class LinkFaults:
     async def _measure_settled(
         self, places: Collection[_Place], fault: _Fault
     ) -> dict[_Place, int] | None:
-        """Real Toxiproxy counts when connections end, which they do soon after a cut healed."""
+        """Measure, waiting a moment for a real Toxiproxy, which counts when connections end."""
         after = await self._measure(places, swallows=fault.swallows)
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _SETTLE_S
@@ -330,7 +330,7 @@ class LinkFaults:
     # --- resetting ---------------------------------------------------------------------------
 
     async def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections that use one of these links; returns how many."""
+        """Reset the open connections that use these links; returns their number."""
         passages = sorted({passage for link in links for passage in self._between(link)})
         async with self._turn:
             count = 0

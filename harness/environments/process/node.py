@@ -1,4 +1,4 @@
-"""A node as a process: the primitives of its verbs (`host.real_node`), its data folder."""
+"""A node as a process: implements the primitives of `host.real_node`, and its data folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from harness.errors import InfrastructureError
 from harness.nodes.deployment import as_variant
 
 _ROOM_BYTES_MIN: Final = 1024 * 1024
-"""A node that fails on a disk with less room may have failed for want of it."""
+"""With less free disk space, a failure of the node may be the host's fault."""
 _STOP_TIMEOUT_S: Final = 10.0
 _KILL_TIMEOUT_S: Final = 10.0
 
@@ -47,14 +47,14 @@ _log = logging.getLogger(__name__)
 
 
 def _held_bytes(folder: Path) -> int | None:
-    """The sizes of all files, without files removed meanwhile; `None` where they are unreadable."""
+    """The total size of all files in a folder; `None` if the folder is unreadable."""
     held = 0
     try:
         for path in folder.rglob("*"):
             with contextlib.suppress(FileNotFoundError):
                 status = path.lstat()
                 held += status.st_size if stat.S_ISREG(status.st_mode) else 0
-    except OSError:  # also if a folder goes while it is listed
+    except OSError:  # such as a folder removed during the walk
         return None
     return held
 
@@ -65,7 +65,7 @@ def python_path() -> str:
 
 
 class ProcessNode(RealNode):
-    """One declared node."""
+    """One declared node, run as a process."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class ProcessNode(RealNode):
         callers: CallerBook,
         faked_clock: bool = False,
     ) -> None:
-        """`faked_clock`: a foreign program that is started with libfaketime."""
+        """`faked_clock` says that the node is a foreign program to start with libfaketime."""
         super().__init__(spec, log, bus, warden)
         self._run_id = run_id
         self._seed = seed
         self._file = folder / f"{spec.name}.json"
         self._data = folder / spec.name
-        self._files = folder / f"{spec.name}~files"  # no node's name has a tilde
+        self._files = folder / f"{spec.name}~files"  # node names have no tilde
         self._account = account_of(spec.user)
         self._ports = ports
         self._listen, self._connect = topology.listen_map(spec), topology.connect_map(spec.name)
@@ -109,7 +109,7 @@ class ProcessNode(RealNode):
             stop=self._stop_for,
             go_on=self._go_on,
         )
-        self._family: list[int] = []  # the process and its descendants, for a moment
+        self._family: list[int] = []  # cached pids of process and descendants
         self._family_until_s = 0.0
         self._clock = self._with_clock(folder) if faked_clock else None
         self._make_data_folder()
@@ -123,7 +123,7 @@ class ProcessNode(RealNode):
 
     @property
     def data_folder(self) -> Path:
-        """The folder with its data."""
+        """The folder with the node's data."""
         return self._data
 
     def _make_data_folder(self) -> None:
@@ -132,7 +132,7 @@ class ProcessNode(RealNode):
             self._account.own(self._data)
 
     async def mount(self, on_failure: Callable[[BaseException], None]) -> None:
-        """Have the data folder on a disk of ours; raises `InfrastructureError`."""
+        """Put the data folder on a FUSE disk; raises `InfrastructureError`."""
         self.disk = FuseDisk(self.spec.name, self._data, self._warden)
         await self.disk.mounted(run_id=self._run_id, seed=self._seed, on_failure=on_failure)
         if self._account is not None:
@@ -141,13 +141,13 @@ class ProcessNode(RealNode):
 
     @property
     def pid(self) -> int | None:
-        """Its process; `None` while it is down."""
+        """The pid of the node's process; `None` while the node is down."""
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
-        """The interference of another program with its processes or its ports.
+        """The interference of another program with the node's processes or ports.
 
-        Not looked at while a verb is under way, or while we have stopped it because it is slow.
+        Returns `None` while a verb is in progress, or while a slow-CPU fault has the node stopped.
         """
         if self.turn.locked() or self._processor.stopped:
             return None
@@ -164,9 +164,9 @@ class ProcessNode(RealNode):
         return Interference(f"{self.spec.name}: {squatter}", impostor=True)
 
     def usage(self) -> Usage:
-        """The usage of its process and its data folder; safe in another thread.
+        """The usage of the node's process and data folder; may be called in another thread.
 
-        A disk of ours is not looked at: to look would be a request that meets its faults.
+        A FUSE disk is not measured, since the measurement itself would suffer from its faults.
         """
         child = self._child
         disk_bytes = _held_bytes(self._data) if self.disk is None else None
@@ -199,7 +199,7 @@ class ProcessNode(RealNode):
     async def _run_command(
         self, command: Sequence[str], timeout_s: float, on_output: Callable[[bytes], None]
     ) -> tuple[int | None, str]:
-        """Run a command with the node's environment, on its data folder, as its user."""
+        """Run a command as the node's user, with its environment, in its data folder."""
         return await run_once(
             [self._filled(word) for word in command],
             environment=self._environment(),
@@ -238,7 +238,7 @@ class ProcessNode(RealNode):
 
     @property
     def _form(self) -> NodeSpec:
-        """Its declaration as the present variant."""
+        """The node's declaration for the current variant."""
         return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:
@@ -282,11 +282,11 @@ class ProcessNode(RealNode):
         )
         self._file.write_bytes(msgspec.json.encode(node))
         environment |= {NODE_FILE_VARIABLE: str(self._file), "PYTHONPATH": python_path()}
-        # -P: a file in the data folder must not shadow a module.
+        # With -P, a file in the data folder cannot shadow a module.
         return [sys.executable, "-P", "-m", "harness.environments.host.node"], environment
 
     async def _ask_port(self, port: int, path: str) -> str | None:
-        # Without the proxies: readiness does not depend on links.
+        # Bypass the proxies, since readiness must not depend on link faults.
         real = self._ports.real(self.spec.name, port)
         return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
 
@@ -315,11 +315,11 @@ class ProcessNode(RealNode):
         self._publish_exit(code, expected=self._expected, by=by, log=log)
 
     def _hold_ports_again(self) -> str | None:
-        """Hold its ports while it is down; who else has one of them, as a clause."""
+        """Hold the ports again; returns, as a clause, who else has a port, if anyone."""
         try:
             taken = self._ports.hold_again(self.spec.name)
             return self._port_watch.squatter(None) or self._port_watch.unshared(taken)
-        except OSError as error:  # no descriptor was left, say
+        except OSError as error:  # for instance, no free descriptor
             return f"who has its ports could not be seen: {error}"
 
     @property
@@ -331,7 +331,7 @@ class ProcessNode(RealNode):
         child = self._running
         self._expected = True
         child.signal(signal.Signals[self.spec.stop_signal])
-        child.signal(signal.SIGCONT)  # a frozen one would sleep through the first
+        child.signal(signal.SIGCONT)  # a frozen process would not handle it
         if not await child.wait_exited(_STOP_TIMEOUT_S):
             _log.warning("%s did not stop; killing it", self.spec.name)
             async with self.hurried():
@@ -365,7 +365,7 @@ class ProcessNode(RealNode):
             self._processor.begin()
 
     async def _is_stopped(self, child: Child, *, stopped: bool) -> bool:
-        """Wait for that; false where the process has ended meanwhile, which is its own event."""
+        """Wait until `child` is stopped, or runs again; false if it has ended meanwhile."""
         try:
             await child.wait_stopped(stopped=stopped)
         except InfrastructureError:
@@ -388,7 +388,7 @@ class ProcessNode(RealNode):
         if self._child is None:
             return 0.0
         pid, now_s = self._child.pid, asyncio.get_running_loop().time()
-        if self._family[:1] != [pid] or now_s >= self._family_until_s:  # a walk over all threads
+        if self._family[:1] != [pid] or now_s >= self._family_until_s:  # costly, so cached
             self._family = procfs.family(pid)
             self._family_until_s = now_s + PERIOD_S
         return procfs.computed_s(self._family)
@@ -401,7 +401,7 @@ class ProcessNode(RealNode):
         try:
             self._warden.guard(self._slow_key, undo, deadline_s=stop_s + AFTER_LEASE_S)
             return child.signal(signal.SIGSTOP)
-        except (InfrastructureError, PermissionError) as error:  # it may run as another user now
+        except (InfrastructureError, PermissionError) as error:  # e.g. a new user
             self.tell(f"{self.spec.name} is not slowed down any more: {error}")
             return False
 
@@ -423,7 +423,7 @@ class ProcessNode(RealNode):
 
 
 def _lack_of(folder: Path) -> str | None:
-    """The resource that the host lacks, where the cause of a node's failure is unclear."""
+    """What the host lacks, as a possible cause of a node's failure; `None` if nothing."""
     try:
         status = os.statvfs(folder)
     except OSError as error:

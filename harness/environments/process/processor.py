@@ -1,12 +1,11 @@
-"""A slow processor for one node: computing takes longer, since the node is stopped in between.
+"""A slow CPU for one node, simulated by stopping the node again and again.
 
-A process outside of any control group of ours can be slowed down by signals alone: cpulimit
-does the same. At each look the node owes more time: its computing time since the last
-one, times `factor - 1`. For that time it is stopped. So a node that computes runs for `PERIOD_S /
-factor` in each `PERIOD_S`, and one that only waits is left alone: its timers and its answers are no
-later than on a slow machine. The time on a processor counts, not the time on the clock, so it
-matters neither how late we look nor what else the host is doing. Several threads that compute at
-once count as one: each of them is slowed down.
+A process outside our control groups can only be slowed down by signals, as cpulimit does. At each
+look, the CPU time that the node used since the last look, times `factor - 1`, is added to its debt,
+and the node is stopped for that long. A computing node thus runs for `PERIOD_S / factor` in each
+`PERIOD_S`. A node that only waits is not stopped, so its timers and answers are no later than on a
+slow machine. CPU time counts, not elapsed time, so neither late looks nor other load on the host
+matter. Threads that compute in parallel count as one, since a stop slows down all of them.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Final
 
 PERIOD_S: Final = 0.1
 STOP_S_MIN: Final = 0.005
-"""Shorter stops are saved up, since each costs two signals."""
+"""Shorter stops are accumulated, since each stop costs two signals."""
 STOP_S_MAX: Final = 0.5
-"""What a late look finds beyond this is forgiven: a busy harness must not freeze nodes."""
+"""The maximum debt, so that a late look of a busy harness does not freeze a node."""
 _LOOK_S_MIN: Final = 0.002
 
 
 class SlowProcessor:
-    """The stops of one node, over all of its incarnations. Each begins and ends a duty."""
+    """Stops and continues one node; each incarnation calls `begin` and `end`."""
 
     def __init__(
         self,
@@ -34,8 +33,9 @@ class SlowProcessor:
         stop: Callable[[float], bool],
         go_on: Callable[[], None],
     ) -> None:
-        """`used_s`: the node's time on processors so far. `stop` gets the duration, and
-        returns false where there is no process to stop any more.
+        """`used_s` returns the node's CPU time so far.
+
+        `stop` gets a duration, and returns false if there is no process to stop any more.
         """
         self._loop = loop
         self._measure = used_s
@@ -45,11 +45,11 @@ class SlowProcessor:
         self.stopped = False
         self._owes_s = 0.0
         self._used_s = 0.0
-        self._since_s = 0.0  # it runs, or is stopped
+        self._since_s = 0.0  # start of the current run or stop
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """The node runs, and is slow from now on if `factor` says so."""
+        """Start slowing down the running node if `factor` is above 1."""
         self.end()
         if self.factor > 1.0:
             self._used_s = self._measure()
@@ -57,7 +57,7 @@ class SlowProcessor:
             self._run()
 
     def end(self) -> None:
-        """Let go of the node: one that is stopped goes on."""
+        """Stop slowing down the node, and continue a stopped node."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -71,7 +71,7 @@ class SlowProcessor:
 
     def _look(self) -> None:
         used_s, now_s = self._measure(), self._loop.time()
-        # A child that was not waited for takes its time with it when it ends.
+        # CPU time may fall: a child that ends before it is waited for no longer counts.
         computed_s = max(0.0, min(used_s - self._used_s, now_s - self._since_s))
         self._used_s = used_s
         self._owes_s = min(self._owes_s + computed_s * (self.factor - 1), STOP_S_MAX)
@@ -83,7 +83,7 @@ class SlowProcessor:
             self._timer = self._loop.call_later(self._owes_s, self._stopped_long_enough)
 
     def _stopped_long_enough(self) -> None:
-        # What we are late by it need not be stopped for the next time.
+        # A stop that lasted too long reduces the next one.
         self._owes_s = max(self._owes_s - (self._loop.time() - self._since_s), -PERIOD_S)
         self.stopped = False
         self._go_on()

@@ -1,8 +1,8 @@
-"""Another program that has the port of a node, found by the sockets that the kernel shows.
+"""Detection of other programs that use a node's port, by the kernel's socket tables.
 
-A foreign program may not share its ports, so they are not held from just before its start until it
-binds them, and another program may be quicker. The node then fails for want of its port, or the
-other program answers in its place: neither is the node's doing.
+A foreign program may be unable to share its ports, so the driver releases them just before the
+program starts, and another program may take one first. Then the node fails because its port is
+taken, or the other program answers in its place. Neither is the node's fault.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 class PortWatch:
-    """The listeners on the ports of one node."""
+    """Watches who listens on the ports of one node."""
 
     def __init__(self, ports: Iterable[int], *, run_id: str, role: str) -> None:
         """`role` marks the node's processes (`harness.environments.warden.run_environment`)."""
         self._ports = tuple(ports)
         self._run_id = run_id
         self._role = role
-        self._own: dict[int, int] = {}  # the inode that was last seen to be the node's, by port
+        self._own: dict[int, int] = {}  # the node's last known socket inode, by port
 
     def squatter(self, first: int | None) -> str | None:
-        """The other program that listens on a port of the node, as a clause.
+        """Which other program listens on a port of the node, as a clause; `None` if none does.
 
-        `first` is the node's first process, `None` while it is down.
+        `first` is the node's first process, or `None` while the node is down.
         """
         for port in self._ports:
             try:
@@ -51,9 +51,10 @@ class PortWatch:
         return None
 
     def unshared(self, ports: Iterable[int]) -> str | None:
-        """Of ports that cannot be bound, one that another program has bound without listening.
+        """Which of the unbindable `ports` another program has bound without listening, as a clause.
 
-        A port that merely remembers connections of the node is in the kernel's tables.
+        A port that is blocked only by old connections of the node is listed in the kernel's tables;
+        a port that is merely bound is not.
         """
         rows = [row.split() for table in _TABLES for row in _lines(table)]
         seen = {int(row[1].rpartition(":")[2], 16) for row in rows}
@@ -61,7 +62,7 @@ class PortWatch:
         return f"another program has bound its port {unseen[0]}" if unseen else None
 
     def _stranger(self, inode: int, first: int | None) -> str | None:
-        """The other owner of this socket; `None` for the node itself, and for an ending process."""
+        """The foreign owner of this socket; `None` if the node or an exiting process owns it."""
         if first is not None and any(procfs.holds_socket(p, inode) for p in procfs.family(first)):
             return None
         for process in procfs.all_processes():
@@ -75,7 +76,7 @@ class PortWatch:
             if is_ours or procfs.memory_bytes(process) is None:
                 return None
             return f"another program (pid {process.pid})"
-        # A node that changed its user may hide what it holds, as long as there is one.
+        # A running node that changed its user may own the socket invisibly.
         return None if first is not None else "a program that cannot be seen from here"
 
 

@@ -1,9 +1,9 @@
 """A machine's clocks in integer nanoseconds: monotonic and wall, with skew and drift.
 
-Both clocks belong to the machine, so they go on across restarts of the node. Drift changes the
-rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves only
-the wall clock. A skewed clock does not know that it is wrong: `max_error_ns` stays as the NTP
-daemon set it before.
+Both clocks belong to the machine, so they keep running across restarts of the node. Drift changes
+the rate of both: at `drift_ppm` 500_000 a local sleep of 3 s takes 2 s of world time. Skew moves
+only the wall clock. A skewed clock still reports the `max_error_ns` that the NTP daemon had set
+before, since the clock cannot know that it is wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MILLION: Final = 1_000_000
 
 
 class SimClock:
-    """Local time = anchor + rate x (world time since the anchor)."""
+    """A machine's clocks: local time = anchor + rate x (world time since the anchor)."""
 
     __slots__ = (
         "_anchor_ns",
@@ -32,7 +32,7 @@ class SimClock:
         self._world = world
         self._wall_ns = wall_base_ns
         self._max_error_ns = max_error_ns
-        self._anchor_ns = 0  # world time of the last change of rate
+        self._anchor_ns = 0  # world time of the last rate change
         self._local_ns = 0  # monotonic time at the anchor
         self._skew_ns = 0
         self._drift_ppm = 0
@@ -59,7 +59,7 @@ class SimClock:
         return self._anchor_ns + left
 
     def adjust(self, *, skew_ns: int, drift_ppm: int) -> None:
-        """Set the wall clock off by `skew_ns` from the truth and drift from now on."""
+        """Shift the wall clock by `skew_ns` from the correct time, and drift from now on."""
         self._local_ns = self.monotonic_ns()
         self._anchor_ns = self._world.now_ns
         self._skew_ns = skew_ns

@@ -42,7 +42,7 @@ from harness.nodes.deployment import as_variant
 CAPABILITIES: Final[Mapping[Capability, Fidelity]] = MappingProxyType(
     {what: Fidelity.EXACT for what in Capability if what not in STREAMS}  # frames come whole
 )
-_KILLED: Final = -9  # as subprocess.Popen.returncode has it
+_KILLED: Final = -9  # like `subprocess.Popen.returncode`
 _SLOW_FACTOR_MAX: Final = 1e6
 
 
@@ -67,7 +67,7 @@ class SimCluster:
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """Everything, exactly."""
+        """All capabilities, with exact fidelity."""
         return CAPABILITIES
 
     @property
@@ -85,10 +85,11 @@ class SimCluster:
         self._subscribers.append(callback)
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at every event of this kind, inside the node's own callback.
+        """Run `spring` at every event of this kind, inside the node's own callback.
 
-        A node that it kills or cuts off reaches nothing from there on, and a node that it freezes
-        waits before its next effect. If `spring` waits, it goes on as a task of the driver.
+        If `spring` kills a node or cuts it off, the node has no more effect from that point on. If
+        `spring` freezes a node, the node waits before its next effect. If `spring` awaits, the rest
+        of it runs in a task of the driver.
         """
         springs = self._traps.setdefault(kind, [])
         springs.append(spring)
@@ -104,7 +105,7 @@ class SimCluster:
                 begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
     def publish(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
-        """Hand an event of a node to the driver."""
+        """Deliver an event of a node to the driver."""
         driver = self._driver.incarnation
         if self._subscribers and driver is not None:
             driver.loop.call_soon(self._deliver, node, kind, encoded, by_driver)
@@ -121,7 +122,7 @@ class SimCluster:
         return ClusterEvent(time_ns, node, kind, data, by_driver=by_driver)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """The world calls it."""
+        """Schedule `callback` in virtual time, outside of all nodes."""
         self._world.schedule(self._world.now_ns + int(delay_s * 1e9), lambda _: callback())
 
     # --- nodes ------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ class SimCluster:
     async def start(self, node: str, variant: str | None = None) -> bool:
         machine = self._machine(node)
         if variant is not None and machine.spec is not None:
-            as_variant(machine.spec, variant)  # refuses one that is not declared
+            as_variant(machine.spec, variant)  # raises `UsageError` if undeclared
         if machine.state is not NodeState.DOWN:
             return False
         machine.variant = variant or machine.variant
@@ -137,7 +138,7 @@ class SimCluster:
         return True
 
     async def wait_ready(self, node: str) -> str | None:
-        """A simulated node is ready when it runs: it has no probe."""
+        """Report readiness: a simulated node has no probe, so it is ready when it runs."""
         runs = self._machine(node).state is not NodeState.DOWN
         return None if runs else f"node {node!r} is down"
 
@@ -164,7 +165,7 @@ class SimCluster:
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
         """Kill a node at once; see `harness.environments.sim.disk` for what its disk keeps.
 
-        A power cut also hits the page cache that a node which is down left behind.
+        A power cut also hits data that a stopped node left in the page cache.
         """
         machine = self._machine(node)
         if machine.incarnation is None:
@@ -203,7 +204,7 @@ class SimCluster:
     async def set_links(
         self, wanted: Mapping[Link, LinkState], *, lease_s: float
     ) -> Mapping[str, Bite]:
-        """Links carry frames and no streams."""
+        """Refuse stream faults, since simulated links carry frames and not byte streams."""
         del lease_s
         check_links(wanted, self._machines, self.clients)
         frames: dict[Link, dict[str, LinkQuality | None]] = {}
@@ -253,7 +254,7 @@ class SimCluster:
         return machine.trouble.set(quality)
 
     async def usage(self, node: str) -> Usage:
-        """Of its disk; its memory is not measured, since all nodes share one process."""
+        """The disk usage of a node; memory is not measured, since all nodes share one process."""
         disk = self._machine(node).disk
         return Usage(disk_bytes=disk.held_bytes(), written_bytes=disk.written_bytes)
 

@@ -1,12 +1,12 @@
 """One simulated connection: two ends, and an ordered pipe of frames in each direction.
 
-What holds, and why:
+Rules of the model, with their reasons:
 
-* A frame takes one latency draw, made before any fault is looked at, so that editing the faults
-  of a case disturbs the rest of the run as little as possible.
-* Cuts are tested when a frame is sent and again when it arrives: a cut swallows frames in flight.
-  TCP does not forget, though: swallowed frames stay in the sender's buffer, in order, and block
-  what follows. After the heal either they arrive late (retransmission) or the connection is reset
+* Each frame draws one latency before any fault is considered, so that editing the faults of a case
+  changes the rest of the run as little as possible.
+* Cuts are tested when a frame is sent and again when it arrives, so a cut swallows frames in
+  flight. As in TCP, swallowed frames stay in the sender's buffer, in order, and block later frames.
+  After the heal either they arrive late (retransmission) or the connection is reset
   at both ends (a middlebox, or a proxy as in the process environment, gave up); the knob
   `retransmit` weighs the two. A sender that gets nothing through for `tcp_timeout_s` is reset.
 * A reset (RST) is a packet: it takes a latency, and a cut loses it for good. A node behind a cut
@@ -43,15 +43,15 @@ class EndState(enum.Enum):
     """The state of one end of a connection."""
 
     OPEN = "open"
-    CLOSED = "closed"  # by its own node, in order
-    RESET = "reset"  # or its node is dead
+    CLOSED = "closed"  # closed in order by its own node
+    RESET = "reset"  # reset, or its node is dead
 
 
 _OPEN: Final = EndState.OPEN
 
 
 class _Mark(enum.Enum):
-    """A mark that travels in order with the frames."""
+    """A control mark that travels in order with the frames."""
 
     ACCEPTED = "accepted"
     END = "end"
@@ -80,7 +80,7 @@ class Medium(Protocol):
         """Record a frame that was put on the wire."""
 
     def established(self, end: SimConn) -> None:
-        """Complete an opening: the peer's kernel has accepted."""
+        """Complete a connect: the peer's kernel has accepted."""
 
     def end_changed(self, end: SimConn) -> None:
         """Note that an end is no longer open."""
@@ -110,7 +110,7 @@ class Pipe:
         self.receiver: SimConn
         self.buffered_bytes = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
-        self.held: deque[Item] = deque()  # swallowed, not yet given up
+        self.held: deque[Item] = deque()  # swallowed, but may arrive late
         self._held_epoch = 0
         self._last_ns = 0
 
@@ -134,7 +134,7 @@ class Pipe:
             self._transmit_worse(item, at_ns)
 
     def arrive(self, item: Item) -> None:
-        """The item reaches the other end, unless the link swallows it now."""
+        """Deliver the item to the other end, unless the link swallows it now."""
         if self.held or self.link.blocked:
             self._hold(item)
             return
@@ -154,7 +154,7 @@ class Pipe:
         else:
             self.link.touch_shapes()
         if self.sender.state is EndState.RESET:
-            return  # the dead retransmit nothing
+            return  # a dead sender retransmits nothing
         if not self.held:
             self._held_epoch += 1
             world = self.fabric.world
@@ -168,7 +168,7 @@ class Pipe:
             self.sender.become_reset()
 
     def release(self) -> None:
-        """Deliver held frames in order: the link is whole again."""
+        """Deliver held frames in order, once the link is no longer blocked."""
         if self.link.blocked:
             return
         held, self.held = self.held, deque()
@@ -203,7 +203,7 @@ class Pipe:
     # --- resets and back-pressure -----------------------------------------------------------
 
     def transmit_reset(self) -> None:
-        """Tell the receiver that the sender is gone; a cut loses that."""
+        """Send a reset to the receiver; a cut loses the reset."""
         world = self.fabric.world
         self._last_ns = max(world.now_ns + self.fabric.draw_latency_ns(), self._last_ns)
         if self.link.blocked:
@@ -218,14 +218,14 @@ class Pipe:
             self.receiver.become_reset()
 
     def drained(self, frame: bytes) -> None:
-        """A frame left the pipe; let a waiting sender go on once there is room."""
+        """Note that a frame left the pipe; waiting senders continue once there is room."""
         self.buffered_bytes -= len(frame) + _FRAME_OVERHEAD_BYTES
         if self.waiters and self.buffered_bytes < PIPE_BYTES_MAX // 2:
             world = self.fabric.world
             world.schedule(world.now_ns + self.fabric.draw_latency_ns(), self.open_window)
 
     def open_window(self, _: None = None) -> None:
-        """The receiver's window update arrives, unless the way back is cut."""
+        """Deliver the receiver's window update, unless the way back is cut."""
         if not self.receiver.out.link.blocked:
             wake_all(self.waiters)
 
@@ -267,7 +267,7 @@ class SimConn:
             await waiter
 
     def try_send(self, frame: bytes) -> bool:
-        """Queue one frame if the pipe has room for it now. Raises as `send` does."""
+        """Queue one frame if the pipe has room now; false if not. Raises like `send`."""
         size = len(frame)
         if size > FRAME_BYTES_MAX:
             raise ValueError(f"a frame of {size} bytes is above the limit of {FRAME_BYTES_MAX}")
@@ -281,7 +281,7 @@ class SimConn:
         return True
 
     async def recv(self) -> bytes | None:
-        """The next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
+        """Receive the next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
         inbox = self._inbox
         while not inbox:
             if self._ended or self.state is EndState.CLOSED:
@@ -308,7 +308,7 @@ class SimConn:
     # --- for the fabric ---------------------------------------------------------------------
 
     def take(self, item: Item) -> None:
-        """Take a frame or a mark from the pipe."""
+        """Accept a frame or a mark that arrives from the pipe."""
         if isinstance(item, bytes):
             self._inbox.append(item)
         elif item is _Mark.END:
@@ -320,12 +320,12 @@ class SimConn:
             waiter.set_result(None)
 
     def become_reset(self) -> None:
-        """End the connection at this end; unread frames are lost."""
+        """Reset this end of the connection; unread frames are lost."""
         if self.state is EndState.OPEN:
             self._become(EndState.RESET)
 
     def die(self) -> None:
-        """The node of this end was killed: its kernel tells the peer, if a packet gets through."""
+        """Handle a kill of this end's node: its kernel sends a reset, which a cut may lose."""
         if self.state is EndState.OPEN:
             self._become(EndState.RESET)
             self.out.transmit_reset()
@@ -352,7 +352,7 @@ class SimConn:
 
 
 def wake_all(waiters: deque[asyncio.Future[None]]) -> None:
-    """Let all who wait look again."""
+    """Wake all waiters, so that they check again."""
     while waiters:
         waiter = waiters.popleft()
         if not waiter.done():

@@ -1,16 +1,16 @@
 """A machine's disk: visible content, durable content, and the content after a crash.
 
-After the file model of turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has durable
-content and the operations since its last sync. A SIGKILL keeps everything visible, since the page
-cache outlives the process. A power cut (`lose_unsynced`) keeps an arbitrary prefix of the unsynced
-operations, drawn for each file by itself; `torn` cuts the last surviving append in the middle.
-`replace` and `remove` are durable once they return; a crash in their midst decides either way.
+The model follows turmoil and FoundationDB (`AsyncFileNonDurable.h`): a file has durable content and
+a list of operations since its last sync. A SIGKILL keeps all visible content, since the page cache
+outlives the process. A power cut (`lose_unsynced`) keeps a random prefix of the unsynced operations
+of each file; `torn` cuts the last surviving append in the middle. `replace` and `remove` are
+durable once they return; if a crash interrupts them, their effect is random.
 
-The device serves one request at a time. An append costs its caller no wait: the page cache takes it
-at once, and what it costs is added to the next request of the device, which is nearly always the
-sync that follows it. (A trip through the heap for each append bought nothing but its price: a crash
-leaves the same contents either way.) Requests under way go on when their caller is cancelled or
-paused, and end with the node.
+The device serves one request at a time. An append does not wait: the page cache takes the data at
+once, and the cost is added to the next device request, which is nearly always the following sync.
+(Scheduling each append through the heap would cost time without a benefit, since a crash leaves the
+same contents either way.) Pending requests continue when their caller is cancelled or paused, and
+end with the node.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness.environments.sim.loop import NodeLoop
 from harness.environments.sim.scheduler import Scheduler
 
 UNSYNCED_OPERATIONS_MAX: Final = 4096
-"""Beyond this the kernel would have written back by itself: the oldest become durable."""
+"""Beyond this limit the oldest operations become durable, as by the kernel's write-back."""
 
 
 class _Inode:
@@ -36,7 +36,7 @@ class _Inode:
         self.visible = bytearray()
         self.durable = bytearray()
         self.exists_durably = False
-        self.persisted = 0  # operations made durable so far
+        self.persisted = 0  # number of operations made durable so far
         self.unsynced: list[bytes | int] = []
 
     def do(self, operation: bytes | int) -> None:
@@ -54,7 +54,7 @@ class _Inode:
         self.exists_durably = True
 
     def cut_power(self, survivors: int, torn_bytes: int | None) -> None:
-        """Keep the first `survivors` unsynced operations, the last of them only in part."""
+        """Keep the first `survivors` unsynced operations and `torn_bytes` of the last one."""
         kept = self.unsynced[:survivors]
         if torn_bytes is not None and kept and isinstance(kept[-1], bytes):
             kept[-1] = kept[-1][:torn_bytes]
@@ -71,7 +71,7 @@ def _do(content: bytearray, operation: bytes | int) -> None:
 
 
 class DiskStore:
-    """The content of one machine's disk, over all incarnations of its node."""
+    """The disk content of one machine, over all incarnations of its node."""
 
     def __init__(
         self,
@@ -84,30 +84,30 @@ class DiskStore:
         self.world = world
         self.files: dict[str, _Inode] = {}
         self.written_bytes = 0
-        """All bytes that were appended or replaced a file, over all incarnations."""
+        """The number of bytes written by appends and replaces, over all incarnations."""
         self._random = random
         self._latency_ns = latency_ns
         self._append_ns_max = append_ns_max
         self._busy_until_ns = 0
-        self._appends_ns = 0  # what appends cost since the last request of the device
+        self._appends_ns = 0  # cost of appends since the last device request
         self._in_flight: dict[int, Callable[[], None]] = {}
         self._requests = 0
 
     def held_bytes(self) -> int:
-        """The visible bytes of all files together."""
+        """The total visible size of all files."""
         return sum(len(inode.visible) for inode in self.files.values())
 
     # --- timing -----------------------------------------------------------------------------
 
     def appended(self, size: int) -> None:
-        """Note an append of `size` bytes, which the page cache served."""
+        """Count an append of `size` bytes to the page cache."""
         self.written_bytes += size
         self._appends_ns += int(self._random.random() * self._append_ns_max)
 
     def quick(
         self, loop: NodeLoop, effect: Callable[[], None] | None = None
     ) -> asyncio.Future[None]:
-        """A request that the page cache serves: its effect is at once, its return a bit later."""
+        """Start a page cache request: it takes effect at once and returns a bit later."""
         if effect is not None:
             effect()
         return self._wait(
@@ -115,13 +115,13 @@ class DiskStore:
         )
 
     def slow(self, loop: NodeLoop, effect: Callable[[], None]) -> asyncio.Future[None]:
-        """A request of the device: queued, and its effect is when it is done."""
+        """Queue a device request, which takes effect when it is done."""
         return self._wait(loop, self._queued_until_ns(), effect)
 
     async def whole(self, loop: NodeLoop, effect: Callable[[], None]) -> None:
-        """A request of the device without interruption: a cancelled caller waits for its end.
+        """Run an uninterruptible device request: even a cancelled caller waits for its end.
 
-        A crash in its midst draws whether it took effect.
+        If a crash interrupts the request, a random draw decides whether it took effect.
         """
         until_ns = self._queued_until_ns()
         self._requests += 1
@@ -146,7 +146,7 @@ class DiskStore:
             raise cancelled
 
     def _queued_until_ns(self) -> int:
-        """The end of a request that begins now."""
+        """The time at which a device request that is queued now will end."""
         low, high = self._latency_ns
         took_ns = low + int(self._random.random() * (high - low)) + self._appends_ns
         self._appends_ns = 0
@@ -171,7 +171,7 @@ class DiskStore:
     # --- faults -----------------------------------------------------------------------------
 
     def crash(self, *, lose_unsynced: bool, torn: bool) -> None:
-        """Decide on the remaining content after the node's death."""
+        """Decide which content remains after the node's death."""
         for effect in self._in_flight.values():
             if self._random.random() < 0.5:
                 effect()
@@ -185,7 +185,7 @@ class DiskStore:
         inode = self.files[path]
         survivors = len(inode.unsynced)
         if lose_unsynced:
-            # One more outcome for a file whose creation was never synced: it is not there.
+            # A file whose creation was never synced may also be gone altogether.
             survivors = self._random.randrange(survivors + 1)
             if not inode.exists_durably and self._random.random() < 0.5:
                 del self.files[path]
@@ -196,21 +196,21 @@ class DiskStore:
         if lose_unsynced:
             inode.cut_power(survivors, torn_bytes)
         elif torn_bytes is not None:
-            # The process died in the midst of write(): a part of it reached the page cache.
+            # The process died during a write(): only a part of the data reached the page cache.
             last = inode.unsynced[-1]
             assert isinstance(last, bytes)
             del inode.visible[len(inode.visible) - len(last) + torn_bytes :]
             inode.unsynced[-1] = last[:torn_bytes]
 
     def wipe(self) -> bool:
-        """Empty the disk; whether anything was there."""
+        """Empty the disk; returns whether it had any files."""
         had = bool(self.files)
         self.files.clear()
         return had
 
 
 class SimDisk:
-    """The disk as one incarnation sees it (`harness.env.Disk`); inert once that is dead."""
+    """The disk of one incarnation (`harness.env.Disk`); inert once the incarnation is dead."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop) -> None:
         self._store = store
@@ -262,7 +262,7 @@ class SimDisk:
 
 
 class SimFile:
-    """An open file (`harness.env.File`). It stays with its inode when its path is replaced."""
+    """An open file (`harness.env.File`); it keeps its inode when its path is replaced."""
 
     def __init__(self, store: DiskStore, loop: NodeLoop, path: str, inode: _Inode) -> None:
         self._store = store
@@ -293,7 +293,7 @@ class SimFile:
         operations = inode.persisted + len(inode.unsynced)
 
         def persist() -> None:
-            # Another sync, or the kernel's write-back, may have been there first.
+            # Another sync, or the write-back, may already have persisted some of them.
             inode.persist(max(0, operations - inode.persisted))
 
         await self._store.slow(self._loop, persist)
@@ -325,7 +325,7 @@ def _forget(files: dict[str, _Inode], path: str) -> None:
 
 
 def _check(loop: NodeLoop, path: str | None = None) -> None:
-    """Refuse the dead, and paths that leave the disk."""
+    """Raise `CancelledError` for a dead incarnation, `ValueError` for an invalid path."""
     if not loop.alive:
         raise asyncio.CancelledError(f"{loop.name} is dead: its disk is out of reach")
     if path is not None and any(part in ("", ".", "..") for part in path.split("/")):

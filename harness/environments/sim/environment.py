@@ -1,9 +1,9 @@
 """The simulated environment: a whole cluster and its clients in one thread, in virtual time.
 
 A seed decides everything: random streams are derived from it by label (`net`, `disk/<node>`,
-`node/<name>/<boot>`, `client`, `clock`), time is integer nanoseconds, and nothing else comes in.
-Modelled after FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. What a
-simulation cannot show (asyncio, TCP, the file system themselves), processes and containers can.
+`node/<name>/<boot>`, `client`, `clock`), time is integer nanoseconds, and there is no other input.
+The design follows FoundationDB's simulator (Zhou et al., SIGMOD 2021, section 4) and madsim. Only
+processes and containers can test what a simulation replaces: asyncio, TCP and the file system.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from harness.support.interrupts import raise_interrupt
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-_EPOCH_NS_MIN: Final = 1_700_000_000_000_000_000  # runs begin at a random time of the year after
+_EPOCH_NS_MIN: Final = 1_700_000_000_000_000_000  # a run starts within a year after this
 _YEAR_NS: Final = 365 * 24 * 3600 * 1_000_000_000
-_DRIVER_COST_NS: Final = 0  # the harness's own work takes no virtual time
+_DRIVER_COST_NS: Final = 0  # the driver takes no virtual time
 _MS: Final = 1_000_000
 
 
 class SimSession(Session):
-    """A simulated deployment while it lasts (`harness.plugins.Session`)."""
+    """A running simulated deployment (`harness.plugins.Session`)."""
 
     def __init__(self, world: World, cluster: SimCluster, env: SimClientEnv) -> None:
         self._world = world
@@ -55,12 +55,12 @@ class SimSession(Session):
 
     @property
     def events(self) -> int:
-        """Events of the world so far: the measure of what a run costs."""
+        """The number of events in the world so far, which measures the cost of a run."""
         return self._world.events
 
     @override
     def trace_digest(self) -> str:
-        """A digest of every message, event, write and fault so far: equal runs have equal ones."""
+        """A digest of all messages, events, writes and faults so far; equal for equal runs."""
         world = self._world
         return f"{world.digest:08x}-{world.now_ns:x}-{world.events:x}"
 
@@ -79,11 +79,11 @@ class SimEnvironment(Environment):
 
     @override
     def draw_knobs(self, rng: random.Random) -> dict[str, Any]:
-        """The knobs of a seed that draws its own world."""
+        """The knobs of the simulated world that a seed draws."""
         return draw_knobs(rng)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Run `main` in a world of its own, with all nodes started.
+        """Run `main` in a new world with all nodes started.
 
         Raises `UsageError` for nodes without an `entry` and for unknown knobs, `InternalError` on
         a deadlock, `TargetError` when a node livelocks or reaches around `Env`, and
@@ -97,7 +97,7 @@ class SimEnvironment(Environment):
 
 
 class _Deployment:
-    """One world and everything in it."""
+    """One execution: a world, its machines and the driver."""
 
     def __init__(self, plan: DeploymentPlan) -> None:
         self._plan = plan
@@ -169,7 +169,7 @@ class _Deployment:
         return task.result()
 
     def tear_down(self) -> None:
-        """Discard the world; write logs and the trace. Problems are warnings, never verdicts."""
+        """Discard the world; write logs and the trace. Problems here are only logged."""
         for unseen in self.world.discard():
             _log.warning("the failure of a task was never retrieved: %s", unseen)
         try:
@@ -184,14 +184,14 @@ class _Deployment:
                     (logs / f"{name}.log").write_text(text, encoding="utf-8")
         except OSError as error:
             _log.warning("cannot write the logs of the simulated nodes: %s", error)
-        # Machines, ends and the cluster refer to one another: let go of them now rather than
-        # when the collector comes by.
+        # Machines, connections and the cluster form reference cycles: break them now instead of
+        # waiting for the garbage collector.
         self._machines.clear()
 
 
 @contextlib.contextmanager
 def _interruptible(world: World, interrupted: asyncio.Event) -> Iterator[None]:
-    """Let the first Ctrl-C set the event, and the second cancel the run."""
+    """Handle Ctrl-C: the first sets the event, the second cancels the run."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

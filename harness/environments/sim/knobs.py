@@ -1,7 +1,7 @@
-"""The parameters of the simulated world, checked once at the boundary.
+"""The parameters ("knobs") of the simulated world, checked once when they are read.
 
-A swarm of seeds varies these (Groce et al., "Swarm Testing", ISSTA 2012): which latency law links
-follow, how slow processors and disks are, how a connection survives a cut.
+A swarm of seeds varies them (Groce et al., "Swarm Testing", ISSTA 2012): the latency law of links,
+the speed of CPUs and disks, and whether connections survive a cut.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from harness.errors import UsageError
 class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The knobs of a simulated world, with their defaults.
 
-    Latency laws: `lan` is the minimum plus a triangular share of the range (most frames are fast),
-    `uniform` is even over the range, `tail` is `lan` for most frames and log-uniform from 0.3 ms
-    to 2 s for `tail_share` of them. Connections are ordered, so one late frame delays all behind.
+    Latency laws: `lan` is the minimum plus a skewed share of the range (most frames are fast);
+    `uniform` is even over the range; `tail` is `lan` for most frames and log-uniform from 0.3 ms to
+    2 s for the share `tail_share`. Connections are ordered, so a late frame delays all later ones.
     """
 
     latency: Literal["lan", "uniform", "tail"] = "lan"
@@ -30,12 +30,12 @@ class Knobs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cpu_us: float = 20.0  # virtual cost of one callback of a node
     disk_ms_min: float = 0.2  # of sync, replace, truncate and remove
     disk_ms_max: float = 2.0
-    append_us_max: float = 50.0  # of append and read, which the page cache serves
-    clock_error_ms: float = 1.0  # what `max_error_ns` says; wall clocks differ by at most that
+    append_us_max: float = 50.0  # of appends and reads in the page cache
+    clock_error_ms: float = 1.0  # reported as `max_error_ns`; the bound on clock differences
     retransmit: float = 0.5  # chance that a connection survives a cut and delivers late
     rto_ms_max: float = 1000.0  # longest wait, after a heal, for late delivery or reset
     tcp_timeout_s: float = 15.0  # how long a sender retries before it gives up
-    stop_s: float = 10.0  # a graceful stop becomes a kill after this
+    stop_s: float = 10.0  # after this a graceful stop becomes a kill
     virtual_s_max: float = 7 * 24 * 3600.0
     events_max: int = 200_000_000
     trace: str | None = None  # file to record every message and event into
@@ -74,13 +74,13 @@ NETWORKS: Final[tuple[dict[str, Any], ...]] = (
 DISKS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"disk_ms_min": 2.0, "disk_ms_max": 25.0},
-    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},  # much is written, but not durable yet
+    {"disk_ms_min": 5.0, "disk_ms_max": 50.0},  # much data is written but not yet durable
 )
 PROCESSORS: Final[tuple[dict[str, Any], ...]] = ({}, {"cpu_us": 100.0})
 
 
 def draw_knobs(rng: random.Random) -> dict[str, Any]:
-    """The network, disks and processors of one seed's world: where time goes decides what races."""
+    """Draw the network, disk and CPU speeds of one seed's world, which decide what races."""
     drawn: dict[str, Any] = {}
     for choices in (NETWORKS, DISKS, PROCESSORS):
         drawn |= choices[rng.randrange(len(choices))]
@@ -88,7 +88,7 @@ def draw_knobs(rng: random.Random) -> dict[str, Any]:
 
 
 def parse_knobs(given: Mapping[str, Any]) -> Knobs:
-    """Check the knobs of a case; raises `UsageError` that says which is wrong, and how."""
+    """Check the knobs of a case; raises `UsageError` that names the wrong one and the reason."""
     names = ", ".join(Knobs.__struct_fields__)
     unknown = sorted(set(given) - set(Knobs.__struct_fields__))
     if unknown:

@@ -1,8 +1,8 @@
 """Links between nodes, the faults on them, and the latency of a frame.
 
-A link is one direction between two nodes. Any number of faults may lie on it; `whole` is false
-while there is one, so that the common path tests one flag. Each fault counts the frames that it
-touches on the link, for its `Bite`.
+A link is one direction between two nodes and may have any number of faults. The flag `whole` is
+true while a link has none, so that the common path tests only one flag. Each fault counts the
+frames that it affects on the link, for its `Bite`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def latency_law(knobs: Knobs, random: Random) -> Callable[[], int]:
 
 
 class FaultOnLink:
-    """One fault on one link: a cut (no quality), or a worse quality."""
+    """One fault on one link: a cut (`quality` is `None`), or a worse quality."""
 
     __slots__ = ("quality", "since_ns", "touched")
 
@@ -69,12 +69,12 @@ class Direction:
         self.cuts: list[FaultOnLink] = []
         self.shapes: list[FaultOnLink] = []
         self.whole = True  # no fault at all
-        self.blocked = False  # nothing passes
+        self.blocked = False  # no frame passes
         self.quality = LinkQuality()
         self.free_at_ns = 0  # when a throttled link has sent its queue
 
     def set(self, wanted: Mapping[str, LinkQuality | None], now_ns: int) -> dict[str, FaultOnLink]:
-        """Let exactly these faults lie on the link; returns the ones that leave it."""
+        """Set the faults on the link; returns the faults that were removed."""
         old = self.faults
         self.faults = {
             fault: old.get(fault) or FaultOnLink(quality, now_ns)
@@ -90,11 +90,11 @@ class Direction:
         return {fault: each for fault, each in old.items() if fault not in wanted}
 
     def touch_cuts(self) -> None:
-        """A frame was swallowed."""
+        """Count a swallowed frame."""
         for fault in self.cuts:
             fault.touched += 1
 
     def touch_shapes(self) -> None:
-        """A frame was held, delayed, dropped, doubled or reordered."""
+        """Count a frame that was held, delayed, dropped, duplicated or reordered."""
         for fault in self.shapes:
             fault.touched += 1

@@ -1,11 +1,11 @@
-"""One small event loop per node, over the world's one heap of virtual time.
+"""One small event loop per node, on top of the world's single heap of virtual time.
 
 asyncio's own C tasks and futures run on it unchanged; nothing in asyncio is patched. The abstract
-base class refuses sockets, signals, subprocesses, threads and executors by itself, which is a free
-guard against a node that reaches around `Env`.
+base class already refuses sockets, signals, subprocesses, threads and executors, which catches
+nodes that bypass `Env`.
 
-A loop per node gives for free what a chaos test needs: a kill forgets the loop, a pause stops
-draining it, drift converts its timers, a slow processor multiplies the virtual cost of a callback.
+One loop per node makes faults simple: a kill discards the loop, a pause stops running its
+callbacks, drift converts its timers, a slow CPU multiplies the virtual cost of a callback.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _TASKS_KEPT_MIN: Final = 64
 
 
 class NodeHandle(asyncio.Handle):
-    """A callback that is ready to run; the stock one without its debug machinery.
+    """A callback that is ready to run: `asyncio.Handle` without its debug features.
 
-    One is made for every callback of the world, so it sets what the world reads and nothing else.
+    Every callback of the world creates one, so it sets only the attributes that the world reads.
     """
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class NodeHandle(asyncio.Handle):
 
 
 class NodeTimer(asyncio.TimerHandle):
-    """A callback at a time of the node's own clock, `local_ns`."""
+    """A callback due at `local_ns` on the node's own clock."""
 
     __slots__ = ("local_ns",)
     _callback: Callable[..., object] | None
@@ -85,7 +85,7 @@ class NodeTimer(asyncio.TimerHandle):
         return self.local_ns / _NS
 
     def cancel(self) -> None:
-        """Never run it; the heap forgets it in time."""
+        """Cancel the timer; the heap drops its entry later."""
         if not self._cancelled:
             self._cancelled = True
             self._callback = None
@@ -103,9 +103,9 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.world = world
         self.name = name
         self.clock = clock
-        self.cost_ns = cost_ns  # of virtual time, a callback
-        self.armed = name != CLIENT  # whether tripwires guard what runs here
-        self.due_ns = -1  # when the next callback has done its work; -1: nothing is ready
+        self.cost_ns = cost_ns  # virtual time per callback
+        self.armed = name != CLIENT  # whether tripwires are active for its callbacks
+        self.due_ns = -1  # when the next callback takes effect; -1: nothing is ready
         self.alive = True
         self.paused = False
         self._frozen: list[asyncio.Future[None]] = []
@@ -177,9 +177,9 @@ class NodeLoop(asyncio.AbstractEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """A task of this loop, kept alive until it is done.
+        """Create a task of this loop, which keeps a reference until the task is done.
 
-        Names count from one in every loop: asyncio's own counter would leak from run to run.
+        Each loop numbers its tasks from one, since asyncio's global counter differs between runs.
         """
         if not self.alive:
             coro.close()
@@ -191,8 +191,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         tasks = self._tasks
         tasks.append(task)
         if len(tasks) >= self._tasks_max:
-            # A failed task whose error was not retrieved stays, so that the time of its
-            # finalisation decides nothing.
+            # Keep failed tasks whose error was not retrieved, so that the moment of their
+            # finalization has no effect on the run.
             self._tasks = [t for t in tasks if not t.done() or _is_unseen_failure(t)]
             self._tasks_max = max(_TASKS_KEPT_MIN, 2 * len(self._tasks))
         return task
@@ -204,7 +204,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.log(self.name, f"asyncio: {context.get('message')}: {error!r}")
 
     get_debug = bool
-    """Never in debug mode. Every future asks: `bool()` answers False without a Python frame."""
+    """Always false. Every future calls it, and `bool()` returns False without a Python frame."""
 
     def is_running(self) -> bool:
         return self.world.current is self
@@ -219,18 +219,18 @@ class NodeLoop(asyncio.AbstractEventLoop):
         return [t for t in self._tasks if not t.done() or _is_unseen_failure(t)]
 
     def pause(self) -> None:
-        """Stop running callbacks; what becomes ready waits."""
+        """Stop running callbacks; ready callbacks wait."""
         self.paused = True
 
     async def thawed(self) -> None:
-        """Wait for the end of a pause: one may begin within a callback, which then goes on."""
+        """Wait for the end of a pause, which may have begun within the running callback."""
         while self.paused:
             waiter = self.create_future()
             self._frozen.append(waiter)
             await waiter
 
     def resume(self) -> None:
-        """Run in a burst what became ready during the pause."""
+        """End the pause; callbacks that became ready meanwhile run in a burst."""
         self.paused = False
         frozen, self._frozen = self._frozen, []
         for waiter in frozen:
@@ -241,7 +241,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.world.runnable.append(self)
 
     def die(self) -> None:
-        """Forget everything that was ready; heap entries of this loop are skipped from now on."""
+        """Discard all ready callbacks; heap entries of this loop are skipped from now on."""
         self.alive = False
         self.ready.clear()
 
@@ -249,7 +249,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
 def begin(
     coro: Coroutine[Any, Any, None], spawn: Callable[[Coroutine[Any, Any, None]], object]
 ) -> None:
-    """Run `coro` up to its first wait, inside the present callback; `spawn` runs the rest, if any.
+    """Run `coro` inside the current callback up to its first wait; `spawn` runs any rest.
 
     Most faults of the simulation never wait, so they are complete before the caller continues.
     (Python 3.12 has eager tasks for this.)
@@ -267,7 +267,7 @@ async def _rest(coro: Coroutine[Any, Any, None], awaited: Any) -> None:
 
 @types.coroutine
 def _continue(coro: Coroutine[Any, Any, None], awaited: Any) -> Generator[Any, Any, None]:
-    """Do the same as `yield from coro`, from after its first step."""
+    """Behave like `yield from coro` for a coroutine whose first step has already run."""
     while True:
         try:
             try:

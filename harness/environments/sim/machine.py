@@ -1,9 +1,9 @@
 """Machines, and the incarnations of nodes that run on them.
 
-A machine has what survives a node: its disk, its clocks, its processor, its log. Each start makes
-a fresh `Incarnation` with its own loop and `Env`; a kill forgets the loop and leaves everything
-that still refers to it inert. A node that ends by itself, or whose spawned task fails, exits as a
-process would: `node-exited` with `expected` false and the traceback.
+A machine has the parts that survive a node: disk, clocks, CPU, log. Each start creates a new
+`Incarnation` with its own loop and `Env`. A kill discards the loop, and every object that still
+refers to the incarnation becomes inert. A node that ends by itself, or whose spawned task fails,
+exits like a process: with the event `node-exited`, `expected` false and the traceback.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOWN_PATH_PARTS: Final = 3
 
 
 class Machine:
-    """The machine of one node. `entries`, by variant, is empty for the driver's own machine."""
+    """The machine of one node; `entries` (by variant) is empty for the driver's machine."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Machine:
         self.spec = spec
         self.ports = () if spec is None else spec.ports
         self.boots = 0
-        self.variant = BASE  # what it runs as, from its next start on
+        self.variant = BASE  # takes effect at the next start
         self.incarnation: Incarnation | None = None
         self.machines: Mapping[str, Machine]
         self._fabric: Fabric
@@ -78,20 +78,20 @@ class Machine:
         machines: Mapping[str, Machine],
         publish: Callable[[str, str, bytes, bool], None],
     ) -> None:
-        """Connect the machine to the network, to all machines, and to the receiver of events."""
+        """Connect the machine to the network, all other machines, and the event receiver."""
         self._fabric = fabric
         self.machines = machines
         self._publish = publish
 
     @property
     def state(self) -> NodeState:
-        """The state of the node now."""
+        """The current state of the node."""
         if self.incarnation is None:
             return NodeState.DOWN
         return NodeState.PAUSED if self.incarnation.loop.paused else NodeState.RUNNING
 
     def boot(self) -> Incarnation:
-        """Start a fresh incarnation on the disk that is there."""
+        """Start a new incarnation on the existing disk."""
         assert self.incarnation is None, f"{self.name} already runs"
         incarnation = Incarnation(self, self.boots)
         self.boots += 1
@@ -103,13 +103,13 @@ class Machine:
             form = as_variant(self.spec, self.variant)
             variant = {"variant": self.variant} if self.spec.variants else {}
             self.emit(NODE_STARTED, {"boot": incarnation.boot, **variant}, by_driver=True)
-            # A copy for each start: nodes of one process must not share mutable objects.
+            # Copied for each start, since nodes in one process must not share mutable objects.
             config = msgspec.json.decode(msgspec.json.encode(form.config))
             incarnation.run_main(self._entries[self.variant](incarnation.env, config))
         return incarnation
 
     def announce(self, kind: str, data: dict[str, Any]) -> None:
-        """Trace what the node says itself; what it may not say ends the run."""
+        """Record an event from the node itself; an undeclared event ends the run."""
         try:
             check_announced(self.name, kind, data)
         except TargetError as error:
@@ -118,11 +118,11 @@ class Machine:
             self.emit(kind, data, by_driver=self.spec is None)
 
     def emit(self, kind: str, data: dict[str, Any], *, by_driver: bool) -> None:
-        """Trace something that happened here and tell the driver."""
-        # Encoded at once: a node that changes the object later must not change the event.
+        """Record an event of this machine and deliver it to the driver."""
+        # Encoded at once, so that later changes of the object do not change the event.
         encoded = msgspec.json.encode(data)
         self.world.note(self.name, kind, encoded)
-        if kind != CHECKPOINT:  # too many to read
+        if kind != CHECKPOINT:  # too frequent for a log
             self.world.log(self.name, f"{kind} {encoded.decode()}")
         self._publish(self.name, kind, encoded, by_driver)
 
@@ -135,7 +135,7 @@ class Machine:
         lose_unsynced: bool = False,
         torn: bool = False,
     ) -> None:
-        """The incarnation is over, however it ended."""
+        """Handle the end of the incarnation, whatever its cause."""
         incarnation = self.incarnation
         assert incarnation is not None, f"{self.name} does not run"
         self.incarnation = None
@@ -159,12 +159,12 @@ class Machine:
 
     @property
     def cost_ns(self) -> int:
-        """Virtual time a callback takes now."""
+        """The virtual time that a callback currently takes."""
         return round(self._cost_ns * self._slow_factor)
 
 
 class Incarnation:
-    """One life of a node, from a start to its end."""
+    """One life of a node, from its start to its end."""
 
     env: SimEnv
 
@@ -183,7 +183,7 @@ class Incarnation:
         self._main: asyncio.Task[None] | None = None
 
     def run_main(self, coro: Coroutine[Any, Any, None]) -> None:
-        """Run the node's entry; its end is the end of the node."""
+        """Run the node's entry; the node ends when the entry ends."""
         self.loop.on_callback_error = lambda error: self._panic("a callback", error)
         self._main = self.loop.create_task(coro, name="main")
         self._main.add_done_callback(self._main_done)
@@ -195,12 +195,12 @@ class Incarnation:
             self._main.cancel()
 
     def check_alive(self) -> None:
-        """Raise `CancelledError` in what still runs of a dead incarnation."""
+        """Raise `CancelledError` if the incarnation is dead."""
         if not self.loop.alive:
             raise asyncio.CancelledError(f"{self.name} is dead: the world is out of its reach")
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task whose failure is the node's."""
+        """Run `coro` in a task; an unhandled error panics the node."""
         task = self.loop.create_task(coro, name=name)
         task.add_done_callback(self._task_done)
         return task
@@ -226,7 +226,7 @@ class Incarnation:
 
     def _panic(self, what: str, error: BaseException) -> None:
         if self._main is None:
-            self.machine.world.fail(error)  # the driver's failure is the run's
+            self.machine.world.fail(error)  # the driver failed: end the run
         else:
             self._exit(1, [f"{what} failed:", *_traceback_lines(error)])
 
@@ -238,8 +238,8 @@ class Incarnation:
 class SimEnv:
     """The `Env` of one incarnation (`harness.env.Env`).
 
-    Every part tests whether the incarnation is alive: tasks that survive a dead one get
-    `CancelledError`, or are ignored, and reach nothing.
+    Every part checks whether the incarnation is alive. Tasks that outlive their incarnation get
+    `CancelledError` or are ignored, and have no effect.
     """
 
     def __init__(self, owner: Incarnation, fabric: Fabric, random: Random) -> None:
@@ -286,7 +286,7 @@ class SimClientEnv(SimEnv):
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
-        """Run the node's handler on its own loop: it takes the node's time, and freezes with it."""
+        """Run the node's handler on the node's loop, so it takes time and pauses like the node."""
         machine = self._owner.machine.machines.get(address.node)
         node = None if machine is None else machine.incarnation
         door = None if node is None else node.pages
@@ -314,7 +314,7 @@ class SimClientEnv(SimEnv):
 
 
 def _traceback_lines(error: BaseException) -> list[str]:
-    """The traceback without what differs between equal runs: addresses, and where we live."""
+    """The traceback without object addresses and install paths, which differ between runs."""
     lines: list[str] = []
     summary = traceback.TracebackException.from_exception(error)
     for chunk in summary.format():

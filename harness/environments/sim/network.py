@@ -1,9 +1,10 @@
 """The simulated network: listeners, connections, and the faults between them.
 
-Connecting follows TCP as an application sees it. A node that is down, or does not listen there,
-refuses after a round trip. A paused node's kernel still completes the handshake, and data waits
-for it. Across a cut there is silence: the opening packet is sent again after 1, 2, 4, ... s until
-the caller's own timeout, or until the kernel gives up with `TimeoutError` after two minutes.
+Connecting behaves like TCP for an application. A node that is down, or does not listen on the port,
+refuses the connection after a round trip. A paused node's kernel still completes the handshake, and
+data waits for the node. Across a cut there is no answer: the opening packet is sent again after 1,
+2, 4, ... s until the caller's own timeout, or until the kernel gives up with `TimeoutError` after
+two minutes.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Host(Owner, Protocol):
     listeners: dict[int, SimListener]
 
     def check_alive(self) -> None:
-        """Raise `CancelledError` in the tasks of a dead incarnation."""
+        """Raise `CancelledError` if the incarnation is dead."""
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Run `coro` in a task of the node."""
@@ -46,7 +47,7 @@ class Place(Protocol):
 
     @property
     def incarnation(self) -> Host | None:
-        """The node that runs on it now."""
+        """The incarnation that currently runs on the machine, if any."""
 
 
 class Fabric:
@@ -60,7 +61,7 @@ class Fabric:
         random: Random,
         clients: Sequence[str],
     ) -> None:
-        """`clients` are the ends of links at which the driver is."""
+        """`clients` are the driver's ends of links."""
         self.world = world
         self.clients = clients
         self.random = random
@@ -76,7 +77,7 @@ class Fabric:
         self.aliases: dict[str, str] = {}
 
     def link(self, source: str, destination: str) -> Direction:
-        """The state of one direction."""
+        """The state of one link."""
         key = Link(source, destination)
         state = self._links.get(key)
         if state is None:
@@ -112,7 +113,7 @@ class Fabric:
             attempt.over = True
 
     def _end_of(self, owner: Host) -> str:
-        """The end of links of a node, or of the client of the driver that calls."""
+        """The calling end of a link: a node, or the driver's client that is calling."""
         caller = calling_end()
         return caller if owner.name == CLIENT and caller in self.clients else owner.name
 
@@ -152,7 +153,7 @@ class Fabric:
         if peer is None or listener is None:
             self._refuse(attempt)
         elif listener.backlog >= BACKLOG_MAX:
-            self._lose_syn(attempt, link)  # as Linux does when the queue is full
+            self._lose_syn(attempt, link)  # like Linux with a full accept queue
         else:
             self._establish(attempt, peer, listener)
 
@@ -179,7 +180,7 @@ class Fabric:
         back.sender = there.receiver = accepted
         self._ends[number] = (end, accepted)
         owner.ends[number] = end
-        # A node may connect to itself: the accepted end then needs a key of its own.
+        # A node may connect to itself, so the accepted end needs a different key.
         peer.ends[-number] = accepted
         self._attempts[number] = attempt
         attempt.end = end
@@ -187,13 +188,13 @@ class Fabric:
         listener.offer(accepted)
 
     def established(self, end: SimConn) -> None:
-        """The peer's kernel completed the handshake."""
+        """Complete a connect: the peer's kernel has accepted."""
         attempt = self._attempts.pop(end.incoming.number // 2)
         if not attempt.future.done():
             attempt.future.set_result(end)
 
     def end_changed(self, end: SimConn) -> None:
-        """An end has closed; forget the connection once both have."""
+        """Note that an end has closed; forget the connection once both have."""
         number, opened_it = divmod(end.incoming.number, 2)
         end.owner.ends.pop(number if opened_it else -number, None)
         ends = self._ends.get(number)
@@ -206,7 +207,7 @@ class Fabric:
     # --- faults -----------------------------------------------------------------------------
 
     def set_links(self, wanted: Mapping[Link, Mapping[str, LinkQuality | None]]) -> dict[str, Bite]:
-        """Bring these links into these states; returns what each fault that left them did there."""
+        """Bring links into the given states; returns the effect of each removed fault."""
         gone: dict[str, dict[Direction, FaultOnLink]] = {}
         for at in sorted(wanted):
             direction = self.link(at.source, at.destination)
@@ -224,8 +225,8 @@ class Fabric:
         }
 
     def _recover(self, end: SimConn, fault: FaultOnLink) -> None:
-        """Deliver, or reset, the frames that a pipe held while its link was bad."""
-        end.incoming.open_window()  # window updates come this way
+        """Deliver the frames that a pipe held during a fault, or reset the connection."""
+        end.incoming.open_window()  # its window updates use this link
         if not end.out.held:
             return
         world = self.world
@@ -236,7 +237,7 @@ class Fabric:
         world.schedule(world.now_ns + wait_ns, action, end.out)
 
     def reset(self, links: Sequence[Link]) -> int:
-        """Reset the open connections that use one of these links, at both ends."""
+        """Reset, at both ends, the open connections that use these links; returns their number."""
         wanted = {*links}
         count = 0
         for first, second in list(self._ends.values()):
@@ -261,7 +262,7 @@ class _Attempt:
 
     def __init__(self, owner: Host, source: str, address: Address) -> None:
         self.owner = owner
-        self.source = source  # the end of links
+        self.source = source  # the calling end of links
         self.address = address
         self.future: asyncio.Future[SimConn] = owner.loop.create_future()
         self.end: SimConn | None = None
@@ -269,11 +270,11 @@ class _Attempt:
         self.over = False
 
     def link(self, fabric: Fabric) -> Direction:
-        """The way there."""
+        """The link from the caller to the destination."""
         return fabric.link(self.source, self.address.node)
 
     def fail(self, error: Exception) -> None:
-        """There will be no connection."""
+        """End the attempt with an error."""
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -287,7 +288,7 @@ class SimListener:
         self._owner = owner
         self._port = port
         self._on_connect = on_connect
-        self.backlog = 0  # connections accepted by the kernel, but not by the node yet
+        self.backlog = 0  # accepted by the kernel but not yet by the node
 
     def close(self) -> None:
         """Stop accepting; open connections stay."""
@@ -295,7 +296,7 @@ class SimListener:
             del self._owner.listeners[self._port]
 
     def offer(self, conn: SimConn) -> None:
-        """A new connection, to be handled as soon as the node runs."""
+        """Queue a new connection for the node, which handles it when it runs."""
         self.backlog += 1
         self._owner.loop.call_soon(self._accept, conn)
 
@@ -311,7 +312,7 @@ class SimListener:
 
 
 class SimNetwork:
-    """The network as one incarnation sees it (`harness.env.Network`)."""
+    """The network of one incarnation (`harness.env.Network`)."""
 
     def __init__(self, fabric: Fabric, owner: Host, ports: Sequence[int]) -> None:
         self._fabric = fabric
@@ -319,11 +320,11 @@ class SimNetwork:
         self._ports = frozenset(ports)
 
     def resolve(self, address: Address) -> Address:
-        """The address that a name leads to now."""
+        """The address after resolving the current alias of its node name."""
         return Address(self._fabric.aliases.get(address.node, address.node), address.port)
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> SimListener:
-        """Accept on a port that the node declares; `OSError` where it is taken."""
+        """Listen on a declared port; raises `OSError` if the node already listens there."""
         owner = self._owner
         owner.check_alive()
         if port not in self._ports:
@@ -337,7 +338,7 @@ class SimNetwork:
         return listener
 
     async def connect(self, address: Address) -> SimConn:
-        """Connect within the caller's own timeout."""
+        """Connect to an address; the caller sets its own timeout."""
         self._owner.check_alive()
         await self._owner.loop.thawed()
         return await self._fabric.connect(self._owner, address)

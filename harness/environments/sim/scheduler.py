@@ -1,4 +1,4 @@
-"""The part of the world that clocks, event loops and disks build on."""
+"""The interface of the world that clocks, event loops and disks use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scheduler(Protocol):
     current: Any
 
     def schedule(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Call `action(argument)` at a time from now on, outside of all nodes."""
+        """Call `action(argument)` at a present or future time, outside of all nodes."""
 
     def timer_cancelled(self) -> None:
         """Count a heap entry whose timer was cancelled."""

@@ -1,8 +1,8 @@
-"""Evidence that two runs of one seed were the same run: a rolling digest, and where they parted.
+"""Evidence that two runs of one seed were identical: a rolling digest, and their first difference.
 
-The digest is always on, since it is nearly free: a CRC over every message (with its time of
-arrival and its connection), every event, every disk write and every fault. It is a checksum
-against accidents, not against forgery. When two digests differ, both runs are recorded to files,
+The digest is always computed, since it is nearly free: a CRC over every message (with its arrival
+time and connection), every event, every disk write and every fault. It detects accidental
+differences, not forgery. When two digests differ, both runs are recorded to files,
 and `first_divergence` names the first line that differs (time, node, message), as TigerBeetle and
 FoundationDB do for their simulators.
 """
@@ -22,7 +22,7 @@ _END: Final = "(the trace ends here)"
 
 
 class TraceWriter:
-    """Writes one line per message or event; stops after a bound and reports that."""
+    """Writes one line per message or event; stops at a size limit and reports that."""
 
     def __init__(self, path: Path, *, lines_max: int = TRACE_LINES_MAX) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ class TraceWriter:
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """The first difference of two traces: its line (from 1), both texts, the last common lines."""
+    """The first difference of two traces: line number (from 1), both texts, last common lines."""
 
     line: int
     first: str
@@ -58,7 +58,7 @@ class Divergence(msgspec.Struct, frozen=True):
 
 
 def first_divergence(first: Path, second: Path) -> Divergence | None:
-    """The first line in which two traces differ; `None` when they are equal."""
+    """Find the first line in which two traces differ; `None` if they are equal."""
     before: deque[str] = deque(maxlen=_CONTEXT_LINES)
     with first.open(encoding="utf-8") as left, second.open(encoding="utf-8") as right:
         pairs = itertools.zip_longest(left, right)

@@ -1,9 +1,9 @@
 """Run-time tripwires: a node that reads a real clock or real randomness fails at that line.
 
-While a node's code runs, the usual doors to time, randomness and threads raise. The driver (which
-stores histories and shows progress) and other threads pass. What the interpreter calls from C
-(`datetime.now`, unseeded `random.Random()`) and names imported with `from time import ...` escape;
-the lint in `harness.determinism` finds those.
+While a node's code runs, the usual functions for time, randomness and threads raise an error. The
+driver (which stores histories and shows progress) and other threads may call them. Tripwires miss
+calls from C (`datetime.now`, unseeded `random.Random()`) and names imported with `from time import
+...`; the lint in `harness.determinism` finds those.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _WIRES: Final[tuple[tuple[Any, tuple[str, ...], str], ...]] = (
 
 
 class DeterminismError(BaseException):
-    """A node reached around `Env`. Not an `Exception`: no handler of the node should see it."""
+    """A node bypassed `Env`. Not an `Exception`, so that the node's handlers do not catch it."""
 
 
 class Tripwires:
-    """Raises in node code only: the world sets `armed` while a node's callback runs.
+    """The tripwires of one world; the world sets `armed` while a node's callback runs.
 
-    `on_violation` is called as well, so that a node which swallows the error does not hide it.
+    A violation also calls `on_violation`, so that a node cannot hide it by swallowing the error.
     """
 
     def __init__(self, on_violation: Callable[[str], None]) -> None:
@@ -49,7 +49,7 @@ class Tripwires:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Lay the wires for this thread, and take them up again in any case."""
+        """Install the tripwires for this thread within this context."""
         outer = _running.tripwires
         _WIRES_LAID.lay()
         _running.tripwires = self
@@ -60,7 +60,7 @@ class Tripwires:
             _WIRES_LAID.take_up()
 
     def violated(self, name: str, instead: str) -> None:
-        """Raise, if it was a node that called `name`."""
+        """Raise `DeterminismError` if a node called `name`."""
         if self.armed:
             message = f"node code called {name}, which no seed replays; use {instead}"
             self._on_violation(message)
@@ -74,10 +74,10 @@ class _Running(threading.local):
 
 
 class _Wires:
-    """The wires of all worlds: laid when the first of them runs, taken up after the last.
+    """The patched functions, installed when the first world runs and restored after the last.
 
-    A wire holds no world. Others may hold a wire for long: a thread that sleeps in it, a module
-    that was imported meanwhile and took `monotonic` by its name.
+    A patched function has no reference to a world, since it may outlive the world: a thread may
+    sleep in it, or a module imported meanwhile may have bound `monotonic` by name.
     """
 
     def __init__(self) -> None:

@@ -1,16 +1,18 @@
 """The simulated world: one heap of virtual time, and the loop that drains it.
 
-The heap holds `(time in ns, sequence, action, argument)`. Without an action the argument is a
-timer of a node; otherwise `action(argument)` is something that happens outside of every node: a
-frame arrives, a disk finishes. The sequence makes equal times first in, first out.
+The heap contains `(time in ns, sequence, action, argument)`. Without an action the argument is a
+timer of a node; otherwise `action(argument)` is an event outside of all nodes, such as the arrival
+of a frame or the end of a disk request. The sequence orders entries with equal times first in,
+first out.
 
-A node runs one callback at a time, and each takes virtual time; it goes on by itself as long as
-nothing else in the world is due before (the fast path: no trip through the heap). Only events
-outside of the node can kill or pause it, so both are tested whenever it is its turn again.
+A node runs one callback at a time, and each takes virtual time. The node continues without going
+through the heap as long as nothing else in the world is due before (the fast path). Only events
+outside of the node can kill or pause it, so both are tested whenever it is the node's turn again.
 
-Guards: a limit of events and of virtual time a run; many events at one instant are a livelock; an
-empty heap while the driver still waits is a deadlock, reported with what it waits for. The cyclic
-garbage collector runs at fixed event counts, so that finalisers run at the same event every time.
+Guards: each run has limits on events and virtual time. Many events at one instant are a livelock.
+An empty heap while the driver still waits is a deadlock, reported with the waiting tasks. The
+cyclic garbage collector runs at fixed event counts, so that finalizers always run at the same
+event.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _TASKS_SHOWN_MAX: Final = 20
 
 
 class World:
-    """Virtual time and the loops that live in it. One run, never used again."""
+    """Virtual time and all event loops of one run; not reusable."""
 
     def __init__(self, *, events_max: int, virtual_ns_max: int) -> None:
         self.now_ns = 0
@@ -53,7 +55,7 @@ class World:
         self.events = 0
         self.digest = 0
         self.trace: TraceWriter | None = None
-        self.loops: list[NodeLoop] = []  # in order of creation, dead ones too: the graveyard
+        self.loops: list[NodeLoop] = []  # in order of creation, including dead ones
         self.tripwires = Tripwires(lambda message: self.fail(TargetError(message)))
         self._events_max = events_max
         self._timers_cancelled = 0
@@ -68,22 +70,22 @@ class World:
     # --- for its loops and machines ----------------------------------------------------------
 
     def new_loop(self, name: str, clock: SimClock, *, cost_ns: int) -> NodeLoop:
-        """A loop for a new incarnation."""
-        # The abstract base declares what a loop may have; ours has what asyncio itself needs.
+        """Create a loop for a new incarnation."""
+        # The abstract base class declares more methods than asyncio itself needs.
         loop = NodeLoop(self, name, clock, cost_ns=cost_ns)  # type: ignore[abstract]
         self.loops.append(loop)
         return loop
 
     def schedule(self, at_ns: int, action: Callable[[Any], None], argument: Any = None) -> None:
-        """Have `action(argument)` done outside of all nodes at a time from now on."""
+        """Call `action(argument)` at a present or future time, outside of all nodes."""
         heappush(self.heap, (at_ns, next(self.sequence), action, argument))
 
     def timer_cancelled(self) -> None:
-        """Count a dead heap entry, and drop them all once they are the larger part."""
+        """Count a dead heap entry; drop all dead entries once they are the majority."""
         self._timers_cancelled += 1
         cancelled = self._timers_cancelled
         if cancelled > _CANCELLED_TIMERS_MIN and cancelled * 2 > len(self.heap):
-            # In place: the running loop holds on to the list.
+            # In place, since the running loop keeps a reference to the list.
             self.heap[:] = [e for e in self.heap if e[2] is not None or not e[3].cancelled()]
             heapify(self.heap)
             self._timers_cancelled = 0
@@ -99,7 +101,7 @@ class World:
         heapify(self.heap)
 
     def note(self, node: str, what: str, data: bytes = b"") -> None:
-        """Add something that happened on a node to the digest and to the trace."""
+        """Add an occurrence on a node to the digest and to the trace."""
         self.digest = crc32(data, crc32(f"{self.now_ns} {node} {what}".encode(), self.digest))
         if self.trace is not None:
             text = "".join(c if c.isprintable() else "·" for c in data.decode(errors="replace"))
@@ -114,7 +116,7 @@ class World:
         self._lines_logged[node] = self._lines_logged.get(node, 0) + 1
 
     def log_lines(self, node: str, *, last_lines: int = LOG_LINES_MAX) -> list[str]:
-        """The end of a node's log; the first line counts dropped lines."""
+        """The last lines of a node's log; a first line counts dropped lines, if any."""
         lines = self._logs.get(node, deque())
         start = max(0, len(lines) - last_lines)
         end = [f"{t / 1e9:.6f} {line}" for t, line in itertools.islice(lines, start, None)]
@@ -124,7 +126,7 @@ class World:
         return end
 
     def stop(self) -> None:
-        """End `run` after the present callback."""
+        """End `run` after the current callback."""
         self._stopped = True
 
     def fail(self, error: BaseException) -> None:
@@ -135,7 +137,7 @@ class World:
 
     @contextlib.contextmanager
     def inside(self, loop: NodeLoop) -> Iterator[None]:
-        """Run as a callback of this loop, in the middle of one of another node's."""
+        """Run code as part of `loop` in the middle of another node's callback."""
         outer = self.current
         self._enter(loop)
         try:
@@ -152,7 +154,7 @@ class World:
     # --- the loop of loops ------------------------------------------------------------------
 
     def run(self) -> None:
-        """Let the world go on until `stop`; raises what `fail` was given, or a guard's error."""
+        """Run the world until `stop`; raises the error passed to `fail`, or a guard's error."""
         outer = _get_running_loop()
         collecting = gc.isenabled()
         gc.disable()
@@ -198,10 +200,10 @@ class World:
                 action(argument)
 
     def _run_node(self, loop: NodeLoop, checkpoint: int) -> None:
-        """Run callbacks of one node until it has none left, or something else is due.
+        """Run callbacks of one node until none is left or something else is due.
 
-        A callback takes its time first and has its effects at the end of it, so that a slow
-        processor is late even when it has nothing else to do.
+        The virtual time of a callback passes before its effects, so that a slow CPU is late even if
+        it has nothing else to do.
         """
         ready = loop.ready
         if not ready or loop.paused or not loop.alive:
@@ -253,7 +255,7 @@ class World:
             loop.on_callback_error(error)
 
     def _check(self) -> None:
-        """The guards, and garbage collection, every `CHECKPOINT_EVENTS` events."""
+        """Check the guards and collect garbage; called every `CHECKPOINT_EVENTS` events."""
         self._checkpoints += 1
         gc.collect(2 if self._checkpoints % _FULL_COLLECTION_CHECKPOINTS == 0 else 1)
         if self.now_ns == self._checkpoint_ns:
@@ -283,7 +285,7 @@ class World:
         )
 
     def _pending(self) -> str:
-        """The tasks that wait, each with the line it waits at."""
+        """The waiting tasks, each with the line at which it waits."""
         waiting: list[str] = []
         for loop in self.loops:
             if loop.alive:
@@ -296,13 +298,13 @@ class World:
     # --- the end ----------------------------------------------------------------------------
 
     def discard(self) -> list[str]:
-        """Take the world apart; returns failures of tasks that were never retrieved.
+        """Take the world apart; returns the failures of tasks that nobody retrieved.
 
-        Of nodes that run: what failed as its node ended, such as a second task on the same full
-        disk, could not be retrieved.
+        Only tasks of running nodes count: if a node ends, a second task that failed at the same
+        time, for instance on the same full disk, cannot be retrieved.
 
         Coroutines are closed in order of creation while every `Env` is inert, so that their
-        `finally` blocks neither reach anything nor run later at the collector's whim.
+        `finally` blocks have no effect and do not run later in the garbage collector.
         """
         unseen: list[str] = []
         alive = [loop for loop in self.loops if loop.alive]
@@ -332,7 +334,7 @@ class World:
                     coroutine.close()
                     break
                 except RuntimeError:
-                    continue  # it awaits in a `finally` block: close it there, too
+                    continue  # it awaited in a `finally` block; close it again
                 except KeyboardInterrupt:
                     raise
                 except BaseException:  # noqa: BLE001 (a dead node cannot fail any more)

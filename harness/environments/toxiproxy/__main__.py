@@ -1,4 +1,4 @@
-"""`python -m harness.environments.toxiproxy --listen HOST:PORT`: serve until SIGTERM."""
+"""The command `python -m harness.environments.toxiproxy --listen HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
     api = Api(seed=seed, metrics=metrics, token=token, report=_report)
     server = HttpServer(api.handle, _LIMITS)
     bound_host, bound_port = await server.start(host, port)
-    # The first line on standard output: where the API is, for callers that asked for port 0.
+    # The first line on standard output is the API's URL, for callers that asked for port 0.
     sys.stdout.write(f"http://{bound_host}:{bound_port}\n")
     sys.stdout.flush()
     await stopped.wait()
@@ -40,7 +40,7 @@ async def _serve(host: str, port: int, *, seed: int, metrics: bool) -> None:
 
 
 def main() -> int:
-    """Parse the command line and serve."""
+    """Parse the command line and serve until SIGTERM."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.environments.toxiproxy",
         epilog=f"With {TOKEN_VARIABLE} in its environment it serves only requests that have the "

@@ -1,13 +1,13 @@
 """An address that many callers share: each connection goes on through the proxy of its caller.
 
-So a destination has one address for all, and a link between two ends is still a proxy of its own,
-with toxics, counters and resets as ever. The source address identifies the caller, else
-the kernel (`harness.environments.callers`), which does not know the owner of a connection that is
-closed already. Such a connection may be of any caller, and there are two ways to be wrong. While no
-caller is cut off from here it goes on to the destination at once, by a proxy that no fault touches:
-nothing is lost that nothing broke. While one is, the connection is held, as packets across a cut
-are sent again until they get through, and goes on when the last cut is over: nothing passes that a
-cut must stop. Other callers then wait, too, which is reported, as are dropped connections.
+All callers use one address of a destination, but each link between two ends still has its own
+proxy, with its own toxics, counters and resets. The caller is identified by its source address or
+else by the kernel (`harness.environments.callers`). The kernel does not know the owner of a
+connection that is already closed. Such a connection may come from any caller, and it must neither
+be lost without a fault nor pass a cut. While no caller is cut off from this destination, the
+connection continues at once, through a proxy that no fault affects. While any caller is cut off,
+the connection is held until the last cut is over, like TCP, which retransmits across a cut. This
+may also delay callers that are not cut off, so held and dropped connections are reported.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from harness.errors import InfrastructureError
 
 _POLL_S: Final = 0.02
 _HELD_S_MAX: Final = 120.0
-"""About as long as Linux tries to open a connection across a cut (tcp(7), tcp_syn_retries)."""
+"""About the time that Linux tries to connect across a cut (tcp_syn_retries in tcp(7))."""
 _HELD_MAX: Final = 1024
 
 _log = logging.getLogger(__name__)
 
 
 class SharedAddress:
-    """One listening address, and the proxy of each caller. Raises `ApiError`."""
+    """A listening address that passes each caller to its own proxy. Raises `ApiError`."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class SharedAddress:
         neutral: str,
         report: Callable[[Withheld], None],
     ) -> None:
-        """`proxies` are by caller; `hosts` has the caller that calls from each of some addresses.
+        """`proxies` maps callers to proxies, and `hosts` known source addresses to callers.
 
-        Any other caller that the kernel knows counts as `otherwise`. For an unknown caller,
-        the proxy of the caller `neutral` serves, on which no fault may lie.
+        A caller that the kernel can identify but that is in neither counts as `otherwise`. A caller
+        that the kernel cannot identify gets the proxy of `neutral`, which must have no faults.
         """
         for caller in (otherwise, neutral):
             if caller not in proxies:
@@ -64,11 +64,11 @@ class SharedAddress:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._server, self.address = await listen(self.address, self._accepted)
 
     async def stop(self) -> None:
-        """Stop listening; connections are their proxies'."""
+        """Stop listening; open connections belong to their proxies."""
         assert self._server is not None
         self._server.close()
         for task in list(self._tasks):
@@ -89,7 +89,7 @@ class SharedAddress:
             except CallerGoneError:
                 proxy = await self._proxy_once_whole()
             except (OSError, InfrastructureError) as error:
-                # It is open yet, so a cut that is still to come must not pass it by.
+                # The connection is still open, so it must not escape a later cut through `neutral`.
                 _log.warning("%s: a caller is not known: %s", self.address, error)
         except asyncio.CancelledError:
             writer.transport.abort()
@@ -102,7 +102,7 @@ class SharedAddress:
         proxy.adopt(reader, writer)
 
     async def _proxy_once_whole(self) -> Proxy | None:
-        """The neutral proxy, as soon as no caller is cut off; `None` where that takes too long."""
+        """Wait until no caller is cut off; returns the neutral proxy, or `None` on a timeout."""
         if self._is_any_cut():
             if self._held >= _HELD_MAX:
                 return None

@@ -1,9 +1,9 @@
 """The routes of Toxiproxy's API (`api.go` and `toxic_collection.go` upstream).
 
-Errors are `{"error", "status"}` under `text/plain`, as Go's `http.Error` makes them. Beyond
-upstream: `POST /proxies/{proxy}/reset`, and `POST /addresses` with `listen`, `callers` (the folder
-of a `CallerBook`), `proxies` (names, by caller), `hosts` (callers, by the address each calls from),
-`otherwise` and `neutral` (callers), see `SharedAddress`.
+Errors are `{"error", "status"}` with the content type `text/plain`, like those of Go's
+`http.Error`. Two routes are not in upstream: `POST /proxies/{proxy}/reset`, and `POST /addresses`
+with the fields `listen`, `callers` (the folder of a `CallerBook`), `proxies` (caller -> proxy
+name), `hosts` (source address -> caller), `otherwise` and `neutral` (callers), see `SharedAddress`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from harness.support.http1 import TEXT, Request, Response
 VERSION: Final = "2.12.0-harness"
 PROXIES_MAX: Final = 4096
 TOKEN_VARIABLE: Final = "HARNESS_TOXIPROXY_TOKEN"  # noqa: S105 - the name of one
-"""In the environment of a server, unlike in its arguments, only its own user reads the token."""
+"""The token is passed in the environment, which other users cannot read, unlike arguments."""
 
 
 Action = Callable[[bytes, list[str]], Awaitable[Response]]
@@ -62,7 +62,7 @@ def _proxy_json(proxy: Proxy) -> dict[str, Any]:
         "upstream": proxy.upstream,
         "enabled": proxy.enabled,
         "toxics": in_chain_order,
-        "Logger": {},  # a field of upstream's struct that is shown by accident
+        "Logger": {},  # upstream exposes this field by accident
     }
 
 
@@ -73,7 +73,7 @@ def _require_complete(given: ProxyInput, *, where: str = "") -> None:
 
 
 class Api:
-    """All proxies, and the handler of requests."""
+    """The set of proxies, and the handler of API requests."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Api:
     ) -> None:
         """With a `token`, a request needs the header `Authorization: Bearer TOKEN`.
 
-        `report` hears of connections that did not get through, by no fault's doing.
+        `report` receives counts of connections that were held or dropped without a fault.
         """
         self._seed = seed
         self._authorization = f"Bearer {token}".encode() if token else b""
@@ -122,7 +122,7 @@ class Api:
             authorization.encode("latin-1"), self._authorization
         ):
             return Response(401, b"this server belongs to a run, and asks for its token\n", TEXT)
-        # As upstream: a name with a slash in it is of no route, however it is quoted.
+        # As in upstream, a name with a slash matches no route, even if it is quoted.
         path = urllib.parse.unquote(request.target.partition("?")[0])
         path_known = False
         for method, pattern, action in self._routes:
@@ -175,7 +175,7 @@ class Api:
         if wanted.name in self._proxies:
             raise ApiError(409, "proxy already exists")
         proxy = self._new_proxy(wanted)
-        # Taken before the first await, so that two requests cannot both create it.
+        # Registered before the first await, so that two requests cannot both create it.
         self._proxies[wanted.name] = proxy
         try:
             if wanted.enabled:
@@ -196,7 +196,7 @@ class Api:
                 made.append(await self._add_or_replace(each))  # noqa: PERF401 - some stay if one fails
         except ApiError as error:
             failure = {"error": error.message, "status": error.status}
-        # Created proxies stay, and the answer lists them; an empty list is null there.
+        # Proxies created before a failure stay and are listed; upstream sends null for none.
         listed = [_proxy_json(proxy) for proxy in made] or None
         return _json(failure | {"proxies": listed}, failure.get("status", 201))
 

@@ -1,8 +1,8 @@
-"""Bodies of requests, read as Go's `encoding/json` reads them, since clients rely on that.
+"""Bodies of requests, parsed like Go's `encoding/json`, since clients rely on its behaviour.
 
-The first JSON value counts, and the rest is ignored. A key is matched in any case,
-and the last of several wins; an unknown one is ignored, and so is a null.
-Numbers are of the type of their field: 100.0 is no integer.
+Only the first JSON value counts. Keys are case-insensitive, and the last of several equal keys
+wins. Unknown keys and null values are ignored. A number must have its field's type: 100.0 is not an
+integer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ProxyChange(msgspec.Struct):
 
 
 class ToxicInput(msgspec.Struct):
-    """A toxic to be made; what its attributes may be depends on its type."""
+    """A toxic to create; its type decides which attributes are valid."""
 
     name: str = ""
     type: str = ""
@@ -58,7 +58,7 @@ class ToxicChange(msgspec.Struct):
 
 
 class AddressInput(msgspec.Struct):
-    """An address that callers share, see `SharedAddress`."""
+    """A shared address to create, see `SharedAddress`."""
 
     listen: str
     callers: str
@@ -84,7 +84,7 @@ def _first_value(body: bytes) -> Any:
         raise ApiError(400, "bad request body: EOF")
     try:
         value, _ = _DECODER.raw_decode(text)
-        msgspec.json.encode(value)  # half a surrogate pair could never be shown
+        msgspec.json.encode(value)  # an unpaired surrogate cannot be encoded in an answer
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"bad request body: {error}") from error
     return value
@@ -103,12 +103,12 @@ def _struct(value: Any, kind: type[S]) -> S:
 
 
 def read_body(body: bytes, kind: type[S]) -> S:
-    """The body as a struct of this kind. Raises `ApiError`."""
+    """Parse the body as a struct of this type. Raises `ApiError`."""
     return _struct(_first_value(body), kind)
 
 
 def read_list(body: bytes, kind: type[S]) -> list[S]:
-    """The body as a list of such structs. Raises `ApiError`."""
+    """Parse the body as a list of structs of this type. Raises `ApiError`."""
     value = _first_value(body)
     if not isinstance(value, list | None):
         raise ApiError(400, f"bad request body: Expected `array`, got `{type(value).__name__}`")
@@ -116,7 +116,7 @@ def read_list(body: bytes, kind: type[S]) -> list[S]:
 
 
 def attributes_of(kind: type[Toxic], given: Mapping[str, Any], *, before: Toxic | None) -> Toxic:
-    """The attributes of a toxic: as given, else as they were, else zero. Raises `ApiError`."""
+    """A toxic's attributes: given values, else previous values, else zero. Raises `ApiError`."""
     old = {} if before is None else msgspec.to_builtins(before)
     new = {name: value for name, value in given.items() if value is not None}
     toxic = _struct({**old, **new}, kind)

@@ -1,8 +1,8 @@
 """A typed client of the Toxiproxy API, for our server and for a real one.
 
-One keep-alive connection, a timeout on everything, and an error that carries URL, status and body
-for every content type (`toxiproxy-python` has none of these).
-A request is sent again only if it is idempotent and the kept connection had gone stale.
+The client uses one keep-alive connection and a timeout for every request. Errors include URL,
+status and body for every content type. (`toxiproxy-python` has none of these features.) A request
+is sent again only if it is idempotent and the kept connection had gone stale.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class ToxiproxyError(InfrastructureError):
-    """A request failed. `status` is 0 where no answer came."""
+    """A request failed. `status` is 0 if there was no answer."""
 
     def __init__(self, method: str, url: str, status: int, body: str) -> None:
         super().__init__(f"{method} {url}: {f'status {status}: ' if status else ''}{body.strip()}")
@@ -35,7 +35,7 @@ class ToxiproxyError(InfrastructureError):
 
 
 class ToxicInfo(msgspec.Struct, frozen=True):
-    """A toxic as the server shows it."""
+    """A toxic, as listed by the server."""
 
     name: str
     type: str
@@ -45,7 +45,7 @@ class ToxicInfo(msgspec.Struct, frozen=True):
 
 
 class ProxyInfo(msgspec.Struct, frozen=True):
-    """A proxy as the server shows it."""
+    """A proxy, as listed by the server."""
 
     name: str
     listen: str
@@ -55,7 +55,7 @@ class ProxyInfo(msgspec.Struct, frozen=True):
 
 
 class _Populated(msgspec.Struct, frozen=True):
-    proxies: tuple[ProxyInfo, ...] | None  # as Go writes an empty one
+    proxies: tuple[ProxyInfo, ...] | None  # Go encodes an empty list as null
 
 
 class _WasReset(msgspec.Struct, frozen=True):
@@ -63,10 +63,10 @@ class _WasReset(msgspec.Struct, frozen=True):
 
 
 class ToxiproxyClient:
-    """Talks to one server. All methods raise `ToxiproxyError`."""
+    """A client for one server. All methods may raise `ToxiproxyError`."""
 
     def __init__(self, url: str, *, token: str = "", timeout_s: float = TIMEOUT_S) -> None:
-        """`token`: what the server asks for, if it does (our own one of a run)."""
+        """`token` is the token that a run's own server requires; a real Toxiproxy has none."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname:
             raise ToxiproxyError("", url, 0, "the address must read http://HOST:PORT")
@@ -78,7 +78,7 @@ class ToxiproxyClient:
         self._turn = asyncio.Lock()
 
     def url(self, *path: str) -> str:
-        """The URL of a resource, its parts quoted."""
+        """The URL of a resource, with its path parts quoted."""
         quoted = "/".join(urllib.parse.quote(part, safe="") for part in path)
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/{quoted}"
@@ -86,7 +86,7 @@ class ToxiproxyClient:
     # --- proxies -----------------------------------------------------------------------------
 
     async def version(self) -> str:
-        """The server's version: plain text or an object, by its age."""
+        """The server's version, which old servers send as plain text and new ones as an object."""
         return (await self._request("GET", "version")).decode("utf-8", "replace")
 
     async def proxies(self) -> dict[str, ProxyInfo]:
@@ -94,7 +94,7 @@ class ToxiproxyClient:
         return self._decode(await self._request("GET", "proxies"), dict[str, ProxyInfo])
 
     async def populate(self, proxies: Sequence[tuple[str, str, str]]) -> tuple[ProxyInfo, ...]:
-        """Create many at once, each (name, listen, upstream)."""
+        """Create many proxies at once, each given as (name, listen, upstream)."""
         body = [
             {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
             for name, listen, upstream in proxies
@@ -103,16 +103,16 @@ class ToxiproxyClient:
         return self._decode(answer, _Populated).proxies or ()
 
     async def delete(self, proxy: str) -> None:
-        """Remove a proxy; one that is gone already is no error."""
+        """Remove a proxy; a missing proxy is no error."""
         await self._request("DELETE", "proxies", proxy, accept=(404,))
 
     async def enable(self, proxy: str, *, enabled: bool) -> None:
-        """Switch a proxy on or off; off closes its connections."""
-        # POST is deprecated in newer servers but is what all of them take.
+        """Switch a proxy on or off; switching it off closes its connections."""
+        # POST is deprecated in newer servers, but all versions accept it.
         await self._request("POST", "proxies", proxy, body={"enabled": enabled})
 
     async def reset_connections(self, proxy: str) -> int:
-        """Reset the open connections (our server only); returns how many there were."""
+        """Reset the open connections (our server only); returns their number."""
         raw = await self._request("POST", "proxies", proxy, "reset")
         return self._decode(raw, _WasReset).connections
 
@@ -126,7 +126,7 @@ class ToxiproxyClient:
         otherwise: str,
         neutral: str,
     ) -> None:
-        """Have one address lead each caller to its own proxy (our server only)."""
+        """Create a shared address that leads each caller to its own proxy (our server only)."""
         body = {
             "listen": listen,
             "callers": callers,
@@ -147,11 +147,11 @@ class ToxiproxyClient:
         await self._request("POST", "proxies", proxy, "toxics", body=body)
 
     async def remove_toxic(self, proxy: str, name: str) -> None:
-        """Remove a toxic; one that is gone already, with its proxy or not, is no error."""
+        """Remove a toxic; a missing toxic or proxy is no error."""
         await self._request("DELETE", "proxies", proxy, "toxics", name, accept=(404,))
 
     async def metrics(self) -> dict[tuple[str, str, str], float] | None:
-        """The counters, as (family, proxy, direction) -> value; `None` where none are served."""
+        """The counters, as (family, proxy, direction) -> value; `None` without metrics."""
         raw = await self._request("GET", "metrics", accept=(404,))
         text = raw.decode("utf-8", "replace")
         if text.startswith("404 "):
@@ -164,7 +164,7 @@ class ToxiproxyClient:
     # --- requests --------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close the connection, at once: every answer that anyone waits for has been read."""
+        """Close the connection at once, since all expected answers have been read."""
         if self._streams is None:
             return
         (_, writer), self._streams = self._streams, None
@@ -189,7 +189,7 @@ class ToxiproxyClient:
                 await self.close()
                 raise ToxiproxyError(method, url, 0, repr(error)) from error
             except asyncio.CancelledError:
-                await self.close()  # half an exchange is on it
+                await self.close()  # it has an unfinished exchange
                 raise
         if status >= 300 and status not in accept:
             raise ToxiproxyError(method, url, status, answer.decode("utf-8", "replace"))

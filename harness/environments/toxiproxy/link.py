@@ -2,9 +2,9 @@
 
     socket -> [source] -> channel -> [toxic] -> channel -> [toxic] -> socket
 
-Each stage is a task; without toxics there is only the source, which writes to the receiving socket
-itself. Toxics are added at the end of the chain and removed anywhere while bytes flow. A change
-cancels the tasks that touch the changed place, moves what they hold, and starts them again.
+Each stage is a task. Without toxics there is only the source, which writes directly to the
+receiving socket. While bytes flow, toxics can be added at the end of the chain and removed at any
+place. A change cancels the affected tasks, moves the data that they hold, and starts them again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Link:
         end: Callable[[End], None],
         reset_connection: Callable[[], None],
     ) -> None:
-        """`end` ends the connection for the receiver."""
+        """`end` is called to end this direction for the receiver."""
         self.direction = direction
         self.counters = counters
         self.stream = stream
@@ -50,7 +50,7 @@ class Link:
         self._closed = False
 
     def start(self, entries: list[ToxicEntry]) -> None:
-        """Build the chain and let bytes flow."""
+        """Build the chain and start all stages."""
         for entry in entries:
             self._append(entry)
         for stub in self._stubs:
@@ -65,7 +65,7 @@ class Link:
         return stub
 
     async def add(self, entry: ToxicEntry) -> None:
-        """Put a toxic at the end of the chain."""
+        """Add a toxic at the end of the chain."""
         async with self._change:
             if self._closed:
                 return
@@ -77,7 +77,7 @@ class Link:
             stub.start()
 
     async def update(self, entry: ToxicEntry) -> None:
-        """Start a toxic again with its new attributes."""
+        """Restart a toxic with its new attributes."""
         async with self._change:
             stub = self._find(entry)
             if stub is not None and await stub.interrupt():
@@ -85,7 +85,7 @@ class Link:
                 stub.start()
 
     async def remove(self, entry: ToxicEntry) -> None:
-        """Take a toxic out; what it held back goes on at once, unless its cleanup says no."""
+        """Remove a toxic and release its held data, unless its cleanup ends the stream."""
         async with self._change:
             stub = self._find(entry)
             if stub is None or not await stub.interrupt():
@@ -106,7 +106,7 @@ class Link:
         return next((stub for stub in self._stubs if stub.entry is entry), None)
 
     async def close(self) -> None:
-        """Stop every stage; the sockets are the connection's to close."""
+        """Stop every stage; the connection closes the sockets."""
         async with self._change:
             self._closed = True
             for stub in self._stubs:

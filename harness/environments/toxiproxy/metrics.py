@@ -59,9 +59,9 @@ def render_metrics(proxies: Sequence[Proxy]) -> str:
 
 
 def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, str], float]:
-    """The samples of `families`, as (family, proxy, direction or "") -> value.
+    """Parse the samples of `families`, as (family, proxy, direction or "") -> value.
 
-    Raises `ValueError` for a line that is no sample.
+    Raises `ValueError` for an invalid line.
     """
     wanted = frozenset(families)
     samples: dict[tuple[str, str, str], float] = {}

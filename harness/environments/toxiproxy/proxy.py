@@ -1,9 +1,10 @@
 """A proxy: a listening port, its upstream, its toxics, and the connections through it.
 
-As upstream has it, stopping a proxy closes all of its connections, and so does a toxic that ends
-one direction. Unlike upstream, a connection ends as it would without a proxy: the end of one
-direction leaves the other open, a reset comes after earlier data and stays a reset, and
-so does a destination that is not there. A slow upstream does not hold up the next connection.
+As in upstream, stopping a proxy closes all of its connections, and a toxic that ends one direction
+closes its connection. Unlike in upstream, connections otherwise end as they would without a proxy:
+the end of one direction leaves the other open, a reset is passed on as a reset after all earlier
+data, and an unreachable destination causes a reset. A slow upstream does not delay the next
+connection.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ DIRECTIONS: Final = ("upstream", "downstream")
 CONNECTIONS_MAX: Final = 4096
 _FLUSH_POLL_S: Final = 0.01
 _FLUSH_POLLS_MAX: Final = 100
-"""A reset waits this often for earlier data: TCP promises even less."""
+"""The number of polls for which a reset waits for earlier data; TCP guarantees even less."""
 _CUT_POLL_S: Final = 0.02
 
 _log = logging.getLogger(__name__)
 
 
 class ApiError(HarnessError):
-    """A request that cannot be served: a message as upstream words it, and an HTTP status."""
+    """A request failed: the error message, worded as in upstream, and an HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,15 +48,15 @@ class ApiError(HarnessError):
 
 
 class Withheld(msgspec.Struct, frozen=True):
-    """Connections at one address that did not get through, by no fault's doing."""
+    """Connections at one address that were held or dropped without a fault."""
 
     address: str
-    held: int  # now
-    dropped: int  # ever
+    held: int  # at present
+    dropped: int  # in total
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """`host:port` or `[v6]:port` as its parts; an empty host is all of them. `ValueError`."""
+    """Split `host:port` or `[v6]:port`; an empty host means all hosts. Raises `ValueError`."""
     host, colon, port = address.rpartition(":")
     if not colon or not (port or "0").isdigit() or int(port or "0") > 65535:
         raise ValueError(f"{address!r} must read host:port")
@@ -63,7 +64,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 async def _resolved(address: str) -> tuple[str, int]:
-    """The place where Go listens: by IPv4 if it can. Raises `OSError`, `ValueError`."""
+    """The resolved address, preferring IPv4 like Go. Raises `OSError`, `ValueError`."""
     host, port = split_address(address or ":0")
     if not host:
         return host, port
@@ -80,7 +81,7 @@ def _join_address(host: str, port: int) -> str:
 async def listen(
     address: str, accepted: Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 ) -> tuple[asyncio.Server, str]:
-    """Listen on `host:port`; a port of 0 becomes the one that the system picked. `ApiError`."""
+    """Listen on `host:port`; returns the server and its real address. Raises `ApiError`."""
     try:
         host, port = await _resolved(address)
         server = await sockets.serve(host, port, accepted)
@@ -90,7 +91,7 @@ async def listen(
 
 
 class _Connection:
-    """One client and its upstream."""
+    """A connection of one client and its upstream connection."""
 
     def __init__(
         self,
@@ -98,15 +99,15 @@ class _Connection:
         upstream: asyncio.StreamWriter,
         is_cut: Callable[[str], bool],
     ) -> None:
-        """`is_cut` says whether a direction passes nothing."""
-        self.writers = {"upstream": upstream, "downstream": client}  # by the direction they end
+        """`is_cut` says whether a toxic blocks all bytes of a direction."""
+        self.writers = {"upstream": upstream, "downstream": client}  # by ending direction
         self.links: list[Link] = []
         self._is_cut = is_cut
         self._ended: set[str] = set()
         self._resets: set[asyncio.Task[None]] = set()
 
     def end(self, direction: str, end: End) -> None:
-        """One direction has ended."""
+        """Handle the end of one direction."""
         self._ended.add(direction)
         writer = self.writers[direction]
         match end:
@@ -115,7 +116,7 @@ class _Connection:
                 self._resets.add(asyncio.get_running_loop().create_task(self._reset_after(writer)))
                 return
             case End.FINISHED if not writer.is_closing():
-                with contextlib.suppress(OSError):  # it was reset, and will be read to be
+                with contextlib.suppress(OSError):  # already reset; a read will tell
                     writer.write_eof()
             case End.CLOSED:
                 writer.close()
@@ -124,7 +125,7 @@ class _Connection:
                 each.close()
 
     async def _reset_after(self, writer: asyncio.StreamWriter) -> None:
-        """Reset both ways once `writer`'s other end has all that came before."""
+        """Reset both ways once the peer of `writer` has received all earlier data."""
         for _ in range(_FLUSH_POLLS_MAX):
             if sockets.unsent_bytes(writer) == 0:
                 break
@@ -137,7 +138,7 @@ class _Connection:
             sockets.reset_at_once(writer)
 
     def drop(self) -> None:
-        """Close at once, with everything that is still queued."""
+        """Close at once and discard all queued data."""
         for writer in self.writers.values():
             writer.transport.abort()
 
@@ -150,7 +151,8 @@ class _Connection:
     async def _wait_gone(self, direction: str) -> None:
         """Wait until the receiver of this direction is gone.
 
-        If it has sent its end before, no link brings the news that it does not even listen.
+        If the receiver has already ended its own direction and is then reset, no link reports that
+        reset, so pass it on here.
         """
         (back,) = self.writers.keys() - {direction}
         try:
@@ -163,7 +165,7 @@ class _Connection:
 
 
 class Proxy:
-    """One entry of the API. Methods raise `ApiError`."""
+    """One proxy of the API. Methods may raise `ApiError`."""
 
     def __init__(
         self,
@@ -196,7 +198,7 @@ class Proxy:
     # --- life ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         if self.enabled:
             return
         self._server, self.listen = await listen(self.listen, self.adopt)
@@ -219,7 +221,7 @@ class Proxy:
             await asyncio.wait(tasks)
 
     async def differs(self, listen: str, upstream: str) -> bool:
-        """Whether these are other addresses, as upstream sees it: a listener's name is resolved."""
+        """Whether these addresses differ from the current ones, after resolving `listen`."""
         try:
             resolved = _join_address(*await _resolved(listen))
         except (OSError, ValueError) as error:
@@ -227,7 +229,7 @@ class Proxy:
         return (resolved, upstream) != (self.listen, self.upstream)
 
     async def update(self, listen: str, upstream: str, *, enabled: bool) -> None:
-        """Change where it listens or connects to (which closes connections), or switch it."""
+        """Change the addresses, which closes connections, and switch the proxy on or off."""
         if await self.differs(listen, upstream):
             await self.stop()
             self.listen, self.upstream = listen, upstream
@@ -237,14 +239,14 @@ class Proxy:
             await self.stop()
 
     def reset_connections(self) -> int:
-        """Send RST on every open connection, both ways; returns how many there were."""
+        """Send RST on every open connection, both ways; returns their number."""
         count = len(self._connections)
         for connection in list(self._connections):
             connection.reset()
         return count
 
     def is_cut(self, direction: str) -> bool:
-        """Whether nothing passes this way: stopped, or a toxic lets nothing through."""
+        """Whether no bytes pass in this direction: the proxy is stopped, or a toxic blocks all."""
         return not self.enabled or any(
             entry.direction == direction and entry.toxic.blocks for entry in self.toxics
         )
@@ -252,7 +254,7 @@ class Proxy:
     # --- connections -----------------------------------------------------------------------
 
     def adopt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection that was accepted, here or elsewhere; a stopped proxy closes it."""
+        """Serve an accepted connection, maybe from a shared address; if stopped, close it."""
         if not self.enabled:
             writer.transport.abort()
             return
@@ -314,36 +316,36 @@ class Proxy:
     # --- toxics ------------------------------------------------------------------------------
 
     def toxic(self, name: str) -> ToxicEntry:
-        """The toxic of that name."""
+        """The toxic with this name."""
         for entry in self.toxics:
             if entry.name == name:
                 return entry
         raise ApiError(404, "toxic not found")
 
     def require_free(self, name: str) -> None:
-        """Refuse a name that a toxic has."""
+        """Raise `ApiError` if a toxic already has this name."""
         if any(entry.name == name for entry in self.toxics):
             raise ApiError(409, "toxic already exists")
 
     async def add_toxic(self, entry: ToxicEntry) -> None:
-        """Add to every connection, open and to come."""
+        """Add a toxic to all current and future connections."""
         self.require_free(entry.name)
         self.toxics.append(entry)
         await self._on_links(entry.direction, lambda link: link.add(entry))
 
     async def update_toxic(self, entry: ToxicEntry) -> None:
-        """Bring the changed attributes of `entry` to every connection."""
+        """Apply the changed attributes of `entry` to every connection."""
         await self._on_links(entry.direction, lambda link: link.update(entry))
 
     async def remove_toxic(self, entry: ToxicEntry) -> None:
-        """Take it from every connection; a second removal at the same time is a 404."""
+        """Remove a toxic from every connection; a concurrent second removal gets a 404."""
         if entry not in self.toxics:
             raise ApiError(404, "toxic not found")
         self.toxics.remove(entry)
         await self._on_links(entry.direction, lambda link: link.remove(entry))
 
     async def remove_all_toxics(self) -> None:
-        """Take all of them out."""
+        """Remove all toxics."""
         for entry in list(self.toxics):
             await self.remove_toxic(entry)
 

@@ -1,8 +1,8 @@
-"""The two sockets of a connection through a proxy, as streams that keep what came before a reset.
+"""Streams for the two sockets of a proxied connection, which keep data received before a reset.
 
-asyncio's own streams forget received but unread data as soon as a connection breaks, be
-it by a reset that was read or by one that a write ran into. The kernel does not: it hands on data
-that arrived first. So do these.
+asyncio's own streams discard received but unread data when a connection breaks, whether a read or a
+write detects the reset. The kernel still delivers data that arrived before the reset, and so do
+these streams.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Accepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class Reader(asyncio.StreamReader):
-    """A stream that ends at a reset, after everything that came before it."""
+    """A stream reader for which a reset is an end of file after all earlier data."""
 
     was_reset = False
 
@@ -51,7 +51,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
     def _take_the_rest(self, transport: asyncio.BaseTransport) -> None:
-        """Read what the kernel still has; its receive buffer gets nothing more, so it is finite."""
+        """Read the rest of the kernel's receive buffer, which cannot grow after a reset."""
         descriptor = transport.get_extra_info("socket").fileno()
         try:
             while data := os.read(descriptor, READ_BUFFER_BYTES):
@@ -61,7 +61,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """One socket; of all hosts for either kind of address, with one port for both."""
+    """A listening socket; an empty host means all IPv4 and IPv6 addresses, with one port."""
     if host or not socket.has_dualstack_ipv6():
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -71,7 +71,7 @@ def _listening(host: str, port: int) -> socket.socket:
 
 
 async def serve(host: str, port: int, accepted: Accepted) -> asyncio.Server:
-    """Listen; an empty host is all of them. Raises `OSError`."""
+    """Listen; an empty host means all hosts. Raises `OSError`."""
 
     def protocol() -> _Protocol:
         return _Protocol(Reader(limit=READ_BUFFER_BYTES), accepted)
@@ -89,7 +89,7 @@ async def connect(host: str, port: int) -> tuple[Reader, asyncio.StreamWriter]:
 
 
 def unsent_bytes(writer: asyncio.StreamWriter) -> int:
-    """The number of written bytes that the other end's kernel does not have yet."""
+    """The number of written bytes that the peer's kernel has not acknowledged yet."""
     if writer.is_closing():
         return 0
     queued = fcntl.ioctl(writer.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
@@ -102,6 +102,6 @@ def reset_at_once(writer: asyncio.StreamWriter) -> None:
         end = writer.get_extra_info("socket")
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NONE)
     except OSError:
-        return  # its other end has closed it already
+        return  # the peer has already closed it
     finally:
         writer.transport.abort()

@@ -1,15 +1,16 @@
 """One stage of a connection's chain: the place of a toxic, and the queues between two stages.
 
-A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. The coroutine
-may be cancelled at any await, since toxics come and go while bytes flow; nothing may be lost or
-doubled then. So a toxic never owns bytes: the stub holds the received chunk until the toxic sends
-or swallows it, and the next toxic first passes on a held rest.
+A toxic is a frozen set of attributes and a coroutine that moves bytes through a stub. Toxics are
+added and removed while bytes flow, so the coroutine may be cancelled at any await, and no bytes may
+be lost or duplicated then. Therefore a toxic never owns bytes: the stub holds the received chunk
+until the toxic sends or swallows it, and the next toxic first passes on the rest of a held chunk.
 
-Two rules make a cancellation harmless. A chunk is handed over in one step without an await
-(`take`), and only then does the sender wait for `room`; so it is never in two places or none. And
-the end of a stream is a state of its channel, not an item, so it cannot get lost.
+Two rules make a cancellation harmless. First, a chunk is handed over in one step without an await
+(`take`), and only then does the sender wait for `room`; so the chunk is always in exactly one
+place. Second, the end of a stream is a state of its channel, not an item, so it cannot get lost.
 
-An end is handed on unchanged (`End`): after the end of one direction the other goes on.
+The kind of an end (`End`) is passed on unchanged. After the end of one direction the other
+continues.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _CHUNK_BYTES_MAX: Final = 32 * 1024
 class End(enum.Enum):
     """The end of one direction of a connection."""
 
-    FINISHED = "finished"  # by its sender, who may go on listening
-    RESET = "reset"  # by its sender, both ways
-    CLOSED = "closed"  # by a toxic, for good, as upstream has every end
+    FINISHED = "finished"  # ended by its sender, who may still receive
+    RESET = "reset"  # reset by its sender, both ways
+    CLOSED = "closed"  # closed both ways by a toxic, like every end in upstream
 
 
 @dataclass(slots=True)
 class Counters:
-    """The bytes of one direction of a proxy, over all connections."""
+    """The byte counters of one direction of a proxy, over all connections."""
 
     received_bytes: int = 0
     sent_bytes: int = 0
@@ -48,10 +49,10 @@ class Counters:
 
 
 class Toxic(msgspec.Struct, frozen=True):
-    """The attributes of a toxic, as in the API, and its effect: here, none."""
+    """The attributes of a toxic, as in the API, and its effect; this base class has none."""
 
     buffer_chunks: ClassVar[int] = 1
-    """How many chunks may wait in front of this toxic before the sender is held back."""
+    """How many chunks may queue before this toxic until the sender must wait."""
 
     @property
     def blocks(self) -> bool:
@@ -64,17 +65,17 @@ class Toxic(msgspec.Struct, frozen=True):
             await stub.send()
 
     def cleanup(self, stub: Stub) -> bool:
-        """React to the removal of the toxic; true where the stream must end now."""
+        """React to the removal of the toxic; true if the stream must end now."""
         del stub
         return False
 
 
 class Noop(Toxic, frozen=True):
-    """Pass everything on: also the behaviour of a toxic on connections that its toxicity spares."""
+    """A toxic without an effect; also used for connections that a toxicity below 1 spares."""
 
 
 class ToxicEntry(msgspec.Struct):
-    """A toxic of a proxy, as the API knows and shows it."""
+    """A toxic of a proxy, as represented in the API."""
 
     name: str
     type: str
@@ -84,7 +85,7 @@ class ToxicEntry(msgspec.Struct):
 
     @property
     def direction(self) -> str:
-        """The stream in lower case; the API shows it as the client wrote it."""
+        """The stream in lower case; `stream` keeps the client's spelling."""
         return self.stream.lower()
 
 
@@ -140,7 +141,7 @@ class Sink:
 
     def take(self, chunk: _Chunk) -> None:
         if self._writer.is_closing():
-            return  # the receiver is gone; its own direction brings the news to the sender
+            return  # the receiver is gone, which the other direction tells the sender
         self._writer.write(chunk.data)
         self._counters.sent_bytes += len(chunk.data)
 
@@ -167,7 +168,7 @@ class Source:
 
 
 class Chain(Protocol):
-    """The chain that a stub belongs to."""
+    """The chain of stages to which a stub belongs."""
 
     counters: Counters
     stream: Callable[[str], random.Random]
@@ -175,7 +176,7 @@ class Chain(Protocol):
 
 
 class Stub:
-    """The place of one toxic on one direction of one connection."""
+    """One stage of a chain: one toxic in one direction of one connection."""
 
     def __init__(
         self,
@@ -192,13 +193,13 @@ class Stub:
         self.task: asyncio.Task[None] | None = None
         self._chain = chain
         self._held: _Chunk | None = None
-        self._end: End | None = None  # of its source, once it was received
+        self._end: End | None = None  # the end of the source, once received
         self._toxic: Toxic = Noop()
         self.random = chain.stream(entry.name if entry is not None else "")
         self.draw()
 
     def draw(self) -> None:
-        """Decide by the toxicity whether the toxic acts on this connection."""
+        """Draw whether the toxic acts on this connection, with its toxicity as probability."""
         if self.entry is None:
             return
         acts = self.random.random() < self.entry.toxicity
@@ -206,12 +207,12 @@ class Stub:
 
     @property
     def held_bytes(self) -> int:
-        """The size of the rest of the received chunk."""
+        """The remaining size of the held chunk."""
         return 0 if self._held is None else len(self._held.data)
 
     @property
     def held_age_s(self) -> float:
-        """The time since the held chunk arrived at the proxy, without delays so far."""
+        """The time since the held chunk arrived at the proxy, minus intended delays."""
         assert self._held is not None
         return asyncio.get_running_loop().time() - self._held.arrived_s
 
@@ -253,7 +254,7 @@ class Stub:
         self._chain.reset_connection()
 
     def start(self) -> None:
-        """Run the toxic, after passing on what an interrupted one still held."""
+        """Start the toxic; a chunk that an interrupted toxic still held is passed on first."""
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
@@ -263,7 +264,7 @@ class Stub:
         self.finish()
 
     def finish(self) -> None:
-        """End the stream for the receiver and throw away everything that still comes."""
+        """End the stream for the receiver and discard all remaining data."""
         self.swallow()
         self._toxic = Noop()
         if isinstance(self.source, Channel):
@@ -273,19 +274,19 @@ class Stub:
         self.output.end(self._end or End.CLOSED)
 
     async def interrupt(self) -> bool:
-        """Stop the toxic where it is; false if it had ended the stream already."""
+        """Cancel the toxic; false if it had already ended the stream."""
         if self.task is None:
             return False
         finished = self.task.done()
         self.task.cancel()
         await asyncio.wait([self.task])
         if not finished and not self.task.cancelled():
-            finished = True  # it came to its end before the cancellation did
+            finished = True  # it ended before the cancellation
         self.task = None
         return not finished
 
     def drain(self) -> None:
-        """Hand everything held and queued to the next stage, even beyond its capacity."""
+        """Pass all held and queued data to the next stage, even beyond its capacity."""
         assert isinstance(self.source, Channel)
         if self._held is not None:
             self._hand_over(self.held_bytes)
@@ -295,5 +296,5 @@ class Stub:
             self.output.end(self.source.ended)
 
     def cleanup(self) -> bool:
-        """Let the toxic react to its removal; true where that ended the stream."""
+        """Let the toxic react to its removal; true if the stream must end now."""
         return self._toxic.cleanup(self)

@@ -1,4 +1,4 @@
-"""All toxics, by the type that the API knows them by."""
+"""All toxics, registered by their type name in the API."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _STALL_MS_MIN: Final = 3_600_000
 class Bandwidth(Toxic, frozen=True):
     """Throttle: `rate` KB a second (1000 bytes), in pieces of at most a tenth of a second's worth.
 
-    A rate of zero or less passes no byte until the toxic is changed or removed. (A rate below zero
-    ends upstream's whole server.)
+    A rate of zero or less passes no bytes until the toxic is changed or removed. (Upstream crashes
+    for a rate below zero.)
     """
 
     rate: int = 0
@@ -36,7 +36,7 @@ class Bandwidth(Toxic, frozen=True):
             piece_bytes = max(1, int(bytes_per_s * _PIECE_S))
             while stub.held_bytes > 0:
                 size = min(piece_bytes, stub.held_bytes)
-                # An idle time is not saved up for a later burst.
+                # Idle time does not accumulate for a later burst.
                 free_at_s = max(free_at_s, loop.time()) + size / bytes_per_s
                 await asyncio.sleep(free_at_s - loop.time())
                 await stub.send(size)
@@ -45,8 +45,8 @@ class Bandwidth(Toxic, frozen=True):
 class Blackhole(Toxic, frozen=True):
     """A cut: nothing gets through, not even the end of a connection, until the toxic is removed.
 
-    Not in upstream. A connection that lost something is reset when the cut heals, as no byte stream
-    can go on with a hole in it; one that was idle all the time goes on, as TCP's would.
+    Not in upstream. When the cut heals, a connection that lost bytes is reset, since a byte stream
+    cannot continue with a gap. A connection that was idle continues, as with TCP.
     """
 
     @property
@@ -104,7 +104,7 @@ class LimitData(Toxic, frozen=True):
     bytes: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # `passed_bytes` counts over the life of the toxic on this connection, updates included.
+        # `passed_bytes` counts since the toxic was added to this connection, across updates.
         while await stub.receive():
             left = max(0, self.bytes - stub.passed_bytes)
             await stub.send(min(left, stub.held_bytes))
@@ -116,13 +116,13 @@ class LimitData(Toxic, frozen=True):
 class ResetPeer(Toxic, frozen=True):
     """Reset the connection `timeout` ms after the first bytes (or the end) arrive.
 
-    The first chunk is held: a connection that is not reset yet loses nothing.
+    The first chunk is held until then, so a connection that is not yet reset loses no bytes.
     """
 
     timeout: int = 0
 
     async def pipe(self, stub: Stub) -> None:
-        # Both ways, so that neither end takes it for an orderly close.
+        # Resets both ways, so that neither end sees an orderly close.
         await stub.receive()
         await asyncio.sleep(self.timeout / 1000)
         stub.reset()
@@ -136,7 +136,7 @@ class Slicer(Toxic, frozen=True):
     delay: int = 0
 
     def _sizes(self, stub: Stub) -> list[int]:
-        """Halve (give or take the variation) until every piece is about average; in order."""
+        """The sizes of the pieces, by halving (give or take the variation) until all fit."""
         # Upstream's recursion never ends for a size below one or a variation above the average.
         average = max(1, self.average_size)
         variation = min(max(0, self.size_variation), average - 1)
@@ -162,7 +162,7 @@ class Slicer(Toxic, frozen=True):
 
 
 class SlowClose(Toxic, frozen=True):
-    """The end of the stream arrives `delay` ms late."""
+    """Delay the end of the stream by `delay` ms."""
 
     delay: int = 0
 
@@ -174,8 +174,8 @@ class SlowClose(Toxic, frozen=True):
 class Timeout(Toxic, frozen=True):
     """Swallow everything, and close after `timeout` ms of silence; 0 swallows forever.
 
-    As upstream: the end of the stream still gets through, each chunk starts the time again, and
-    removing the toxic closes the connection, since bytes are missing from it.
+    As in upstream, the end of the stream still gets through, each chunk restarts the timeout, and
+    removing the toxic closes the connection, since its stream has a gap.
     """
 
     timeout: int = 0
@@ -215,7 +215,7 @@ TOXICS: Final[dict[str, type[Toxic]]] = {
 
 
 def toxics_of(quality: StreamQuality) -> list[tuple[str, dict[str, int]]]:
-    """Type and attributes of the toxics that make a stream this bad, in the order of bytes."""
+    """The types and attributes of the toxics for this quality, in chain order."""
     toxics: list[tuple[str, dict[str, int]]] = []
     if quality.slice_bytes:
         gap_us = math.ceil(quality.gap_ms * 1000)

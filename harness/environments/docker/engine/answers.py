@@ -1,4 +1,4 @@
-"""Answers of an engine, as values."""
+"""Parsers that turn the engine's answers into typed values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Found(NamedTuple):
-    """A container, volume or network that carries our labels."""
+    """A container, volume or network that has the harness's labels."""
 
     id: str
     name: str
     labels: dict[str, str]
-    state: str = ""  # of a container: "running", "paused", "exited", ...
-    addresses: Mapping[str, str] = MappingProxyType({})  # of a container, by its networks
-    ports: Mapping[int, int] = MappingProxyType({})  # of a container: declared -> published
+    state: str = ""  # only of a container: "running", "paused", "exited", ...
+    addresses: Mapping[str, str] = MappingProxyType({})  # only of a container, by network
+    ports: Mapping[int, int] = MappingProxyType({})  # only of a container: declared -> published
 
 
 def container_of(row: Mapping[str, Any]) -> Found:
-    """A container, by its row in the engine's list."""
+    """The `Found` for a row in the engine's list of containers."""
     networks: dict[str, dict[str, Any]] = (row.get("NetworkSettings") or {}).get("Networks") or {}
     bound = (port for port in row.get("Ports") or () if port.get("PublicPort"))
     return Found(
@@ -40,9 +40,9 @@ def container_of(row: Mapping[str, Any]) -> Found:
 
 
 def usage_of(stats: Mapping[str, Any]) -> Usage:
-    """The usage in an engine's statistics of a container, for control groups of version 1 or 2.
+    """The usage from an engine's statistics of a container, for cgroup v1 or v2.
 
-    No bytes written are as good as none counted: those to a file system in memory are not.
+    Zero written bytes are reported as unknown, since the kernel does not count writes to tmpfs.
     """
     held = (stats.get("memory_stats") or {}).get("stats") or {}
     anonymous = held.get("anon", held.get("rss"))

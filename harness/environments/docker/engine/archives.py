@@ -12,7 +12,7 @@ from typing import IO
 def tar_files(
     files: Mapping[str, bytes], *, mode: int = 0o644, executable: frozenset[str] = frozenset()
 ) -> bytes:
-    """An archive of these files, owned by root, for `Engine.put_archive`; always the same bytes."""
+    """A reproducible archive of these files, owned by root, for `Engine.put_archive`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in sorted(files.items()):
@@ -33,7 +33,7 @@ def tar_folder(name: str, mode: int) -> bytes:
 
 
 def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
-    """Write an archive of a folder's content, under `top`; this user owns all of it."""
+    """Write an archive of a folder's content below `top`; the user id `owner` owns all files."""
 
     def owned(info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid = info.gid = owner
@@ -46,9 +46,9 @@ def pack(folder: Path, top: str, owner: int, archive: IO[bytes]) -> None:
 
 
 def unpack(archive: IO[bytes], to: Path) -> None:
-    """Unpack the content of the one folder at the top of an archive into a new folder.
+    """Unpack the content of an archive's single top-level folder into the new folder `to`.
 
-    Files are their reader's afterwards, and none lies elsewhere (the filter `data`, PEP 706).
+    The calling user owns the files. No file can land outside `to` (the filter `data`, PEP 706).
     """
     to.mkdir()
     with tarfile.open(fileobj=archive) as tar:

@@ -1,4 +1,4 @@
-"""The output of a container, or of a command in one, as lines, while it runs."""
+"""The output of a running container, or of a command in a container, as lines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _TAIL_BYTES_MAX: Final = 500
 
 
 class Exchange:
-    """Both directions of a command that an engine executes, as `Attachment` reads them."""
+    """The input and output streams of a command that the engine executes."""
 
-    def __init__(self, stream: Any) -> None:  # the SDK's, of a kind that depends on the transport
+    def __init__(self, stream: Any) -> None:  # from the SDK; its type depends on the transport
         self._stream = stream
         self._response = getattr(stream, "_response", contextlib.nullcontext())
-        # A reader's view of a plain socket, and others as they are.
+        # The SDK wraps a plain socket in a read-only file, and returns other kinds as they are.
         self._connection = getattr(stream, "_sock", stream)
 
     def say(self, data: bytes) -> None:
@@ -36,14 +36,14 @@ class Exchange:
         return (demux_adaptor(*frame) for frame in frames)
 
     def close(self) -> None:
-        """End the command's input, and the connection, also under its reader."""
+        """Close the connection, which ends the command's input and any pending read."""
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
 
 class Attachment:
-    """The output of a container while it runs; close it, whether it was read or not."""
+    """The output of a running container. The caller must close it, even if unread."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Attachment:
         self._tail = tail
 
     def lines(self) -> Iterator[bytes]:
-        """Whole lines without their ends, until the container stops.
+        """Yield whole lines, without line ends, until the container stops.
 
-        The two outputs are put together a line at a time, so neither tears the other's lines.
+        Standard output and standard error are merged line by line, so lines stay intact.
         """
         pending = [b"", b""]
         with self._translated():
@@ -74,9 +74,9 @@ class Attachment:
         yield from (rest for rest in pending if rest)
 
     def close(self) -> None:
-        """Give the connection back; safe to call twice."""
+        """Return the connection to its pool; safe to call twice."""
         with contextlib.suppress(OSError):  # the engine has hung up already
             self._stream.close()
-        # The SDK closes the socket but not the file over it, which keeps it open.
+        # The SDK closes the socket but not the file object over it, which keeps the socket open.
         response: Any = vars(self._stream)["_response"]
         response.close()

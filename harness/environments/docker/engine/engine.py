@@ -1,11 +1,11 @@
-"""The one place that speaks to a Docker engine: the SDK behind a thin typed face.
+"""The only module that talks to a Docker engine: a thin typed wrapper around the SDK.
 
-Imported lazily (the SDK is an extra), every call has a timeout, and everything the SDK can raise
-leaves here as `InfrastructureError` with the action, the container and the last lines it wrote.
-An engine out of reach for a moment is asked again: calls marked `_repeated` are idempotent,
-so they may have been carried out before the connection broke, and are done again all the same.
-Calls block; callers run them in threads. Containers write to us only (log driver `none`): the
-attached stream is opened before the start, so that no line is lost and none is stored twice.
+The SDK is an optional dependency, so it is imported lazily. Every call has a timeout. Every
+exception of the SDK becomes an `InfrastructureError` with the action, the container and its last
+lines of output. If the engine is unreachable for a moment, calls marked `_repeated` are retried.
+They are idempotent, so it does not matter whether the engine carried out the first attempt. Calls
+block; callers run them in threads. The engine stores no container output (log driver `none`): the
+harness attaches to the output before it starts the container, so no line is lost or stored twice.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 CALL_TIMEOUT_S: Final = 60
 REPEAT_S: Final = 10.0
-"""How long an engine that does not answer is asked again."""
+"""How long calls to an engine that does not answer are retried."""
 _REPEAT_WAIT_S_MIN: Final = 0.05
 _REPEAT_WAIT_S_MAX: Final = 1.0
-_GATEWAY_STATUSES: Final = (502, 503, 504)  # a proxy answers for an engine that does not
+_GATEWAY_STATUSES: Final = (502, 503, 504)  # sent by a proxy in front of an unreachable engine
 _PING_TIMEOUT_S: Final = 5
-_FREEZER_TRIES: Final = 10  # on a loaded host the kernel may take longer than runc waits
+_FREEZER_TRIES: Final = 10  # a loaded kernel may freeze more slowly than runc waits
 _BUILD_TIMEOUT_S: Final = 900
 _CPU_PERIOD_US: Final = 100_000
 _END: Final = "\x04"
 _WHOLE: Final = ("sh", "-c", '"$@" 2>&1; printf "\\004%s" $?', "exec")
-"""Runs a command as one stream that ends with its exit code, so a lost part is noticed."""
+"""Shell prefix that appends the exit code to a command's output, so truncation is detected."""
 _CONNECTIONS_MAX: Final = 64
 _TAIL_LINES_MAX: Final = 20
 _IN_MEMORY: Final = {"type": "tmpfs", "device": "tmpfs", "o": "mode=1777,size=64m"}
@@ -54,13 +54,13 @@ T = TypeVar("T")
 
 
 class EngineUnreachableError(InfrastructureError):
-    """The connection failed or broke: the request may have been carried out, or not."""
+    """The connection failed or broke; the engine may or may not have carried out the request."""
 
 
 def _repeated(
     call: Callable[Concatenate[Engine, P], T],
 ) -> Callable[Concatenate[Engine, P], T]:
-    """Have an idempotent call made again for a while where the engine is not reached."""
+    """Retry an idempotent call for a while if the engine is unreachable."""
 
     @functools.wraps(call)
     def repeat(engine: Engine, /, *arguments: P.args, **named: P.kwargs) -> T:
@@ -79,8 +79,8 @@ def _repeated(
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A container to create.
 
-    `network` is the name of a network, or `container:<name>` without an address. Without a command
-    it runs the image's own, by the image's own entry point.
+    `network` is the name of a network or, without an address, `container:<name>`. Without a command
+    the container runs the image's own entry point and command.
     """
 
     name: str
@@ -91,11 +91,11 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     address: str | None = None
     hostname: str | None = None
     hosts: dict[str, str] = msgspec.field(default_factory=dict)
-    listens: bool = False  # its standard input is there for `Engine.say`, over all of its starts
+    listens: bool = False  # `Engine.say` can write to its standard input, after every start
     published: tuple[int, ...] = ()  # on 127.0.0.1, at ports the engine chooses
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     user: str | None = None
-    stop_signal: str | None = None  # without one it is the image's
+    stop_signal: str | None = None  # `None`: the image's
     capabilities: tuple[str, ...] = ()  # all others are dropped
     no_new_privileges: bool = True
     read_only: bool = False
@@ -106,14 +106,14 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerState(NamedTuple):
-    """The state of a container, by the engine."""
+    """The state of a container, as the engine reports it."""
 
     running: bool
     paused: bool
     exit_code: int
     ports: dict[int, int]  # declared port -> port on 127.0.0.1
-    oom_killed: bool = False  # the kernel ended a process in it for want of memory
-    pid: int | None = None  # its first process, if that is one of this machine
+    oom_killed: bool = False  # the OOM killer ended a process in the container
+    pid: int | None = None  # its first process; `None` on another machine
 
 
 class ExecResult(NamedTuple):
@@ -124,7 +124,7 @@ class ExecResult(NamedTuple):
 
 
 class _Unless(contextlib.AbstractContextManager[None, bool]):
-    """Passes over what the engine answers with such a status: it is gone, or not in that state."""
+    """Suppresses API errors with these statuses (object gone, or not in the required state)."""
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = statuses
@@ -138,7 +138,7 @@ class _Unless(contextlib.AbstractContextManager[None, bool]):
 
 
 class Engine:
-    """A connection to the engine that `DOCKER_HOST` and its fellows name."""
+    """A connection to the engine that the `DOCKER_*` environment variables name."""
 
     def __init__(self) -> None:
         try:
@@ -157,7 +157,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _translated(self, action: str, container: str | None = None) -> Iterator[None]:
-        """Turn every exception of the SDK into ours, with the container's last words."""
+        """Turn every SDK exception into ours, with the container's last lines of output."""
         import docker.errors
         import requests
         import urllib3
@@ -183,7 +183,7 @@ class Engine:
 
     @contextlib.contextmanager
     def _patient(self, timeout_s: int) -> Iterator[None]:
-        """Wait up to `timeout_s` for each answer of the engine meanwhile."""
+        """Allow `timeout_s` for each answer of the engine within this context."""
         before_s, self._api.timeout = self._api.timeout, timeout_s
         try:
             yield
@@ -193,7 +193,10 @@ class Engine:
     @classmethod
     @contextlib.contextmanager
     def connected(cls) -> Iterator[Engine]:
-        """One that answers; raises `InfrastructureError` when none does within a few seconds."""
+        """A connection to an engine that answers.
+
+        Raises `InfrastructureError` if the engine does not answer within a few seconds.
+        """
         engine = cls()
         try:
             with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
@@ -210,7 +213,7 @@ class Engine:
 
     @property
     def is_local(self) -> bool:
-        """Whether the engine is reached by a socket of this machine."""
+        """Whether the engine is reached through a Unix socket of this machine."""
         return str(self._api.base_url).startswith(("http+docker://localhost", "http+unix://"))
 
     def close(self) -> None:
@@ -221,18 +224,18 @@ class Engine:
 
     @_repeated
     def image_id(self, tag: str) -> str | None:
-        """The id of an image, `None` if there is none of that name."""
+        """The id of an image; `None` if no image has that name."""
         with self._translated(f"inspect the image {tag}"), _Unless(404):
             return str(self._api.inspect_image(tag)["Id"])  # type: ignore[no-untyped-call]
         return None
 
     def tag(self, image: str, repository: str, tag: str) -> None:
-        """Give an image another name, and take that name from its previous holder."""
+        """Add a name to an image; an image that had this name loses it."""
         with self._translated(f"tag {image}"):
             self._api.tag(image, repository, tag)
 
     def pull(self, image: str, *, timeout_s: int) -> None:
-        """Pull an image; `timeout_s` bounds every wait for the engine's next word."""
+        """Pull an image; `timeout_s` bounds each wait for the engine's next progress message."""
         from docker.utils import parse_repository_tag
 
         with self._translated(f"pull {image}"), self._patient(timeout_s):
@@ -240,7 +243,7 @@ class Engine:
             self._checked(self._api.pull(repository, tag=tag or "latest", stream=True, decode=True))
 
     def import_image(self, archive: IO[bytes], repository: str, tag: str) -> None:
-        """Make an image of a root file system."""
+        """Create an image from a root file system."""
         with self._translated(f"import {repository}:{tag}"), self._patient(_BUILD_TIMEOUT_S):
             self._api.import_image_from_data(archive, repository=repository, tag=tag)
 
@@ -254,7 +257,7 @@ class Engine:
         labels: dict[str, str],
         progress: Callable[[str], None],
     ) -> None:
-        """Build an image from an archive that has a Dockerfile."""
+        """Build an image from an archive that contains a Dockerfile."""
         with self._translated(f"build {tag}"):
             stream = self._api.build(
                 fileobj=context,
@@ -274,9 +277,9 @@ class Engine:
     def _checked(
         stream: Iterator[dict[str, Any]], progress: Callable[[str], None] | None = None
     ) -> None:
-        """Read a progress stream to its end; errors come as lines in it, not as a status.
+        """Read a progress stream to its end; the engine reports errors as lines of the stream.
 
-        What a step prints to its standard error comes in pieces of any size, each in colour.
+        Standard error of a build step arrives in pieces of arbitrary size, each in colour.
         """
         output: collections.deque[str] = collections.deque(maxlen=_TAIL_LINES_MAX)
         rest = ""
@@ -297,7 +300,7 @@ class Engine:
     def create_network(
         self, name: str, *, subnet: str, gateway: str, labels: dict[str, str]
     ) -> bool:
-        """Create a bridge; false when the subnet overlaps one that is in use."""
+        """Create a bridge network; false if the subnet overlaps a subnet in use."""
         import docker.errors
         from docker.types import IPAMConfig, IPAMPool
 
@@ -319,7 +322,7 @@ class Engine:
 
     @_repeated
     def remove_network(self, network: str) -> bool:
-        """Remove a network; false when it is gone already."""
+        """Remove a network; false if it is already gone."""
         with self._translated(f"remove the network {network}"), _Unless(404):
             self._api.remove_network(network)
             return True
@@ -327,7 +330,7 @@ class Engine:
 
     @_repeated
     def networks(self, *labels: str) -> list[Found]:
-        """Networks with all of these labels, each given as `name` or `name=value`."""
+        """The networks with all of these labels, each given as `name` or `name=value`."""
         with self._translated("list networks"):
             rows = self._api.networks(filters={"label": list(labels)})
         return [Found(row["Id"], row["Name"], row.get("Labels") or {}) for row in rows]
@@ -336,10 +339,10 @@ class Engine:
 
     @_repeated
     def create_volume(self, name: str, labels: dict[str, str], *, in_memory: bool = False) -> None:
-        """Create a volume; one that is there already stays as it is.
+        """Create a volume; an existing volume of that name stays unchanged.
 
-        One in memory is as the engine makes `/dev/shm`, and empty when no container runs that has
-        it.
+        A volume in memory has the mode of `/dev/shm`. Its content is lost when no running container
+        uses the volume.
         """
         with self._translated(f"create the volume {name}"):
             options = _IN_MEMORY if in_memory else {}
@@ -347,7 +350,7 @@ class Engine:
 
     @_repeated
     def remove_volume(self, name: str) -> bool:
-        """Remove a volume that no container uses; false when it is gone already."""
+        """Remove a volume that no container uses; false if it is already gone."""
         with self._translated(f"remove the volume {name}"), _Unless(404):
             self._api.remove_volume(name)
             return True
@@ -355,7 +358,7 @@ class Engine:
 
     @_repeated
     def volumes(self, *labels: str) -> list[Found]:
-        """Volumes with all of these labels, each given as `name` or `name=value`."""
+        """The volumes with all of these labels, each given as `name` or `name=value`."""
         with self._translated("list volumes"):
             rows: list[dict[str, Any]] = (
                 self._api.volumes(filters={"label": list(labels)}).get("Volumes") or []
@@ -388,7 +391,7 @@ class Engine:
                 binds=[f"{name}:{where}" for name, where in spec.volumes.items()],
                 log_config=LogConfig(type="none"),
                 extra_hosts=spec.hosts or None,
-                # Process 1 would ignore SIGTERM unless its program handles it; init passes it on.
+                # As pid 1 a program without a handler would ignore SIGTERM; init forwards it.
                 init=True,
                 port_bindings={f"{port}/tcp": ("127.0.0.1", None) for port in spec.published},
             )
@@ -409,7 +412,7 @@ class Engine:
                 ports=[(port, "tcp") for port in spec.published],
                 host_config=host,
                 networking_config=networking,
-                # Not detached, a container would have its input closed with the first attachment.
+                # Unless detached, the container's input is closed when the first attachment ends.
                 detach=True,
                 # The image's own entry point would swallow the command of a foreign image.
                 entrypoint=[] if spec.command else None,
@@ -417,30 +420,30 @@ class Engine:
 
     @_repeated
     def start(self, container: str) -> None:
-        """Start a container that is down."""
+        """Start a stopped container."""
         with self._translated("start", container):
             self._api.start(container)
 
     @_repeated
     def stop(self, container: str, *, grace_s: int) -> None:
-        """Its stop signal, then SIGKILL after `grace_s`."""
+        """Send the container's stop signal, and SIGKILL after `grace_s`."""
         with self._translated("stop", container):
             self._api.stop(container, timeout=grace_s)
 
     @_repeated
     def kill(self, container: str) -> bool:
-        """SIGKILL; false when the container is not running."""
+        """Send SIGKILL; false if the container is not running."""
         with self._translated("kill", container), _Unless(404, 409):  # gone, or not running
             self._api.kill(container)
             return True
         return False
 
     def pause(self, container: str) -> bool:
-        """Freeze; false when the container is not running or paused already."""
+        """Freeze the container; false if it is not running or is already paused."""
         return self._freezer("pause", container)
 
     def unpause(self, container: str) -> bool:
-        """Thaw; false when the container is not paused."""
+        """Thaw the container; false if it is not paused."""
         return self._freezer("unpause", container)
 
     @_repeated
@@ -453,7 +456,7 @@ class Engine:
                 try:
                     call(container)
                 except docker.errors.APIError:
-                    # An engine says 500 for a container in the wrong state; look for ourselves.
+                    # Engines answer 500 for a container in the wrong state, so check the state.
                     state = self.state(container)
                     if state is None or not state.running or state.paused == (verb == "pause"):
                         return False
@@ -465,14 +468,14 @@ class Engine:
 
     @_repeated
     def say(self, container: str, line: bytes) -> None:
-        """Write a line to the standard input of a container that runs and `listens`.
+        """Write a line to the standard input of a running container whose spec has `listens`.
 
-        That may happen twice, or too late: who reads it must not mind.
+        The line may arrive twice or late, which its reader must tolerate.
         """
         with self._translated("speak to", container):
             stream: Any = self._api.attach_socket(container, params={"stdin": 1, "stream": 1})
-            # The SDK gives a reader's view of a plain socket, and others as they are. It keeps the
-            # answer as well, which holds the connection.
+            # The SDK wraps a plain socket in a read-only file, and returns other kinds as they are.
+            # It also keeps the HTTP response, which holds the connection.
             connection = getattr(stream, "_sock", stream)
             response = getattr(stream, "_response", None)
             try:
@@ -484,7 +487,7 @@ class Engine:
 
     @_repeated
     def state(self, container: str) -> ContainerState | None:
-        """The state of a container; `None` without one of that name."""
+        """The state of a container; `None` if no container has that name."""
         with self._translated("inspect", container), _Unless(404):
             answer = self._api.inspect_container(container)
             bound = answer["NetworkSettings"]["Ports"] or {}
@@ -506,7 +509,7 @@ class Engine:
         return None
 
     def stopped(self, container: str) -> int | None:
-        """The pid, on the engine's host, of a process in a container that is stopped, if any is."""
+        """The pid, on the engine's host, of any stopped process in a container."""
         with self._translated("list the processes of", container), _Unless(404, 409):
             rows = self._api.top(container, "-o pid,stat")["Processes"] or ()
             return next((int(row[0]) for row in rows if row[1][:1] in procfs.STOPPED), None)
@@ -514,9 +517,9 @@ class Engine:
 
     @_repeated
     def limit_processor(self, container: str, share: float | None) -> None:
-        """Give it this share of one processor (above 1: of several); `None`: all it wants.
+        """Limit a container to this share of one CPU (above 1: several CPUs); `None`: no limit.
 
-        It holds over restarts, and from now on if it runs.
+        The limit takes effect at once and persists across restarts.
         """
         quota_us = -1 if share is None else round(share * _CPU_PERIOD_US)
         with self._translated("limit the processor of", container):
@@ -530,15 +533,18 @@ class Engine:
 
     @_repeated
     def usage(self, container: str) -> Usage:
-        """The memory of its processes, without cached files, and the bytes written to devices."""
+        """The memory of a container, without page cache, and its bytes written to devices."""
         statistics: dict[str, Any] = {}
         with self._translated("measure", container), _Unless(404):
             statistics = self._api.stats(container, stream=False, one_shot=True)
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """The state of a container once it is down, or after `timeout_s`; `None` if it is gone."""
-        # A timeout looks like any lost connection. The state decides, once the engine answers.
+        """Wait until a container has stopped, but at most `timeout_s`; return its state.
+
+        Returns `None` if the container is gone.
+        """
+        # A timeout looks like a lost connection, so ask for the state in either case.
         with (
             contextlib.suppress(EngineUnreachableError),
             self._translated("wait for", container),
@@ -549,7 +555,7 @@ class Engine:
 
     @_repeated
     def attach(self, container: str) -> Attachment:
-        """Attach to both outputs of a container, which need not run yet; made at once."""
+        """Attach to both outputs of a container, which need not be running yet."""
         with self._translated("attach to", container):
             stream = self._api.attach(
                 container, stdout=True, stderr=True, stream=True, logs=False, demux=True
@@ -566,10 +572,11 @@ class Engine:
         user: str = "0",
         environment: dict[str, str] | None = None,
     ) -> ExecResult:
-        """Run an idempotent command in a container that runs and has a shell, as `user`.
+        """Run an idempotent command as `user` in a running container that has a shell.
 
-        It must say the same when it runs again: a busy engine loses the end of what a command
-        says, or all of it, and then tells of its success (moby/moby#27289, docker/docker-py#2042).
+        A second run must print the same, since the command is retried if its output is incomplete:
+        a busy engine may lose the end of a command's output, or all of it, and still report success
+        (moby/moby#27289, docker/docker-py#2042).
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(
@@ -585,10 +592,10 @@ class Engine:
 
     @_repeated
     def watch(self, container: str, command: Sequence[str]) -> Attachment:
-        """Run a command as root for as long as its output is read; it says nothing before it has
-        read a byte.
+        """Run a command as root while its output is read.
 
-        Earlier output would be lost where it arrives in one piece with the engine's answer.
+        The command must read one byte before it prints anything: output that arrives in one packet
+        with the engine's HTTP response would be lost.
         """
         with self._translated(f"run {command[0]!r} in", container):
             made = self._api.exec_create(container, list(command), user="0", stdin=True)
@@ -599,13 +606,13 @@ class Engine:
 
     @_repeated
     def put_archive(self, container: str, folder: str, archive: bytes) -> None:
-        """Unpack a tar archive in a container, whether it runs or not."""
+        """Unpack a tar archive in a running or stopped container."""
         with self._translated(f"copy files to {folder} of", container):
             self._api.put_archive(container, folder, archive)
 
     @_repeated
     def copy_in(self, folder: Path, container: str, to: str, owner: int) -> None:
-        """Copy the content of a folder of ours to one of a container, owned by this user."""
+        """Copy the content of a local folder to a folder of a container, owned by `owner`."""
         with (
             self._translated(f"copy to {to} of", container),
             tempfile.TemporaryFile() as spool,
@@ -615,7 +622,7 @@ class Engine:
             self._api.put_archive(container, "/", spool)
 
     def copy_out(self, container: str, folder: str, to: Path) -> None:
-        """Copy the content of a container's folder to a new one of ours."""
+        """Copy the content of a container's folder to a new local folder."""
         with self._translated(f"copy {folder} of", container), tempfile.TemporaryFile() as spool:
             for piece in self._api.get_archive(container, folder)[0]:
                 spool.write(piece)
@@ -624,8 +631,8 @@ class Engine:
 
     @_repeated
     def remove(self, container: str) -> bool:
-        """Kill and remove a container with its volumes; false when it is gone already."""
-        # 409: another remover is at it; it is as good as gone.
+        """Kill and remove a container with its volumes; false if it is already gone."""
+        # 409: another client is already removing the container, so it will be gone.
         with self._translated("remove", container), _Unless(404, 409):
             self._api.remove_container(container, force=True, v=True)
             return True
@@ -633,7 +640,7 @@ class Engine:
 
     @_repeated
     def containers(self, *labels: str) -> list[Found]:
-        """Containers in any state with all of these labels, each `name` or `name=value`."""
+        """The containers, in any state, with all of these labels (`name` or `name=value`)."""
         with self._translated("list containers"):
             rows = self._api.containers(all=True, filters={"label": list(labels)})
         return [container_of(row) for row in rows]

@@ -1,6 +1,6 @@
-"""Names and labels of everything we create in an engine, so that it can be found again.
+"""Names and labels of everything the harness creates in an engine, to find it again.
 
-Containers, volumes and networks carry the run and the process that controls it
+Containers, volumes and networks are labelled with the run and the process that controls it
 (`harness.environments.controller`).
 """
 
@@ -20,18 +20,18 @@ _SLUG_CHARACTERS_MAX: Final = 60
 
 
 class Part(enum.Enum):
-    """The parts of a node, by the ends of their names; no node's own name ends like these."""
+    """The suffixes in the names of a node's parts. No node name may end with one of them."""
 
     NODE = ""
-    KEEPER = ".net"  # the container that keeps its network namespace
-    SETUP = ".setup"  # the container that runs a command of its set-up
-    PROXY = ".proxy"  # the container with the Toxiproxy of its namespace
+    KEEPER = ".net"  # the container that owns the node's network namespace
+    SETUP = ".setup"  # the container that runs a set-up command
+    PROXY = ".proxy"  # the container with the node's Toxiproxy
     DATA = ".data"  # the volume with its data folder
-    CLOCK = ".shm"  # the volume with its shared memory, where its clock may be made wrong
+    CLOCK = ".shm"  # the volume with its shared memory, if its clock may be made wrong
 
 
 def _slug(run_id: str) -> str:
-    """`run_id` in the characters that engines allow; a hash keeps changed ones distinct."""
+    """`run_id` reduced to the characters that engines allow; a hash keeps altered ids distinct."""
     slug = re.sub(r"[^a-zA-Z0-9_.-]", "-", run_id)
     if slug == run_id and len(slug) <= _SLUG_CHARACTERS_MAX:
         return slug
@@ -40,10 +40,10 @@ def _slug(run_id: str) -> str:
 
 
 def network_name(run_id: str) -> str:
-    """The run's private network."""
+    """The name of the run's private network."""
     return f"harness-{_slug(run_id)}"
 
 
 def container_name(run_id: str, node: str, part: Part = Part.NODE) -> str:
-    """The container that runs the node's program, or another part of the node."""
+    """The name of the container that runs the node's program, or of another part of the node."""
     return f"{network_name(run_id)}-{node}{part.value}"

@@ -1,8 +1,8 @@
-"""The output of a container, until it has exited.
+"""Following the output of a container until it exits.
 
-The end of the stream is how an exit is noticed. But only a container that the engine shows as
-exited has exited: a stream may break for reasons of its own, and is then attached again, which is
-told as a failure of the infrastructure.
+The end of the output stream suggests that the container has exited, and the engine's state confirms
+it. A stream may also break while the container runs. The harness then attaches to the output again
+and reports a failure of the infrastructure.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def follow(
     take: Callable[[bytes], None],
     broke_off: Callable[[str], None],
 ) -> ContainerState:
-    """Hand on the output until the container has exited; how it did. Blocks, so it needs a thread.
+    """Pass output lines to `take` until the container has exited, and return its final state.
 
-    `broke_off` gets the reason when the output was attached again. Raises `InfrastructureError` if
-    the engine cannot be asked, or has no such container.
+    Blocks, so run it in a thread. If the stream breaks and is attached again, `broke_off` receives
+    the reason. Raises `InfrastructureError` if the engine does not answer or the container is gone.
     """
     for _ in range(_ATTACHMENTS_MAX):
         broken: InfrastructureError | None = None
@@ -56,7 +56,7 @@ def follow(
 
 
 def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState:
-    """A new attachment to a container that still runs, or how it exited."""
+    """A new attachment to a container that still runs, or its state if it has exited."""
     refusal: InfrastructureError | None = None
     for _ in range(_ATTACHMENTS_MAX):
         state = engine.wait(container, timeout_s=_SETTLE_S)
@@ -70,10 +70,10 @@ def _attach_again(engine: Engine, container: str) -> Attachment | ContainerState
             attachment = engine.attach(container)
         except EngineUnreachableError:
             raise
-        except InfrastructureError as error:  # frozen in this very moment
+        except InfrastructureError as error:  # it was frozen after the state was read
             refusal = error
             continue
-        # It may have exited before that: such an attachment would wait for its next start.
+        # If the container exited before `attach`, the attachment would wait for the next start.
         state = engine.state(container)
         if state is not None and state.running:
             return attachment

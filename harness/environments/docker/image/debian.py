@@ -1,9 +1,9 @@
 """A base image's root file system from Debian packages, for machines that reach no registry.
 
-debootstrap installs a minimal Debian with Python and the packet filter; see debootstrap(8). It runs
-in a mount namespace of its own, so nothing stays mounted after it, even when it is killed. One tar
-file under the user's cache keeps the result: the second build takes seconds. Removing that file
-makes the next build fetch fresh packages.
+debootstrap installs a minimal Debian with Python and the packet filter; see debootstrap(8). It
+runs in its own mount namespace, so nothing stays mounted, even if debootstrap is killed. The result
+is kept as a tar file in the user's cache folder, so a second build takes seconds. Removing that
+file makes the next build fetch fresh packages.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from urllib.parse import urlsplit
 from harness.errors import InfrastructureError
 from harness.support.cache_dir import cache_folder
 
-SUITE: Final = "bookworm"  # its python3 is 3.11, which the wheels are chosen for
+SUITE: Final = "bookworm"  # Debian 12 has Python 3.11, for which the wheels are chosen
 PACKAGES: Final = ("ca-certificates", "iproute2", "iptables", "libfaketime", "python3")
 _EXCLUDED: Final = (
     *("./proc/*", "./sys/*", "./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"),
     *("./usr/share/doc/*", "./usr/share/man/*", "./usr/share/locale/*", "./usr/share/i18n/*"),
 )
 _RELEASE_TIMEOUT_S: Final = 15
-_RELEASE_BYTES_MAX: Final = 4096  # Origin is among the first lines
+_RELEASE_BYTES_MAX: Final = 4096  # enough for the first lines, which include `Origin`
 _DEBOOTSTRAP_TIMEOUT_S: Final = 1200
 _LOG_LINES_MAX: Final = 15
 _DEBIAN_SUITES: Final = (
@@ -42,7 +42,7 @@ _FORMAT: Final = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
 
 
 class AptSource(NamedTuple):
-    """One suite and component of an archive that apt uses."""
+    """One suite and component of an archive in apt's configuration."""
 
     uri: str
     suite: str
@@ -59,7 +59,7 @@ class Mirror(NamedTuple):
 
 
 def read_sources() -> list[AptSource]:
-    """All entries of this machine, in apt's order; none on a machine without apt."""
+    """All entries of this machine, in apt's order; empty on a machine without apt."""
     command = ["apt-get", "indextargets", "--format", _FORMAT, "Created-By: Packages"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
@@ -68,7 +68,7 @@ def read_sources() -> list[AptSource]:
     sources = []
     for line in answer.stdout.splitlines():
         uri, suite, component, signed_by = line.split("|")
-        # Signed-By may also be a fingerprint or a whole key; then apt's own keyring is used.
+        # Signed-By may also be a fingerprint or a whole key; apt's own keyring is used then.
         first = signed_by.split(",")[0].strip()
         keyring = first if first.startswith("/") else None
         sources.append(AptSource(uri, suite, component, keyring))
@@ -76,7 +76,7 @@ def read_sources() -> list[AptSource]:
 
 
 def _likeness(source: AptSource, suite: str) -> int:
-    """The likeness of an entry to Debian's own archive; higher is asked earlier."""
+    """How similar an entry is to Debian's own archive; more similar ones are tried first."""
     url = urlsplit(source.uri)
     return (
         8 * (source.suite == suite)
@@ -91,10 +91,10 @@ def choose_mirror(
 ) -> Mirror:
     """The first entry that serves Debian's `suite`.
 
-    `origin(uri, suite)` reads the `Origin` of the suite's release file, `None` where there is none.
-    An entry for another Debian suite will do, since mirrors carry them all. Vendors have entries
-    with Debian's own suite and component names, so the mirror itself must say `Origin: Debian`.
-    Raises `InfrastructureError` that lists the mirrors asked.
+    `origin(uri, suite)` returns the `Origin` in the suite's release file, or `None` without a file.
+    An entry for another Debian suite also counts, since mirrors carry all suites. Some vendors use
+    Debian's suite and component names, so the mirror's release file must say `Origin: Debian`.
+    Raises `InfrastructureError` with the list of mirrors that were tried.
     """
     candidates = [
         source
@@ -103,7 +103,7 @@ def choose_mirror(
         and urlsplit(source.uri).scheme in _SCHEMES
         and source.suite in _DEBIAN_SUITES
     ]
-    candidates.sort(key=lambda source: -_likeness(source, suite))  # stable: else in file order
+    candidates.sort(key=lambda source: -_likeness(source, suite))  # stable: keeps file order
     asked = []
     for source in candidates:
         answer = origin(source.uri, suite)
@@ -118,7 +118,7 @@ def choose_mirror(
 
 
 def _proxies() -> dict[str, str]:
-    """The proxies that apt is configured to use; the environment's own settings win."""
+    """The proxies in apt's configuration; environment variables take precedence."""
     proxies: dict[str, str] = {}
     for scheme in ("http", "https"):
         variable = f"{scheme}_proxy"
@@ -162,9 +162,9 @@ def _require_tools() -> None:
 
 
 def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = PACKAGES) -> Path:
-    """A tar file of a minimal Debian with these packages; from the cache where it is there.
+    """A tar file of a minimal Debian with these packages, taken from the cache if possible.
 
-    Raises `InfrastructureError` with the repair when it cannot be made.
+    Raises `InfrastructureError` with the fix if the tar file cannot be made.
     """
     target = cache_folder() / f"debian-{SUITE}-{platform.machine()}-{'-'.join(packages)}.tar"
     if target.exists():
@@ -172,7 +172,7 @@ def root_file_system(progress: Callable[[str], None], packages: Sequence[str] = 
         return target
     _require_tools()
     for variable, value in _proxies().items():
-        os.environ[variable] = value  # for the release file and for debootstrap's wget
+        os.environ[variable] = value  # used for the release file and by debootstrap's wget
     mirror = choose_mirror(read_sources(), SUITE, _origin)
     progress(f"installing Debian {SUITE} from {mirror.uri}; this takes about a minute")
     with tempfile.TemporaryDirectory(dir=cache_folder(), prefix="debootstrap-") as scratch:

@@ -1,8 +1,8 @@
-"""Images that targets bring as a folder with a Dockerfile, built where they are missing.
+"""Images that a target provides as a folder with a Dockerfile, built if missing.
 
-The Dockerfile begins with `ARG BASE` and `FROM ${BASE}`, so it needs no registry: BASE is the
-harness's node image. The tag holds a digest of that and of everything in the folder, which is the
-context: a changed folder is another image, and an old one is never used by mistake.
+The Dockerfile begins with `ARG BASE` and `FROM ${BASE}`. BASE is the harness's node image, so the
+build needs no registry. The folder is the build context. The image tag contains a digest of BASE
+and of the folder's content, so a changed folder never reuses an old image.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PASSED_OVER: Final = ("__pycache__", ".egg-info", ".git")
 
 
 def _folder(dockerfile: str) -> Path:
-    """The folder that a declaration names; raises `UsageError` where no Dockerfile is in it."""
+    """The folder that a declaration names; raises `UsageError` if it has no Dockerfile."""
     folder = Path(_PACKAGE.sub(lambda match: str(package_folder(match[1])), dockerfile))
     if is_shared(folder):
         raise UsageError(
@@ -46,7 +46,7 @@ def _folder(dockerfile: str) -> Path:
 
 
 class _Context(NamedTuple):
-    """All files of a folder by their paths, and the paths of executable ones."""
+    """A build context: all files of a folder by path, and the paths of executable files."""
 
     folder: Path
     files: dict[str, bytes]
@@ -54,7 +54,7 @@ class _Context(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The name of the image that it makes now."""
+        """The name of the image that this context produces."""
         digest = hashlib.blake2b(image_tag().encode(), digest_size=8)
         for name, data in self.files.items():
             digest.update(f"\0{name}\0{name in self.executable}\0{len(data)}\0".encode())
@@ -83,22 +83,25 @@ def _context(dockerfile: str) -> _Context:
 
 
 def built_tag(dockerfile: str) -> str:
-    """The name of the image that this folder makes now; raises `UsageError` for an unusable one."""
+    """The name of the image built from this folder's current content.
+
+    Raises `UsageError` if the folder is unusable.
+    """
     return _context(dockerfile).tag
 
 
 def image_of(spec: NodeSpec) -> str | None:
-    """The image that this form of a node brings; `None` for the harness's own."""
+    """The image that a variant of a node declares; `None` for the harness's own image."""
     return spec.image if spec.dockerfile is None else built_tag(spec.dockerfile)
 
 
 def provide_images(
     engine: Engine, nodes: Iterable[NodeSpec], progress: Callable[[str], None]
 ) -> None:
-    """Build or pull what these nodes run in and the engine does not have.
+    """Build or pull the images that these nodes need and the engine lacks.
 
-    Raises `UsageError` for a folder that makes no image, `InfrastructureError` with the fix for one
-    that cannot be had.
+    Raises `UsageError` for an unusable Dockerfile folder, and `InfrastructureError` with the fix if
+    an image cannot be built or pulled.
     """
     forms = [form for spec in nodes for form in forms_of(spec).values()]
     for dockerfile in dict.fromkeys(form.dockerfile for form in forms):

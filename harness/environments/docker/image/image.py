@@ -1,10 +1,10 @@
-"""The node image: which one it is, whether it is there, and how it is made.
+"""The node image: its name, whether the engine has it, and how to build it.
 
-The tag holds a hash of the recipe (Dockerfile, packages, wheels), so a changed recipe is another
-image and an old one is never used by mistake. Our own code and that of targets is no part of it;
-see `sources`. Two ways lead to it: from a normal Python image where a registry answers, else from
-Debian packages. Wheels are fetched out here in both cases; with Debian packages the build runs
-without any network.
+The tag contains a hash of the recipe (Dockerfile, packages, wheels), so a changed recipe never
+reuses an old image. The image contains neither our own code nor a target's; see `sources`. The
+build starts from a normal Python image if a registry answers, and otherwise from Debian packages.
+In both cases the wheels are downloaded outside of the build. A build on Debian packages needs no
+network.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ PYTHON_VERSION: Final = "3.11"
 _REGISTRY_BASE: Final = f"python:{PYTHON_VERSION}-slim-{debian.SUITE}"
 _REPOSITORY: Final = "harness-node"
 NEWEST: Final = f"{_REPOSITORY}:latest"
-"""An additional name of the newest image, for files that cannot follow a hash."""
-_NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # all that a node imports and Python lacks
+"""An additional name for the newest image, for files that cannot contain a changing hash."""
+_NODE_REQUIREMENTS: Final = ("h11", "msgspec")  # the only third-party imports of a node
 _PULL_TIMEOUT_S: Final = 30
 _WHEELS_TIMEOUT_S: Final = 900
-_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # of the wheels that the base image can run
+_GLIBC: Final = ("manylinux_2_28", "manylinux2014")  # the base image supports both
 _RECIPE: Final = Path(__file__).with_name("Dockerfile")
 
 
 def _requirements() -> list[str]:
-    """Pinned to the versions the driver itself runs with: both ends speak the same."""
+    """The node's requirements, pinned to the driver's own versions for compatibility."""
     return [f"{name}=={importlib.metadata.version(name)}" for name in _NODE_REQUIREMENTS]
 
 
 def image_tag() -> str:
-    """The name of the image that this version needs."""
+    """The name of the node image for this version of the harness."""
     recipe = [
         _RECIPE.read_text(encoding="utf-8"),
         PYTHON_VERSION,
@@ -62,15 +62,15 @@ def image_tag() -> str:
 
 
 def image_exists() -> bool:
-    """Whether the engine has the image; raises `InfrastructureError` when no engine answers."""
+    """Whether the engine has the image; raises `InfrastructureError` if no engine answers."""
     with Engine.connected() as engine:
         return engine.image_id(image_tag()) is not None
 
 
 def build_image(progress: Callable[[str], None]) -> str:
-    """Make the image where it is missing; returns its tag.
+    """Build the image if it is missing; returns its tag.
 
-    Raises `InfrastructureError` that says why it cannot be made and how to fix that.
+    Raises `InfrastructureError` with the reason and the fix if the image cannot be built.
     """
     tag = image_tag()
     with Engine.connected() as engine, one_build_at_a_time():
@@ -98,7 +98,7 @@ def build_somewhere(
     base: str,
     packages: Sequence[str],
 ) -> None:
-    """Build on a normal Python image, or else on one of Debian packages, which is called `base`.
+    """Build on a normal Python image, or else on a Debian image, which gets the name `base`.
 
     Raises `InfrastructureError`.
     """
@@ -116,7 +116,7 @@ def build_somewhere(
 
 @contextlib.contextmanager
 def one_build_at_a_time() -> Iterator[None]:
-    """Hold a lock file, so that two builds do not make the same thing twice."""
+    """Hold a lock file, so that two processes do not build the same image at once."""
     with (cache_folder() / "image-build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -131,7 +131,7 @@ def build_on(
     *,
     online: bool = True,
 ) -> None:
-    """Build an image on `base` from an archive; without `online` the build has no network."""
+    """Build an image on `base` from a build context; unless `online`, without a network."""
     proxies = ("http_proxy", "https_proxy", "no_proxy") if online else ()
     with io.BytesIO(context) if isinstance(context, bytes) else context.open("rb") as archive:
         engine.build(
@@ -152,10 +152,10 @@ def install_wheels(
     sources: Sequence[str] = (),
     others: bool = False,
 ) -> None:
-    """Unpack wheels, chosen for the container and not for this interpreter.
+    """Download and unpack wheels for the container's Python, not for this interpreter.
 
-    With `others`, their dependencies as well. `sources` are the members of `wanted` published
-    as source alone: a wheel is made of them here. Raises `InfrastructureError`.
+    With `others`, includes the dependencies. `sources` are the members of `wanted` that are
+    published without wheels; their wheels are built here. Raises `InfrastructureError`.
     """
     progress(f"fetching wheels: {', '.join(wanted)}")
     machine = platform.machine()
@@ -199,7 +199,7 @@ def install_wheels(
 
 
 def _context(site: Path) -> bytes:
-    """The build context; owners and times are fixed, so that the engine's cache can be used."""
+    """The build context, with fixed owners and times, so that the engine's build cache works."""
     paths = [path for path in site.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     names = {path: f"site/{path.relative_to(site)}" for path in paths}
     executable = frozenset(names[path] for path in paths if path.stat().st_mode & 0o100)

@@ -1,12 +1,12 @@
-"""The code that nodes need, as one archive to copy into containers, and the placeholders it fills.
+"""The code that nodes need, as one archive to copy into containers, and their placeholders.
 
-Copied when a container is created, our own packages and a third party's alike: an image never goes
-stale, nothing of the host is mounted, and it works with a remote engine. An entry brings the
-top-level package it lives in; what that package imports from other distributions must be in the
-node's image or be declared with `{package:P}`, which brings what `host.placeholders` says.
+The harness copies the code, its own and third-party packages alike, when it creates a container. So
+images never go stale, no host folder is mounted, and remote engines work. For a node's entry, the
+archive contains the entry's top-level package. Imports from other distributions must be in the
+node's image or be declared with `{package:P}`; `host.placeholders` says which files that adds.
 
-Compiled files go along where the driver runs the same Python as the image: six nodes compiling the
-same modules at once would be a good part of the time a cluster takes to come up.
+Compiled files are included if the driver runs the same Python as the image: otherwise six nodes
+would compile the same modules at once, which takes much of a cluster's start-up time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CACHE_SUFFIX: Final = f".cpython-{PYTHON_VERSION.replace('.', '')}.pyc"
 
 
 def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
-    """The files that these nodes need, by their paths in `APP_FOLDER`, sorted.
+    """The files that these nodes need, by path in `APP_FOLDER`, sorted.
 
     Raises `UsageError` for missing files, and for two different files with the same path.
     """
@@ -60,7 +60,7 @@ def code_of(specs: Sequence[NodeSpec]) -> dict[str, Path]:
 
 
 def package_files(package: str) -> dict[str, Path]:
-    """The files of a top-level package, or the one of a module, by their paths in `APP_FOLDER`."""
+    """The files of a top-level package, or the file of a module, by path in `APP_FOLDER`."""
     files: dict[str, Path] = {}
     for place in located(package):
         files |= files_of(place.parent, [place])
@@ -68,7 +68,7 @@ def package_files(package: str) -> dict[str, Path]:
 
 
 def _is_usable(name: str) -> bool:
-    """Whether a node can use this file: the source, or what its own Python made of it."""
+    """Whether a node can use this file: a source, or bytecode of the node's Python version."""
     if "__pycache__" not in name.split("/"):
         return True
     same_python = sys.implementation.cache_tag == _CACHE_SUFFIX.split(".")[1]
@@ -76,9 +76,9 @@ def _is_usable(name: str) -> bool:
 
 
 def archive_of(files: Mapping[str, Path]) -> bytes:
-    """A tar archive of these files, by their paths in `APP_FOLDER`, to be unpacked at `/`.
+    """A tar archive of these files, given by path in `APP_FOLDER`, to be unpacked at `/`.
 
-    Raises `UsageError` when they are too large together.
+    Raises `UsageError` if their total size is too large.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -99,17 +99,17 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
         data = path.read_bytes()
         status = path.stat()
     except FileNotFoundError:
-        return  # a cache file that its interpreter is just replacing
+        return  # a bytecode file that an interpreter is replacing right now
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o755 if status.st_mode & 0o100 else 0o644
-    info.mtime = int(status.st_mtime)  # compiled files are matched with their source by it
+    info.mtime = int(status.st_mtime)  # Python matches bytecode to its source by time
     tar.addfile(info, io.BytesIO(data))
 
 
 def fill(word: str, spec: NodeSpec, ports_of: Mapping[str, tuple[int, ...]]) -> str:
-    """Replace the placeholders of one word; raises `UsageError` for one that cannot be.
+    """Fill the placeholders of one word; raises `UsageError` for an unknown placeholder.
 
-    In a container the declared ports are the real ones, and peers have their node's name.
+    In a container the real ports are the declared ports, and the host of a peer is its node name.
     """
     peers = [f"{node}:{port}" for node, ports in ports_of.items() for port in ports]
     values = {"host": "0.0.0.0", "data": DATA_FOLDER, "files": FILES_FOLDER}  # noqa: S104 - its own

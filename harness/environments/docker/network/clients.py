@@ -1,7 +1,8 @@
-"""Clients that have links of their own: an address each, on the run's network.
+"""Clients with their own links, each of which has its own address on the run's network.
 
-One container calls from all of these addresses (`relay`), through a published port for each client
-and each port of a node. There is none where all clients share one end of links.
+One relay container (`relay`) opens connections from all of these addresses. It publishes one port
+for each pair of a client and a node's port. If all clients share one end of links, there is no
+relay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from harness.errors import InfrastructureError
 _FIRST_PORT: Final = 10_000
 _MEMORY_BYTES_MAX: Final = 256 << 20
 _PROGRAM: Final = Path(relay.__file__).read_text(encoding="utf-8")
-# All ports are bound in their order.
+# The relay binds its ports in order, so the last port listens last.
 _PREPARE: Final = """
 last=$1; shift
 for address in "$@"; do ip address replace "$address/32" dev eth0 || exit; done
@@ -36,7 +37,7 @@ Endpoints = Mapping[str, tuple[str, int]]
 
 
 def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
-    """The container that calls for clients; `None` where they are not told apart."""
+    """The relay container; `None` if all clients share one end of links."""
     routes = [route for each in _routes(blueprint).values() for route in each.values()]
     if not routes:
         return None
@@ -55,7 +56,7 @@ def relay_of(blueprint: Blueprint) -> ContainerSpec | None:
 
 
 def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
-    """For each client, how it reaches `node:port`."""
+    """The relay's routes: for each client, the route to each `node:port`."""
     ports = [(name, port) for name, spec in blueprint.specs.items() for port in spec.ports]
     routes: dict[str, dict[str, relay.Route]] = {}
     for number, end in enumerate(end for end in blueprint.clients if end != CLIENT):
@@ -68,9 +69,9 @@ def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
 
 
 def start_relay(engine: Engine, blueprint: Blueprint) -> dict[str, Endpoints]:
-    """Create the container and wait until it listens; where each client reaches `node:port`.
+    """Start the relay and wait until it listens.
 
-    Raises `InfrastructureError`.
+    Returns, for each client, its address for each `node:port`. Raises `InfrastructureError`.
     """
     spec = relay_of(blueprint)
     if spec is None:

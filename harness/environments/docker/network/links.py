@@ -1,7 +1,8 @@
-"""Link faults as rules: brings links into the states that the ledger wants.
+"""Link faults as packet rules: brings links into the states that the ledger wants.
 
-A fault is a cut, or a quality of its links or of the streams on them; all are rules, and are
-removed alike. One lock orders all changes, so counters are never read while rules move.
+A fault is a cut, a quality of links, or a quality of the streams on links. All three kinds are
+implemented as rules and removed in the same way. One lock serializes all changes, so counters are
+never read while rules change.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _KINDS: Final = {
     rules.Table.SHAPE: SHAPE,
     rules.Table.STREAM: SHAPE,
 }
-"""The word for such a fault in the history."""
+"""The name that the history uses for faults of each table."""
 
 
 class InThread(Protocol):
@@ -61,19 +62,19 @@ class InThread(Protocol):
 
 
 class _Fault:
-    """The links on which one fault lies now."""
+    """One fault and the links that it currently affects."""
 
     def __init__(self, label: str, quality: LinkQuality | StreamQuality | None, bit: int) -> None:
         self.label = label
         self.quality = quality
         self.table = rules.Table.for_quality(quality)
-        self.bit = bit  # on the packets of a shaped link
+        self.bit = bit  # the mark bit on packets of a shaped link
         self.links: set[Link] = set()
-        self.by_kernel: frozenset[Link] = frozenset()  # shaped by `netem`, at their source
-        self.counting: dict[str, frozenset[Link]] = {}  # by node, once the rules are in force
+        self.by_kernel: frozenset[Link] = frozenset()  # shaped by netem at the source
+        self.counting: dict[str, frozenset[Link]] = {}  # by node: links with counters
 
     def at(self, links: Collection[Link]) -> dict[str, list[Link]]:
-        """By node, the links that have rules in its namespace."""
+        """The links that have rules in each node's namespace, by node."""
         at: dict[str, list[Link]] = {}
         for link in sorted(links):
             kernel = link in self.by_kernel
@@ -82,7 +83,7 @@ class _Fault:
         return dict(sorted(at.items()))
 
     def patterns(self, links: Collection[Link]) -> list[str]:
-        """The patterns of `rules.heal_command` for its rules and toxics on these links."""
+        """The `rules.heal_command` patterns for this fault's rules and toxics on these links."""
         if {*links} == self.links:
             return rules.select_fault(self.label)
         says: list[str] = []
@@ -105,10 +106,10 @@ class LinkFaults:
         tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
     ) -> None:
-        """`tell` is called for a fault that did not last: with a node on its links, the reason, and
-        the kind of the fault.
+        """Create the link faults of a run.
 
-        `provide_proxy` has a Toxiproxy run in a node's namespace, if none does.
+        If a fault ends early, `tell` gets a node on its links, the reason, and the fault's kind.
+        `provide_proxy` starts a Toxiproxy in a node's namespace unless one is running.
         """
         self._tell = tell
         self._warden = warden
@@ -121,14 +122,14 @@ class LinkFaults:
         self._in_thread = in_thread
         self._faults: dict[str, _Fault] = {}
         self._lock = asyncio.Lock()
-        self._bits = collections.deque(rules.FAULT_BITS)  # the longest unused first
+        self._bits = collections.deque(rules.FAULT_BITS)  # least recently used first
         self._missing: dict[Capability, str] = {}
         self._has_netem = False
-        self._classes: dict[int, int] = {}  # the number of each set of bits
-        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # by node and bits, as it was set
+        self._classes: dict[int, int] = {}  # set of bits -> class number
+        self._emulated: dict[tuple[str, int], LinkQuality] = {}  # last set, by node and bits
 
     async def missing(self) -> dict[Capability, str]:
-        """The capabilities that the engine's kernel lacks, with reasons; the same for all nodes."""
+        """The capabilities that the engine's kernel lacks, each with the reason."""
         keeper = next(iter(self._places.values())).keeper
         for able, command in (
             ([Capability.DUPLICATE], rules.probe_twice_command()),
@@ -146,7 +147,7 @@ class LinkFaults:
         return self._missing
 
     async def set_links(self, wanted: Mapping[Link, LinkState], lease_s: float) -> dict[str, Bite]:
-        """Bring these links into these states (`harness.cluster.Controls.set_links`)."""
+        """Bring links into the given states (`harness.cluster.Controls.set_links`)."""
         check_links(wanted, self._places, self._clients)
         qualities = {fault: each for state in wanted.values() for fault, each in state.items()}
         for quality in qualities.values():
@@ -175,7 +176,7 @@ class LinkFaults:
             self._bits.append(fault.bit)
 
     async def _run(self, commands: dict[str, list[str]]) -> dict[str, ExecResult]:
-        """Run one command in each of several namespaces at once; waits for all of them."""
+        """Run commands concurrently, one per node's namespace, and wait for all of them."""
 
         async def one(node: str, command: list[str]) -> ExecResult:
             keeper = self._places[node].keeper
@@ -197,7 +198,7 @@ class LinkFaults:
         links: set[Link],
         lease_s: float,
     ) -> None:
-        """Let a fault lie on links; if that fails, it is removed from them as any other."""
+        """Put a fault on links. If that fails, the fault is still known and removed normally."""
         bit = 0
         if isinstance(quality, LinkQuality):
             if not self._bits:
@@ -221,7 +222,7 @@ class LinkFaults:
         fault.counting = {node: self._counting(fault, node, each) for node, each in at.items()}
 
     def _counting(self, fault: _Fault, node: str, links: Sequence[Link]) -> frozenset[Link]:
-        """The links whose rules in the node's namespace count."""
+        """The links whose rules in the node's namespace count packets or connections."""
         if fault.table is rules.Table.STREAM:
             return streams.counting_links(node, links, self._ports)
         return frozenset(links)
@@ -246,9 +247,9 @@ class LinkFaults:
     async def _set_emulators(
         self, leaving: _Fault | None = None, links: Collection[Link] = ()
     ) -> None:
-        """Set one emulator of the combined quality for every set of faults that share a link.
+        """Configure a netem with the combined quality for every set of faults on a common link.
 
-        The fault `leaving` is about to leave `links`.
+        The fault `leaving` is about to be removed from `links`.
         """
         wanted: dict[tuple[str, int], LinkQuality] = {}
         shaped = [
@@ -272,7 +273,7 @@ class LinkFaults:
         """Delete the fault's rules on these links; returns the counts of those rules."""
         command = rules.heal_command(fault.patterns(links), fault.table)
         at = fault.at(links)
-        await self._set_emulators(fault, links)  # of the faults that stay, before marks change
+        await self._set_emulators(fault, links)  # for the remaining faults, before marks change
         touched, undone = 0, False
         for node, result in (await self._run(dict.fromkeys(at, command))).items():
             counts = rules.counted_packets(result.output)
@@ -291,9 +292,9 @@ class LinkFaults:
         return Bite(touched, unit, undone=undone)
 
     def _tell_lost(self, fault: _Fault, links: list[Link]) -> None:
-        """Report links whose rules were gone when the fault was to leave them.
+        """Report links whose rules were already gone when the fault was to be removed.
 
-        Neither the driver nor the warden removed these rules: both leave the counts.
+        A foreign program removed these rules: driver and warden would have left the counts.
         """
         named = ", ".join(f"{link.source} > {link.destination}" for link in links)
         what = (
@@ -307,7 +308,7 @@ class LinkFaults:
         """Abort the connections between the ends of these links; returns their number."""
         check_links(links, self._places, self._clients)
         peers: dict[str, set[str]] = {}
-        # A connection has two ends, and aborting one tells the other: each pair is done once.
+        # Aborting one end of a connection also resets the other, so each pair is handled once.
         for low, high in sorted({tuple(sorted((link.source, link.destination))) for link in links}):
             node, peer = (high, low) if is_client(low) else (low, high)
             peers.setdefault(node, set()).add(self._addresses[peer])
@@ -318,7 +319,7 @@ class LinkFaults:
         count = 0
         for node, result in listed.items():
             before = rules.connections(result.output)
-            left = before & rules.connections(reset[node].output)  # the others are new ones
+            left = before & rules.connections(reset[node].output)  # ignore new connections
             if before and before == left:
                 raise InfrastructureError(
                     f"docker: none of {len(before)} connections of node {node!r} could be reset; "

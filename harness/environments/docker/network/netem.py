@@ -1,17 +1,17 @@
-"""Degraded links by the kernel's own emulator (`tc netem`), where the engine's host has it.
+"""Degraded links by the kernel's network emulator (`tc netem`), if the engine's host has it.
 
-A qdisc acts on packets that leave, so a link is shaped in the namespace of the node that sends. The
-rules of `rules` count the link's packets and mark them with the bit of each fault; every set of
-bits in use has a class with a netem of the combined quality:
+A qdisc acts on outgoing packets, so a link is shaped in the namespace of the sending node. The
+packet rules (`rules`) count the link's packets and mark them with the bit of each fault. Every set
+of bits in use has a class with a netem of the combined quality:
 
     eth0 root htb 4077:          packets without a mark pass directly
       class 4077:K               chosen by the mark (a filter of kind fw)
         netem K: delay ...
 
-So a fault is healed by deleting its rules, as everywhere else, and a class without marked packets
-does nothing; packets that it holds go on at their time. Links that begin at a client are shaped
-where they arrive, and stalls must be released at once: both take the program in `packets`, as do
-all qualities on a kernel without sch_netem.
+Deleting a fault's rules heals the fault, like every other link fault. A class that gets no marked
+packets does nothing; packets that it still holds are sent when due. The program in `packets`
+handles links that begin at a client, which must be shaped on arrival, and stalls, whose packets
+must be released at once. On a kernel without sch_netem that program handles all qualities.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BACKLOG_S: Final = 1.0
 _PACKET_BYTES: Final = 1500
 _PACKETS_MIN: Final = 16
 _ORDERED: Final = "rate 32gbit"
-"""With a rate, netem sends packets in the order in which they came, despite the jitter."""
+"""With any rate set, netem keeps the order of packets despite jitter."""
 
 _LEAF = re.compile(
     rf"^qdisc netem [0-9a-f]+: parent {ROOT:x}:([0-9a-f]+) .*\n"
@@ -42,22 +42,22 @@ _LEAF = re.compile(
 
 
 def reaches(link: Link, quality: LinkQuality) -> bool:
-    """Whether netem can give this link this quality."""
+    """Whether netem can implement this quality on this link."""
     return not is_client(link.source) and not quality.stall
 
 
 def parameters(quality: LinkQuality) -> str:
-    """The parameters of a netem of this quality."""
+    """The netem parameters for this quality."""
     words, limit = [], _QUEUE_PACKETS_MAX
     delay_ms, jitter_ms = quality.delay_ms, quality.jitter_ms
     reorder = ""
     if quality.reorder and not delay_ms + jitter_ms:
-        # Nothing to overtake: a share is late, and the others pass at once.
+        # Without a delay, netem delays the share to reorder, and the other packets pass at once.
         delay_ms, reorder = _REORDER_MS, f"reorder {1 - quality.reorder:.6%}"
     elif quality.reorder:
         reorder = f"reorder {quality.reorder:.6%}"
     if delay_ms or jitter_ms:
-        # netem draws from both sides of the delay; a quality adds its jitter.
+        # netem's jitter is symmetric around the delay; ours only adds to the delay.
         middle_ms = delay_ms + jitter_ms / 2
         words.append(f"delay {middle_ms:.3f}ms" + (f" {jitter_ms / 2:.3f}ms" if jitter_ms else ""))
     if reorder:
@@ -83,7 +83,7 @@ tc qdisc show dev {DEVICE} | grep -q '^qdisc htb {ROOT:x}: ' || tc {_ROOT_LINE}
 _SET: Final = f"""{_PREPARE.rstrip()} || exit
 printf '%s\\n' "$@" | tc -batch -
 """
-# Two emulators, one of which duplicates: some kernels refuse that in one tree.
+# Some kernels refuse two netem qdiscs in one tree if one of them duplicates packets.
 _PROBE: Final = """
 trap 'tc qdisc del dev lo root 2>/dev/null' EXIT
 tc qdisc add dev lo root handle 1: htb default 0 || exit
@@ -98,19 +98,19 @@ END
 
 
 def probe_command() -> list[str]:
-    """The command that fails, and prints the reason, where the kernel has no netem."""
+    """A command that fails and prints the reason if the kernel has no netem."""
     return ["sh", "-c", _PROBE, "probe"]
 
 
 def prepare_command() -> list[str]:
-    """The command that gives a namespace the root of the tree; done again it changes nothing."""
+    """An idempotent command that creates the root of the qdisc tree in a namespace."""
     return ["sh", "-c", _PREPARE, "prepare"]
 
 
 def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
-    """The command that sets classes, each by its number: the bits that choose it, its quality.
+    """A command that sets classes, given by number: the bits that select the class, its quality.
 
-    Classes that exist are changed and keep the packets that they hold.
+    Existing classes are changed and keep the packets that they hold.
     """
     lines = []
     for number, (bits, quality) in classes.items():
@@ -127,9 +127,9 @@ def set_command(classes: Mapping[int, tuple[int, LinkQuality]]) -> list[str]:
 
 
 def met_packets(shown: str) -> dict[int, int]:
-    """The packets that each class has sent or dropped, in the output of `SHOW`.
+    """The number of packets that each class has sent or dropped, from the output of `SHOW`.
 
-    The class of a fault's bits is missing where another program removed the tree.
+    The result is empty if another program removed the tree.
     """
     return {
         int(number, 16): int(sent) + int(dropped) for number, sent, dropped in _LEAF.findall(shown)

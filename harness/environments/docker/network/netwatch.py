@@ -1,11 +1,12 @@
-"""The program that says what has changed in a node's network namespace, but for our own faults.
+"""The program that reports changes in a node's network namespace, except our own faults.
 
-It runs as text on a command line in the container that keeps the namespace (`outsiders`), so it
-imports the standard library only. The kernel notifies it of changes, and it sleeps in between. Each
-line that it prints is a JSON object: the state in the first one, then removed and new entries
-whenever that differs from the line before. Its state is a set of short texts: the links with their
-flags, the addresses, the routes, and the packet filter rules that are neither the harness's nor
-Docker's. It begins when its standard input says so, and ends with it.
+`outsiders` passes this source on a command line (`python3 -c`) into the keeper container, so it
+imports only the standard library. The program sleeps until the kernel notifies it of a change. It
+prints one JSON object per line. The first line has the state; each later line has the entries
+removed and added since then, and is printed when they differ from the previous line. The state is a
+set of short texts: the links with their flags, the addresses, the routes, and the packet filter
+rules that are neither the harness's nor Docker's. The program starts after it reads a byte from
+standard input, and exits at the end of that input.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 _NETLINK_ROUTE, _NETLINK_NETFILTER = 0, 12
-# RTNLGRP_LINK, RTNLGRP_TC, RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV4_ROUTE of linux/rtnetlink.h.
+# RTNLGRP_LINK, RTNLGRP_TC, RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV4_ROUTE in linux/rtnetlink.h.
 _ROUTE_GROUPS = 1 << 0 | 1 << 3 | 1 << 4 | 1 << 6
 _GROUP_NFTABLES = 1 << 6  # NFNLGRP_NFTABLES of linux/netfilter/nfnetlink.h
 _SUBSYSTEM_NFTABLES = 10 << 8
@@ -33,21 +34,21 @@ _DONE, _ERROR = 3, 2
 _TABLE_NAME = 1  # NFTA_TABLE_NAME
 _FAMILY_IPV4 = 2
 _READ_BYTES = 1 << 16
-_SETTLE_S = 0.05  # a change comes as several notices
+_SETTLE_S = 0.05  # one change causes several notifications
 _COMMAND_S = 10.0
 _FAILURES_MAX = 5
 
 _IPTABLES = ("filter", "mangle", "nat", "raw", "security")
 _OURS = re.compile(
-    r'--comment "(\d+:)?harness:'  # the marks of `rules`, and what healed ones leave
-    r"| --mark 0x80000000/0x80000000 -j TEE "  # what copies packets (`rules`)
+    r'--comment "(\d+:)?harness:'  # our active rules, and the counters of healed faults
+    r"| --mark 0x80000000/0x80000000 -j TEE "  # our rules that duplicate packets
     r"|^-A harness-probe |DOCKER_"
 )
 _LINK = re.compile(r"^\d+: ([^:@]+)(?:@\S+)?: <([^>]*)> mtu (\d+) qdisc (\S+)")
 
 
 def links_of(text: str) -> Iterator[str]:
-    """The links in what `ip -o link` prints, one text for each property that matters."""
+    """The links in the output of `ip -o link`, one text per relevant property."""
     for match in filter(None, map(_LINK.match, text.splitlines())):
         name, flags, mtu, queue = match.groups()
         yield from (
@@ -57,18 +58,18 @@ def links_of(text: str) -> Iterator[str]:
 
 
 def addresses_of(text: str) -> Iterator[str]:
-    """The addresses in what `ip -o -4 address` prints."""
+    """The addresses in the output of `ip -o -4 address`."""
     rows = (line.split() for line in text.splitlines())
     return (f"address {row[3]} of {row[1]}" for row in rows if len(row) > 3)
 
 
 def routes_of(text: str) -> Iterator[str]:
-    """The routes in what `ip -4 route` prints."""
+    """The routes in the output of `ip -4 route`."""
     return (f"route {' '.join(line.split())}" for line in text.splitlines() if line.strip())
 
 
 def rules_of(text: str) -> Iterator[str]:
-    """The rules and policies in what `iptables-save` prints that are not ours."""
+    """The foreign rules and the policies in the output of `iptables-save`."""
     table = ""
     for line in text.splitlines():
         if line.startswith("*"):
@@ -79,11 +80,11 @@ def rules_of(text: str) -> Iterator[str]:
             chain, policy = line[1:].split()[:2]
             yield f"policy {table} {chain} {policy}"
         elif line.startswith("# Table") or "legacy tables" in line:
-            yield f"note {line.lstrip('# ')}"  # what iptables-save cannot show
+            yield f"note {line.lstrip('# ')}"  # iptables-save cannot show these tables
 
 
 def tables_of(messages: bytes) -> Iterator[str]:
-    """The tables of nftables in the kernel's answer, without the tables of iptables."""
+    """The nftables tables in the kernel's answer, except those of iptables."""
     for kind, body in _messages(messages):
         if kind == _NEW_TABLE:
             family, name = body[0], _attribute(body[4:], _TABLE_NAME)  # behind the nfgenmsg
@@ -92,7 +93,7 @@ def tables_of(messages: bytes) -> Iterator[str]:
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of each netlink message."""
+    """The kind and body of each netlink message."""
     at = 0
     while at + 16 <= len(data):
         size, kind = struct.unpack_from("=IH", data, at)
@@ -161,7 +162,7 @@ def _drain(source: socket.socket) -> None:
             pass
     except BlockingIOError:
         pass
-    except OSError:  # ENOBUFS: notices were lost, but there were some
+    except OSError:  # ENOBUFS: notifications were lost, so there were some
         pass
 
 
@@ -171,9 +172,9 @@ def _say(**lists: list[str]) -> None:
 
 
 def watch(first: list[str] | None) -> None:
-    """Print the state, or compare with the one that was printed `first`, until the input ends."""
+    """Print the state, then changes against `first` or that state, until the input ends."""
     looks = {_notices(_NETLINK_ROUTE, _ROUTE_GROUPS): _interfaces}
-    # A kernel without nftables has no rules at all, not even for our cuts.
+    # On a kernel without nftables there are no rules to watch; not even our cuts work.
     with contextlib.suppress(OSError):
         looks[_notices(_NETLINK_NETFILTER, _GROUP_NFTABLES)] = _filters
     sys.stdin.buffer.read(1)
@@ -186,7 +187,7 @@ def watch(first: list[str] | None) -> None:
             try:
                 seen[source] = looks[source]()
             except (OSError, subprocess.SubprocessError) as error:
-                failures += 1  # in a row: a busy kernel refuses now and then
+                failures += 1  # counts consecutive failures: a busy kernel refuses occasionally
                 if failures > _FAILURES_MAX:
                     sys.stderr.write(f"{error}\n")
                     return

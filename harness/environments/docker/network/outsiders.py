@@ -1,17 +1,17 @@
-"""Interference with the containers of a run and with the network namespaces of its nodes.
+"""Interference by other programs with a run's containers and its nodes' network namespaces.
 
-A node depends on more than its own container: on the keeper of its network namespace, on the run's
-network, on the rules and routes in that namespace, on the Toxiproxy of its streams, and all clients
-with links of their own on the relay. The target cannot stop, remove, pause or change any of these,
-so when that happens it is a fact of the history (`harness.environments.host.watch`).
+A node depends on more than its own container: on its keeper, the run's network, the rules and
+routes in its network namespace, and its Toxiproxy. Clients with their own links also depend on the
+relay. The target cannot stop, remove, pause or change any of these, so a change is recorded as a
+fact in the history (`harness.environments.host.watch`).
 
-One list of containers for each look has the states of all, their addresses and published ports. In
-each namespace a program sleeps until the kernel notifies it of a change (`netwatch`). Where the
-engine runs on this machine, /proc shows which processes in the containers are stopped; elsewhere
-the engine is asked now and then, which has its host run ps(1).
+Each look makes one request to list the containers with their states, addresses and published ports.
+In each namespace a program waits for the kernel to report changes (`netwatch`). If the engine runs
+on this machine, /proc shows which processes in the containers are stopped. Otherwise the engine is
+asked now and then; it runs ps(1) on its host.
 
-A keeper or relay that ended takes with it what cannot be had again: the namespace, and the ports
-that the engine chose. The run ends with an error, also where it was started again.
+A keeper or relay that has ended cannot be replaced, since its namespace and the published ports are
+lost. The run then ends with an error, even if somebody started the container again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _ATTEMPTS_MAX: Final = 20
 _CHANGES_SHOWN_MAX: Final = 3
 _CHARACTERS_MAX: Final = 120
 _NOT_YET: Final = "created"
-_LOOKS_PER_QUESTION: Final = 5  # to an engine elsewhere
+_LOOKS_PER_QUESTION: Final = 5  # for a remote engine
 
 _log = logging.getLogger(__name__)
 
 
 class _Said(msgspec.Struct):
-    """A line of `netwatch`."""
+    """A line that `netwatch` printed."""
 
     state: list[str] | None = None
     gone: list[str] = msgspec.field(default_factory=list)
@@ -56,7 +56,7 @@ class _Said(msgspec.Struct):
 
 
 class NamespaceWatch:
-    """The changes in one network namespace, read by a thread of its own."""
+    """The changes in one network namespace, read by a dedicated thread."""
 
     def __init__(self, engine: Engine, container: str) -> None:
         self._engine = engine
@@ -64,8 +64,8 @@ class NamespaceWatch:
         self._first: list[str] | None = None
         self._closing = threading.Event()
         self.began = threading.Event()
-        self.changed: str | None = None  # since the first state
-        self.moved = False  # the container has another namespace than at first
+        self.changed: str | None = None  # a clause about changes since the first state
+        self.moved = False  # the container has a different namespace than at first
         self._thread = threading.Thread(target=self._follow, name=f"watch-{container}", daemon=True)
         self._thread.start()
 
@@ -86,14 +86,14 @@ class NamespaceWatch:
                 why = str(error)
             if self._closing.wait(_AGAIN_S):
                 return
-        if self._first is None:  # no change was ever seen there
+        if self._first is None:  # watching never worked here
             _log.warning("docker: the network of %s cannot be watched: %s", self._container, why)
         else:
             self.changed = f"has a network namespace that cannot be watched any more ({why})"
         self.began.set()
 
     def _take(self, line: bytes) -> str | None:
-        """One line of the program; what it complained of, if that is none of its own."""
+        """Handle one line; returns the line if it is an error message and not a report."""
         try:
             report = msgspec.json.decode(line, type=_Said)
         except msgspec.DecodeError:
@@ -110,45 +110,45 @@ class NamespaceWatch:
         return None
 
     def close(self) -> None:
-        """Do not begin again once the container is gone."""
+        """Stop restarting the program; call this before the container is removed."""
         self._closing.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until its thread has ended; it does once it is closed and the container is gone."""
+        """Wait for the thread, which ends after `close` once the container is gone."""
         self._thread.join(timeout_s)
 
 
 class Watched(NamedTuple):
-    """A node as the harness has it, when no verb is at work on it."""
+    """The state that the harness expects of a node on which no verb is working."""
 
     node: str
     container: str
     wanted: NodeState
-    pid: int | None  # its first process, where that is one of this machine
+    pid: int | None  # its first process, if the engine runs on this machine
 
 
 class Look(NamedTuple):
-    """The result of one look, by node, with "" for the parts that all nodes share."""
+    """The result of one look, by node; "" stands for the parts that all nodes share."""
 
     nodes: Mapping[str, Interference | None]
     helpers: Mapping[str, Interference]
-    ended: InfrastructureError | None  # what the run cannot go on without
+    ended: InfrastructureError | None  # the end of a helper that the run cannot do without
 
 
 class _Helper(NamedTuple):
-    """A container that is to run as long as the run does, in a namespace of its own."""
+    """A container (keeper or relay) that must stay up for the whole run."""
 
-    node: str  # that depends on it
-    task: str  # "keeps the network namespace of m1"
+    node: str  # the node that depends on it
+    task: str  # such as "keeps the network namespace of m1"
 
 
 class Outsiders:
-    """Everything that a run watches but the exits of its nodes. Its calls block."""
+    """The watch over a run for interference, except exits of nodes. Calls block."""
 
     def __init__(
         self, engine: Engine, blueprint: Blueprint, run_id: str, relay: str | None
     ) -> None:
-        """`relay`: the container that calls for clients, where there is one."""
+        """`relay` is the name of the relay container, if there is one."""
         self._engine = engine
         self._label = f"{RUN_LABEL}={run_id}"
         self._network = network_name(run_id)
@@ -162,13 +162,13 @@ class Outsiders:
             container_name(run_id, name, Part.PROXY): name for name in blueprint.places
         }
         self._first: dict[str, Found] = {}
-        self._pids: dict[str, int | None] = {}  # of helpers, by the ids of their containers
+        self._pids: dict[str, int | None] = {}  # helpers' first processes, by container id
         self._watches: dict[str, NamespaceWatch] = {}
         self._looks = 0
-        self._elsewhere: dict[str, int | None] = {}  # the last answer of an engine elsewhere
+        self._elsewhere: dict[str, int | None] = {}  # the last answers of a remote engine
 
     def begin(self) -> None:
-        """Have every namespace watched; returns once each is."""
+        """Start watching every namespace; returns once all are watched."""
         self._first = {row.name: row for row in self._engine.containers(self._label)}
         self._watches = {name: NamespaceWatch(self._engine, name) for name in self._helpers}
         for name, watch in self._watches.items():
@@ -176,7 +176,7 @@ class Outsiders:
                 _log.warning("docker: the network namespace of %s is not watched yet", name)
 
     def look(self, watched: Iterable[Watched]) -> Look:
-        """Look now; raises `InfrastructureError` where the engine does not answer."""
+        """Look once; raises `InfrastructureError` if the engine does not answer."""
         self._looks += 1
         rows = {row.name: row for row in self._engine.containers(self._label)}
         nodes = {
@@ -206,7 +206,7 @@ class Outsiders:
         return Look(nodes, helpers, ended)
 
     def _end_of(self, name: str, row: Found | None) -> str | None:
-        """The end of a helper that cannot be replaced, as a clause."""
+        """How a helper ended, as a clause; `None` if it still runs or is paused."""
         if row is None:
             return "was removed"
         if row.state not in {"running", "paused"}:
@@ -214,7 +214,7 @@ class Outsiders:
         return "was started again" if self._watches[name].moved else None
 
     def _trouble_of(self, row: Found) -> str | None:
-        """The fault of a helper that runs or is paused, as a clause."""
+        """What is wrong with a helper that runs or is paused, as a clause; `None` if nothing."""
         if row.state == "paused":
             return "was paused"
         first = self._first.get(row.name, row)
@@ -234,7 +234,7 @@ class Outsiders:
         return None if stopped is None else f"has a process (pid {stopped}) that was stopped"
 
     def _stopped(self, container: str, pid: int | None) -> int | None:
-        """A process in a container that runs, whose first has this pid here, that was stopped."""
+        """The pid of a stopped process in a running container whose first process is `pid`."""
         if pid is not None:
             return _stopped(pid)
         if self._looks % _LOOKS_PER_QUESTION == 1:
@@ -242,7 +242,7 @@ class Outsiders:
         return self._elsewhere.get(container)
 
     def _of_node(self, watched: Watched, state: str) -> Interference | None:
-        """The interference with a node, by the state of its container."""
+        """The interference with a node, judged by the state of its container."""
         node, wanted = watched.node, watched.wanted
         if wanted is NodeState.DOWN and state == "running":
             return Interference(f"{node} was started, and not by the harness", "kill")
@@ -251,18 +251,18 @@ class Outsiders:
         return interference(node, wanted=wanted, stopped=state == "paused" or stopped)
 
     def close(self) -> None:
-        """The containers are about to go."""
+        """Stop watching; call this before the containers are removed."""
         for watch in self._watches.values():
             watch.close()
 
     def join(self) -> None:
-        """Wait for all threads; the containers are gone."""
+        """Wait for all threads; call this after the containers are removed."""
         for watch in self._watches.values():
             watch.join(_JOIN_S)
 
 
 def _stopped(pid: int) -> int | None:
-    """The first process among this one and its descendants that a signal or a debugger stopped."""
+    """The first of this process and its descendants that a signal or debugger has stopped."""
     for member in procfs.family(pid):
         identity = procfs.identify(member)
         if identity is not None and procfs.state(identity) in procfs.STOPPED:

@@ -1,25 +1,26 @@
 """The program in a node's namespace that holds, drops and paces the packets of bad links.
 
-It runs in the node's keeper, as text on a command line, so it imports the standard library only.
-Rules (`rules.shape_command`) give each packet the mark bits of the faults on its link, and send it
-to one queue of the kernel (NFQUEUE). This program reads the head of each packet, decides when it
-goes on, and tells the kernel then. **The rules are the only truth**: what a bit means is read from
-the comments of the rules, again whenever the kernel says that rules have changed. So a
-program that deletes a fault's rules ends the fault, and releases its packets at once.
+Its source is passed on a command line (`python3 -c`) into the node's keeper, so it imports only the
+standard library. Packet rules (`rules.shape_command`) give each packet the mark bits of the faults
+on its link, and send the packet to one kernel queue (NFQUEUE). This program reads the header of
+each packet, decides when to release the packet, and then sends the kernel a verdict. **The rules
+are the only source of truth**: the program reads the meaning of each bit from the comments of the
+rules, and reads them again whenever the kernel reports a change. Deleting a fault's rules therefore
+ends the fault and releases its packets at once.
 
-If this program dies, the rules' `--queue-bypass` makes the links whole; only held packets are lost.
+If this program dies, the rules' `--queue-bypass` heals the links; only held packets are lost.
 
 | quality   | here                                                                                |
 |-----------|-------------------------------------------------------------------------------------|
-| drop      | an independent draw a packet                                                        |
-| delay     | held, plus a share of the jitter drawn per packet; the order is kept                |
-| reorder   | a packet drawn so is held 20 ms longer, so that those behind it overtake            |
-| rate      | sent one after the other; what exceeds a second's backlog is dropped, as routers do |
-| stall     | held until the fault is over                                                        |
-| duplicate | goes on with a mark by which a rule of the last table (`security`) copies it (TEE)  |
+| drop      | each packet is dropped with an independent probability                              |
+| delay     | each packet is held for the delay and a random part of the jitter, in order         |
+| reorder   | a randomly chosen packet is held 20 ms longer, so that later packets overtake it    |
+| rate      | packets are sent one by one; beyond a backlog of a second they are dropped          |
+| stall     | packets are held until the fault is over                                            |
+| duplicate | the packet gets a mark, and a rule in the last table (`security`) copies it (TEE)   |
 
-The kernel cuts super-packets (segmentation offload) up before they get here, since the queue does
-not ask for them whole: all of this acts on packets as a wire has them.
+The queue does not ask for unsegmented packets, so the kernel splits super-packets (segmentation
+offload) before they get here. Faults therefore act on packets as they appear on a wire.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ from typing import Final, NamedTuple
 
 QUEUE: Final = 4077
 QUEUE_PACKETS_MAX: Final = 65_536
-LATE_S: Final = 0.02  # how much later a reordered packet goes
+LATE_S: Final = 0.02  # the extra delay of a reordered packet
 BACKLOG_S: Final = 1.0
 BACKLOG_BYTES_MIN: Final = 24_000
 ACCEPT: Final = 1
 DROP: Final = 0
 TWICE: Final = 2
-"""To accept, with `TWICE_BIT` in the mark."""
+"""The verdict to accept the packet and set `TWICE_BIT` in its mark."""
 TWICE_BIT: Final = 1 << 31
 
 _RECEIVE_BUFFER_BYTES: Final = 32 << 20
 _READ_BYTES: Final = 1 << 16
-_READS_MAX: Final = 64  # before verdicts are given
+_READS_MAX: Final = 64  # reads in a row before verdicts are sent
 _VERDICTS_A_MESSAGE: Final = 256
 _HEAD_BYTES: Final = 20  # an IPv4 header without options
 
-# linux/netlink.h, linux/netfilter/nfnetlink.h, nfnetlink_queue.h
+# Constants of linux/netlink.h, linux/netfilter/nfnetlink.h and nfnetlink_queue.h.
 _NETLINK_NETFILTER: Final = 12
 _SOL_NETLINK: Final = 270
 _NETLINK_NO_ENOBUFS: Final = 5
@@ -68,18 +69,18 @@ _MSG_CONFIG: Final = 0x302
 _CFG_CMD, _CFG_PARAMS, _CFG_QUEUE_MAXLEN = 1, 2, 3
 _COPY_PACKET: Final = 2
 _PACKET_HDR, _VERDICT_HDR, _MARK, _PAYLOAD, _CAP_LEN = 1, 2, 3, 10, 13
-_CHAINS: Final = {1: "INPUT", 3: "OUTPUT"}  # by the number of their hook
+_CHAINS: Final = {1: "INPUT", 3: "OUTPUT"}  # by netfilter hook number
 
 
 class Flow(NamedTuple):
-    """One link, as its rules and packets have it."""
+    """One link, identified by the chain of its rules and the address of the other node."""
 
     chain: str
-    address: str  # the other end
+    address: str  # of the other node
 
 
 class Quality(NamedTuple):
-    """`harness.cluster.LinkQuality`, in numbers."""
+    """The numeric fields of `harness.cluster.LinkQuality`."""
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -95,12 +96,12 @@ class Packet(NamedTuple):
 
     id: int
     flow: Flow
-    bits: int  # one of each fault on its link
+    bits: int  # one bit per fault on its link
     size: int  # bytes, IP header included
 
 
 Meaning = Mapping[Flow, Mapping[int, Quality]]
-"""What each mark bit means on each link."""
+"""The quality that each mark bit stands for, by link."""
 
 
 # --- what faults are there: the text of rules --------------------------------------------------
@@ -112,7 +113,7 @@ _RULE = re.compile(
 
 
 def text_of(quality: Quality) -> str:
-    """The quality as a word for a rule's comment."""
+    """The quality encoded as one word for a rule's comment."""
     amounts = {name: value for name, value in quality._asdict().items() if value}
     return ",".join(f"{name[:3]}={value:g}" for name, value in amounts.items())
 
@@ -124,7 +125,7 @@ def quality_of(text: str) -> Quality:
 
 
 def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
-    """The meaning of the bits, in the output of `iptables-save`."""
+    """The meaning of the mark bits, parsed from the output of `iptables-save`."""
     meaning: dict[Flow, dict[int, Quality]] = {}
     for chain, address, quality, bit in _RULE.findall(saved):
         meaning.setdefault(Flow(chain, address), {})[int(bit, 16)] = quality_of(quality)
@@ -132,7 +133,7 @@ def meaning_of(saved: str) -> dict[Flow, dict[int, Quality]]:
 
 
 def combined(qualities: Iterable[Quality]) -> Quality:
-    """All at once: delays add up, independent losses multiply, the slowest rate wins."""
+    """The combined effect: delays add up, loss probabilities combine, the slowest rate wins."""
     delay = jitter = rate = stall = 0.0
     keep = single = order = 1.0
     for quality in qualities:
@@ -150,16 +151,16 @@ def combined(qualities: Iterable[Quality]) -> Quality:
 
 
 class Held(NamedTuple):
-    """A packet that waits; `stalled` ones wait for the rules to change."""
+    """A packet that waits until it is due or, if stalled, until the rules change."""
 
     due_s: float
-    number: int  # in order of arrival
+    number: int  # order of arrival
     packet: Packet
     verdict: int = ACCEPT
 
 
 class Scheduler:
-    """Decides what happens to each packet. Pure: the time is an argument, draws are given."""
+    """Decides what happens to each packet. Has no side effects: time and randomness are inputs."""
 
     def __init__(self, draw: Callable[[], float] = random.random) -> None:
         self._draw = draw
@@ -175,15 +176,15 @@ class Scheduler:
 
     @property
     def puzzled(self) -> bool:
-        """Whether a packet has a bit whose meaning was not read yet."""
+        """Whether a waiting packet has a bit whose meaning has not been read yet."""
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:
-        """The time when the next packet goes on by itself."""
+        """The time at which the next held packet is due."""
         return self._held[0].due_s if self._held else None
 
     def arrive(self, packet: Packet, now_s: float) -> None:
-        """A packet has come into the queue."""
+        """Handle a packet that has entered the queue."""
         if self._is_over(packet):
             self._unknown.append(packet)
         else:
@@ -226,9 +227,10 @@ class Scheduler:
         return self._combined[key]
 
     def learn(self, meaning: Meaning, now_s: float, *, latest: bool = True) -> None:
-        """The rules have changed: let go what a fault held that is over.
+        """Apply changed rules: release the packets held by faults that are over.
 
-        `latest`: they have not changed again, so a bit without a meaning now will never have one.
+        `latest` says that the rules have not changed again since they were read. A bit that still
+        has no meaning then belongs to a fault that is over.
         """
         changed = {
             flow
@@ -255,15 +257,15 @@ class Scheduler:
                 self._judge(packet, now_s)
 
     def _is_over(self, packet: Packet) -> bool:
-        """Whether a fault marked it that is not there, or not known yet."""
+        """Whether the packet has the bit of a fault that is over or not known yet."""
         return bool(packet.bits & ~sum(self._meaning.get(packet.flow, {})))
 
     def _is_freed(self, packet: Packet) -> bool:
-        """Whether a fault that held it is over, and no other one stalls it."""
+        """Whether a fault that held the packet is over and no other fault stalls it."""
         return self._is_over(packet) and not self._quality(packet.flow, packet.bits).stall
 
     def verdicts(self, now_s: float) -> list[tuple[int, int]]:
-        """Take the decisions so far: packet and `ACCEPT`, `DROP` or `TWICE`, in order."""
+        """Take the pending verdicts in order: packet id and `ACCEPT`, `DROP` or `TWICE`."""
         decided, self._verdicts = self._verdicts, []
         while self._held and self._held[0].due_s <= now_s:
             held = heapq.heappop(self._held)
@@ -285,7 +287,7 @@ def _message(kind: int, flags: int, attributes: bytes) -> bytes:
 
 
 def bind_messages() -> list[bytes]:
-    """The messages that make the queue ours; the kernel answers each."""
+    """The messages that bind the queue to this program; the kernel answers each."""
     bind = _attribute(_CFG_CMD, struct.pack(">BBH", 1, 0, socket.AF_INET))
     parameters = _attribute(_CFG_PARAMS, struct.pack(">IB", _HEAD_BYTES, _COPY_PACKET))
     maximum = _attribute(_CFG_QUEUE_MAXLEN, struct.pack(">I", QUEUE_PACKETS_MAX))
@@ -294,14 +296,14 @@ def bind_messages() -> list[bytes]:
 
 
 def verdict_message(packet: int, verdict: int) -> bytes:
-    """Let a packet go on, once or twice, or drop it."""
+    """The message that releases a packet, marks it for duplication, or drops it."""
     header = _attribute(_VERDICT_HDR, struct.pack(">II", min(verdict, ACCEPT), packet))
     mark = _attribute(_MARK, struct.pack(">I", TWICE_BIT)) if verdict == TWICE else b""
     return _message(_MSG_VERDICT, _NLM_F_REQUEST, header + mark)
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Kind and body of each netlink message in the received data."""
+    """The kind and body of each netlink message in the received data."""
     at = 0
     while at + 16 <= len(data):
         size, kind = struct.unpack_from("=IH", data, at)
@@ -312,12 +314,12 @@ def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def error_of(kind: int, body: bytes) -> int | None:
-    """The error number of an answer, 0 for success; `None` of another message."""
+    """The error number of an answer, 0 for success; `None` for any other message."""
     return -struct.unpack_from("=i", body)[0] if kind == _NLMSG_ERROR else None
 
 
 def packet_of(kind: int, body: bytes) -> Packet | None:
-    """The packet that a message tells of."""
+    """The packet that a message describes; `None` for any other message."""
     if kind != _MSG_PACKET:
         return None
     attributes: dict[int, bytes] = {}
@@ -342,10 +344,10 @@ def packet_of(kind: int, body: bytes) -> Packet | None:
 
 
 def _open_queue() -> socket.socket:
-    """Bind the queue; raises `OSError` where the kernel has none, or another program has ours."""
+    """Bind the queue; raises `OSError` if the kernel lacks queues or this one is taken."""
     queue = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
     force = getattr(socket, "SO_RCVBUFFORCE", 33)
-    for option in (socket.SO_RCVBUF, force):  # the second needs rights that an engine may not give
+    for option in (socket.SO_RCVBUF, force):  # the second may lack the privilege
         try:
             queue.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER_BYTES)
         except PermissionError:
@@ -368,12 +370,12 @@ def _drained(source: socket.socket) -> Iterator[bytes]:
             yield source.recv(_READ_BYTES)
         except BlockingIOError:
             return
-        except OSError:  # ENOBUFS: notices were lost, but there were some
+        except OSError:  # ENOBUFS: notifications were lost, so there were some
             yield b""
 
 
 class _Rules:
-    """Reads the rules, without making packets wait for that."""
+    """Reads the rules asynchronously, so that packets need not wait."""
 
     def __init__(self) -> None:
         self.stale = True
@@ -382,11 +384,11 @@ class _Rules:
 
     @property
     def reading(self) -> bool:
-        """Whether they are being read."""
+        """Whether a read of the rules is in progress."""
         return self._reader is not None
 
     def begin(self) -> int | None:
-        """Start to read them if they are stale; the file to wait for while they are read."""
+        """Start reading the rules if they are stale; returns the descriptor to wait for."""
         if self._reader is None and self.stale:
             self.stale = False
             command = ["iptables-save", "-t", "mangle"]
@@ -396,7 +398,7 @@ class _Rules:
         return self._reader.stdout.fileno()
 
     def go_on(self, descriptor: int) -> str | None:
-        """Read some; the rules once they are there."""
+        """Read available output; returns the rules once they are complete."""
         data = os.read(descriptor, _READ_BYTES)
         self._said += data
         if data or self._reader is None:
@@ -413,7 +415,7 @@ class _Rules:
 def serve() -> None:
     """Hold and release packets until killed."""
     notices = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
-    notices.bind((0, _GROUP_NFTABLES))  # before the rules are read for the first time
+    notices.bind((0, _GROUP_NFTABLES))  # subscribe before the first read of the rules
     notices.setblocking(False)
     queue = _open_queue()
     rules, scheduler = _Rules(), Scheduler()
@@ -446,7 +448,7 @@ def serve() -> None:
 
 
 def main(words: list[str]) -> int:
-    """`probe` says whether there are queues here; nothing serves one."""
+    """Serve the queue or, with the word `probe`, only test whether the kernel has queues."""
     try:
         if words == ["probe"]:
             _open_queue().close()

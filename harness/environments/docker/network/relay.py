@@ -1,10 +1,11 @@
-"""The program by which clients that have links of their own call from addresses of their own.
+"""The relay program, which gives each client its own source address.
 
-The harness reaches containers through published ports, and all that comes in there wears the
-address of the network's gateway. So a container on the network listens on a port for each client
-and each port of a node, and goes on from an address that is the client's alone: the nodes' rules
-then tell clients apart as they tell nodes apart. It runs as text on a command line, so it imports
-the standard library only. A reset on one side becomes one on the other.
+The harness reaches containers through published ports, and connections that arrive there have the
+address of the network's gateway. So a relay container on the network listens on one port for each
+pair of a client and a node's port, and opens the onward connection from an address that only this
+client has. Packet rules of nodes can then distinguish clients as they distinguish nodes. The source
+is passed on a command line (`python3 -c`), so it imports only the standard library. A reset on one
+side causes a reset on the other.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Final, NamedTuple
 
 _READ_BYTES: Final = 1 << 16
 _BACKLOG: Final = 1024
-_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER: the end of the connection is a reset
+_AT_ONCE: Final = struct.pack("ii", 1, 0)  # SO_LINGER value that makes a close send a reset
 
 
 class Route(NamedTuple):
-    """Connections to `listen` go on from the address `source` to `host:port`."""
+    """A route: connections to port `listen` continue from address `source` to `host:port`."""
 
     listen: int
     source: str
@@ -50,19 +51,19 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _pass_on(
     route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """One connection, to its end."""
+    """Relay one connection until it ends."""
     writers = [writer]
     try:
         far_reader, far_writer = await asyncio.open_connection(
             route.host, route.port, local_addr=(route.source, 0)
         )
         writers.append(far_writer)
-        async with asyncio.TaskGroup() as both:  # the first that is reset ends the other
+        async with asyncio.TaskGroup() as both:  # a reset of one cancels the other
             both.create_task(_pump(reader, far_writer))
             both.create_task(_pump(far_reader, writer))
     except (OSError, ExceptionGroup):
         for each in writers:
-            with contextlib.suppress(OSError):  # the one that was reset has no socket any more
+            with contextlib.suppress(OSError):  # a reset connection has no socket any more
                 end = each.get_extra_info("socket")
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             each.transport.abort()

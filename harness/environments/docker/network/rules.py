@@ -1,30 +1,33 @@
-"""Link faults as packet filter rules in the network namespaces of the two ends. Pure text.
+"""Link faults as packet filter rules in the network namespaces of the two ends.
 
-A one-way cut from A to B drops packets where they arrive, in B's namespace: A believes that it
-sends. Both new and established connections stall, as on a network that swallows packets. The
-clients have no namespace of ours; their packets come in through the published port with the address
-of the network's gateway, so a cut towards them drops packets where they leave.
+This module only generates and parses text. A one-way cut from A to B drops packets on arrival, in
+B's namespace, so A does not notice that its packets are lost. New and established connections
+stall, as on a network that loses packets. Clients have no namespace of ours; their packets arrive
+through the published port with the address of the network's gateway. A cut towards clients
+therefore drops packets when they leave the node.
 
 Every cut link has two rules, both marked with the fault and the link in a comment:
 
-* one without a target in front of all others, which only counts: faults may overlap, and each has a
-  `Bite` of its own;
-* one at the end, which drops.
+* the first, in front of all others, has no target and only counts, since faults may overlap and
+  each fault needs its own count (`Bite`);
+* the second, at the end, drops.
 
-A shaped link has its rules in the first table on a packet's way (`mangle`), so that held packets
-meet the cuts that are in force when they go on. There are three: one counts, one gives the packet
-the fault's bit and explains it in its comment, and one at the end queues the packet for the program
-in `packets`. Several faults on a link are several bits of its packets. A packet to duplicate is
-copied in the last table (`security`), behind all cuts: arriving packets to the node itself, over
-`lo`, leaving ones to their destination. Healed links keep these two rules, which match only
-marked packets. A link that `netem` shapes has two rules where packets leave: one counts, one marks.
-Bad streams have rules in a third table (`nat`), see `streams`; the traffic between a program and
-the proxy of its streams stays on `lo`, where no other fault hits it.
+A shaped link has its rules in the first table that a packet traverses (`mangle`), so that held
+packets meet the cuts that are in force when they are released. There are three rules: one counts,
+one sets the fault's bit in the packet's mark and has the bit's meaning in its comment, and one at
+the end queues the packet for the program in `packets`. With several faults on a link, its packets
+have several bits. A packet to duplicate is copied in the last table (`security`), after all cuts:
+an arriving packet is copied to the node itself, over `lo`, and a leaving packet to its destination.
+The two copying rules stay when a link is healed, since they match only marked packets. A link
+shaped by `netem` has two rules where packets leave: one counts, one marks. Bad streams have rules
+in a third table (`nat`), see `streams`. The traffic between a program and its stream proxy stays on
+`lo`, which no other fault affects.
 
-A healer deletes by the mark, in one command that needs no state of the driver: the warden can run
-it when the driver is dead. The engine may lose the output of that command, so the counts of deleted
-rules stay in the namespace, in the comments of an unused chain. The rules outlive the node's own
-process, since a keeper container holds the namespace (see `deploy`).
+Healing selects rules by the fault's mark in their comments. Healing is a single command that needs
+no state of the driver, so the warden can run it after the driver has died. The engine may lose the
+output of that command, so the counts of deleted rules are kept in the namespace, in the comments of
+an unused chain. Rules survive the node's own process, since a keeper container owns the namespace
+(see `deploy`).
 """
 
 from __future__ import annotations
@@ -41,20 +44,21 @@ from harness.environments.docker.network import netem, packets, toxics
 from harness.errors import InternalError
 
 FAULT_BITS: Final = tuple(1 << number for number in range(31))
-"""What tells the faults on a packet's link apart."""
+"""The mark bits that distinguish the faults on a packet's link."""
 
-# XT_MAX_COMMENT_LEN of netfilter's xt_comment.h, without its end and room for a 64-bit counter.
+# XT_MAX_COMMENT_LEN in netfilter's xt_comment.h, less its NUL byte. Marks also leave room for a
+# 64-bit counter.
 _ALL_CHARACTERS_MAX: Final = 255
 COMMENT_CHARACTERS_MAX: Final = _ALL_CHARACTERS_MAX - 20
 _PREFIX: Final = "harness"
-_NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # of a client: `client:2`
+_NAME = re.compile(r"[A-Za-z0-9_.-]+(:\d+)?")  # a client's: `client:2`
 
-# What `heal_command` leaves of a rule that counted.
+# The comment in which `heal_command` keeps the count of a deleted rule.
 _COUNTED = re.compile(rf'"(?P<packets>\d+):{_PREFIX}:(?P<fault>[^:"]+):(?P<link>[^"]+)"')
 
 
 class Table(enum.Enum):
-    """The table that has the rules of a fault."""
+    """The iptables table with the rules of a fault."""
 
     CUT = "filter"
     SHAPE = "mangle"
@@ -62,31 +66,31 @@ class Table(enum.Enum):
 
     @staticmethod
     def for_quality(quality: LinkQuality | StreamQuality | None) -> Table:
-        """The table of a fault of this quality; `None` is a cut."""
+        """The table for a fault of this quality; `None` means a cut."""
         if quality is None:
             return Table.CUT
         return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
 
 
 def owners(link: Link, table: Table) -> tuple[str, ...]:
-    """The nodes in whose namespaces a fault of this table has its rules for the link."""
+    """The nodes whose namespaces have the rules for this link and table."""
     ends = tuple(end for end in (link.destination, link.source) if not is_client(end))
     return ends if table is Table.STREAM else ends[:1]
 
 
 def _shown(link: Link) -> str:
-    """The link in a comment, where a colon ends a part; no node's name has a tilde."""
+    """The link as text for a comment, with colons as tildes, since colons separate parts."""
     return f"{link.source}>{link.destination}".replace(":", "~")
 
 
 def mark(fault: str, link: Link, says: str = "") -> str:
-    """The comment that says whose rule it is, and in the middle what else it has to say."""
+    """The comment of a rule: its fault and link, with the additional text `says` between."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot be in a rule: letters, digits, _ . - only")
     middle = f"{says}:" if says else ""
     text = f"{_PREFIX}:{fault}:{middle}{_shown(link)}"
-    # A rule that says something does not count, so nothing is ever put in front of its comment.
+    # A rule with additional text does not count, so its comment needs no room for a counter.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
         raise InternalError(f"the mark {text!r} exceeds {most} characters")
@@ -94,12 +98,15 @@ def mark(fault: str, link: Link, says: str = "") -> str:
 
 
 def comment_of(fault: str) -> str:
-    """The beginning of the comments of all rules of the fault, as rules are written and saved."""
+    """The common start of the comments of a fault's rules, as `iptables-save` prints them."""
     return f'--comment "{_PREFIX}:{fault}:'
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and the match for packets of this link; `addresses` has clients' as well."""
+    """The chain and the match for packets of this link.
+
+    `addresses` includes the addresses of clients.
+    """
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -114,9 +121,9 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """The command that cuts `links`, all owned by one node, in one transaction.
+    """A command that cuts `links`, all owned by one node, in one transaction.
 
-    Cutting again changes nothing.
+    The command is idempotent.
     """
     lines = []
     for link in links:
@@ -131,9 +138,9 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
 def mark_command(
     fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]
 ) -> list[str]:
-    """The command that counts and marks packets of `links`, as they leave their source.
+    """A command that counts and marks packets of `links` when they leave their source.
 
-    `netem` shapes marked packets. Marking again changes nothing.
+    `netem` shapes marked packets. The command is idempotent.
     """
     script = _LAY.replace("TABLE", Table.SHAPE.value)
     return ["sh", "-c", script, "mark", comment_of(fault), *_marks(fault, links, bit, addresses)]
@@ -155,8 +162,8 @@ _QUEUES: Final = "/proc/net/netfilter/nfnetlink_queue"
 _SERVED: Final = f'grep -q -s "^ *{packets.QUEUE} " {_QUEUES}'
 _STDERR: Final = "/dev/shm/harness-packets"  # noqa: S108 - in the keeper, whose root is read-only
 
-# The program must serve the queue before the first packet comes to it. On a loaded host it takes
-# seconds to start.
+# The program must serve the queue before the first packet is queued. On a loaded host the program
+# takes seconds to start.
 _SHAPE = f"""
 saved=$(iptables-save -t mangle) || exit 1
 mark=$1; program=$2; twice=$3; shift 3
@@ -178,7 +185,7 @@ done
 
 
 def text_of(quality: LinkQuality) -> str:
-    """The quality as the comment of a rule has it."""
+    """The quality encoded for a rule's comment."""
     amounts = {name: float(getattr(quality, name)) for name in packets.Quality._fields}
     return packets.text_of(packets.Quality(**amounts))
 
@@ -192,17 +199,17 @@ def shape_command(
     *,
     marked: Sequence[Link] = (),
 ) -> list[str]:
-    """The command that worsens `links`, all owned by one node, in one transaction.
+    """A command that degrades `links`, all owned by one node, in one transaction.
 
-    It starts the program that serves the queue where that does not run. Links in `marked` leave
-    the node as well, and are for `netem`. Shaping again changes nothing.
+    The command starts the program that serves the queue unless it is running. Links in `marked`
+    leave the same node and get only marks, for `netem`. The command is idempotent.
     """
     says, lines = text_of(quality), []
     for link in links:
         chain, match = _matching(link, addresses)
         comment = f'-m comment --comment "{mark(fault, link)}"'
         meaning = f'-m comment --comment "{mark(fault, link, says)}"'
-        match += _ONCE if chain == "OUTPUT" else ""  # a copy goes this way again
+        match += _ONCE if chain == "OUTPUT" else ""  # skip copies, which pass here again
         queue = f"NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
         lines.append(f"-I {chain} 1 {match} {comment}")
         lines.append(f"-I {chain} 1 {match} {meaning} -j MARK --set-xmark {bit:#x}/{bit:#x}")
@@ -219,7 +226,7 @@ _ONCE: Final = f" -m mark ! {_MARKED}"
 
 
 def _twice(node: str, clients: Iterable[str]) -> str:
-    """The rules that copy marked packets which arrive at this address, or leave for these."""
+    """The rules that copy marked packets arriving at `node` or leaving for `clients`."""
     leaving = (
         f"-A OUTPUT ! -o lo -d {client}/32 -m mark {_MARKED} -j TEE --gateway {client}"
         for client in clients
@@ -229,9 +236,10 @@ def _twice(node: str, clients: Iterable[str]) -> str:
 
 
 def probe(table: str, *rules: str) -> str:
-    """The script that fails, with the reason, where the kernel does not know a part of these rules.
+    """A script that fails, with the reason, if the kernel does not support these rules.
 
-    They are in a chain that nothing comes to and that goes at once: it looks at them all the same.
+    The script adds the rules to an unused chain, so that the kernel validates them, and deletes the
+    chain at once.
     """
     of_chain = (f"'-A harness-probe {rule}'" for rule in rules)
     lines = f"'*{table}' ':harness-probe - [0:0]' {' '.join(of_chain)}"
@@ -240,7 +248,7 @@ def probe(table: str, *rules: str) -> str:
 
 
 def probe_command() -> list[str]:
-    """The command that fails, and says why, where the kernel has no packet queues."""
+    """A command that fails and prints the reason if the kernel has no packet queues."""
     queue = f"-j NFQUEUE --queue-num {packets.QUEUE} --queue-bypass"
     tried = probe("mangle", queue, "-j MARK --set-xmark 0x1/0x1")
     script = f'{tried} || exit\n[ -e {_QUEUES} ] || python3 -I -S -c "$1" probe'
@@ -248,7 +256,7 @@ def probe_command() -> list[str]:
 
 
 def probe_twice_command() -> list[str]:
-    """The command that fails, and says why, where the kernel cannot copy packets."""
+    """A command that fails and prints the reason if the kernel cannot copy packets."""
     tried = probe("security", "-m mark --mark 0x1/0x1 -j TEE --gateway 127.0.0.1")
     return ["sh", "-c", tried, "probe"]
 
@@ -261,25 +269,26 @@ _ALIVE: Final = {
 
 
 def is_served(saved: str, table: Table) -> bool:
-    """Whether what `heal_command` printed says that the program behind the rules lived."""
+    """Whether, by the output of `heal_command`, the program behind the rules was running."""
     return re.search(_ALIVE[table], saved, re.MULTILINE) is not None
 
 
 def select_fault(fault: str) -> list[str]:
-    """The patterns of `heal_command` for all rules of one fault."""
+    """The `heal_command` patterns that select all rules of one fault."""
     return [f"{_PREFIX}:{fault}:"]
 
 
 def select_links(fault: str, links: Iterable[Link], says: Iterable[str]) -> list[str]:
-    """The patterns of `heal_command` for the rules of one fault on these links, by what they say.
+    """The `heal_command` patterns that select one fault's rules on these links.
 
-    A saved comment ends with a quote, since it contains `>`.
+    `says` has the additional texts in the comments of those rules. Patterns end with a quote
+    because `iptables-save` quotes comments that contain `>`.
     """
     texts = ["", *says]
     return [f'{mark(fault, link, text)}"' for link in links for text in texts]
 
 
-# Where another healer was quicker, nothing is left to delete at the next look.
+# If another healer deletes the rules first, the transaction fails and the next look finds none.
 _HEAL = """
 for pattern in "$@"; do set -- "$@" -e "$pattern"; shift; done
 looks=4
@@ -305,9 +314,9 @@ _AND_THEN: Final = {
 
 
 def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]:
-    """The command that deletes the selected rules and prints what rules had counted.
+    """A command that deletes the selected rules and prints their counts.
 
-    It is idempotent: done again, there is nothing to delete, and it prints the same.
+    The command is idempotent: a second run deletes nothing and prints the same counts.
     """
     assert patterns, "an empty selection would delete nothing, and say that it healed"
     script = _HEAL.replace("TABLE", table.value) + _AND_THEN[table]
@@ -315,12 +324,12 @@ def heal_command(patterns: Sequence[str], table: Table = Table.CUT) -> list[str]
 
 
 def counted_packets(saved: str) -> dict[tuple[str, Link], int]:
-    """The counts of every fault and link in the output of `heal_command`."""
+    """The count for every fault and link, parsed from the output of `heal_command`."""
     counts: dict[tuple[str, Link], int] = {}
     for match in _COUNTED.finditer(saved):
         source, _, destination = match["link"].replace("~", ":").partition(">")
         key = match["fault"], Link(source, destination)
-        counts[key] = counts.get(key, 0) + int(match["packets"])  # a rule for each port
+        counts[key] = counts.get(key, 0) + int(match["packets"])  # streams: a rule per port
     return counts
 
 
@@ -330,20 +339,20 @@ _RESET = f'for peer in "$@"; do ss -K {_ESTABLISHED} >/dev/null; done; {_LIST}'
 
 
 def list_command(peers: Sequence[str]) -> list[str]:
-    """The command that prints all TCP connections with these addresses, for `connections`."""
+    """A command that prints all TCP connections with these peers, for `connections`."""
     return ["sh", "-c", _LIST, "list", *peers]
 
 
 def reset_command(peers: Sequence[str]) -> list[str]:
-    """The command that aborts all TCP connections with these addresses and tells both ends.
+    """A command that aborts all TCP connections with these peers and resets both ends.
 
-    It prints the remaining ones: a kernel without CONFIG_INET_DIAG_DESTROY aborts
-    nothing and says nothing.
+    The command prints the remaining connections, since a kernel without CONFIG_INET_DIAG_DESTROY
+    aborts none and reports no error.
     """
     return ["sh", "-c", _RESET, "reset", *peers]
 
 
 def connections(output: str) -> frozenset[str]:
-    """The connections, as pairs of ends, that `list_command` or `reset_command` printed."""
-    rows = (line.split() for line in output.splitlines())  # Recv-Q Send-Q Local Peer
+    """The connections, as pairs of addresses, that `list_command` or `reset_command` printed."""
+    rows = (line.split() for line in output.splitlines())  # columns: Recv-Q Send-Q Local Peer
     return frozenset(f"{row[2]} {row[3]}" for row in rows if len(row) >= 4 and row[0].isdigit())

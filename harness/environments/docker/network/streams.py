@@ -1,20 +1,21 @@
-"""Bad streams: connections are redirected through a Toxiproxy in the namespace of their opener.
+"""Bad streams: connections are redirected through a Toxiproxy in their opener's namespace.
 
-The flow from a to b is the upstream direction of the connections from a to b, and the downstream
-direction of connections from b to a. So a fault on one link has rules in the namespaces
-of both ends, where connections leave (`OUTPUT`), and the other end sees the address that it would
-see without a proxy. Clients have no namespace of ours: their connections are redirected where they
-come in (`PREROUTING`), and the node sees its own address as theirs.
+Bytes from a to b flow upstream in connections that a opened, and downstream in connections that b
+opened. A fault on one link therefore has rules in the namespaces of both ends, where connections
+leave (`OUTPUT`). The other end sees the same peer address as without a proxy. Clients have no
+namespace of ours, so their connections are redirected on arrival at the node (`PREROUTING`), and
+the node sees its own address as the peer.
 
-A node's Toxiproxy is a container in its network namespace, made for the first fault that needs it
-and gone with the run. It runs as a user of its own, whose connections the rules let through. Its
-proxies stay, one for each port that a peer declares; faults add and remove toxics. A connection
-that was open before would pass it by, so it is reset when a fault begins; one that is open when a
-fault is healed goes on through the proxy, which then only copies bytes.
+A node's Toxiproxy is a container in the node's network namespace. The first fault that needs the
+container creates it, and it stays until the run ends. It runs as a dedicated user, whose
+connections the rules do not redirect. It has one proxy for each port that a peer declares; faults
+only add and remove toxics. Connections opened before a fault would bypass the proxy, so they are
+reset when the fault begins. Connections that are open when a fault is healed keep using the proxy,
+which then only copies bytes.
 
-Toxics carry the mark of their fault and link in their names, as rules do in their comments, and are
-removed by the same patterns (`rules.heal_command`). Counting rules meet the first packet of each
-connection only, the only one that the kernel shows to the `nat` table: they count connections.
+The name of a toxic contains the mark of its fault and link, like the comment of a rule, so the same
+patterns select both for removal (`rules.heal_command`). The kernel passes only the first packet of
+each connection to the `nat` table, so the counting rules count connections.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ def stream_command(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> list[str]:
-    """The command that worsens streams on `links`, for the connections opened at `node`.
+    """A command that degrades streams on `links`, for the connections opened at `node`.
 
-    It resets the connections that are open between the ends. Done again, it does only that.
+    The command resets open connections between the ends. A second run does only that.
     """
     links = sorted(links)
     proxies = []
@@ -68,9 +69,9 @@ def stream_command(
 def counting_links(
     node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
 ) -> frozenset[Link]:
-    """The links of a fault that count connections at `node`.
+    """The links of a fault whose rules count connections at `node`.
 
-    A connection carries both directions, and counts once.
+    A connection that carries two affected directions counts only once.
     """
     of_fault = frozenset(links)
     return frozenset(
@@ -82,7 +83,7 @@ def counting_links(
 
 
 def _openers(node: str, link: Link) -> Iterator[tuple[str, str]]:
-    """The openers of connections on this link that meet rules at `node`, with their peers."""
+    """The (opener, peer) pairs whose connections on this link are redirected at `node`."""
     for opener, peer in ((link.source, link.destination), (link.destination, link.source)):
         if (peer if is_client(opener) else opener) == node and not is_client(peer):
             yield opener, peer
@@ -96,7 +97,7 @@ def _proxies(
     addresses: Mapping[str, str],
     ports: Mapping[str, tuple[int, ...]],
 ) -> Iterator[dict[str, Any]]:
-    """The input of `toxics`: each proxy, its toxics and its rules."""
+    """The input of the program `toxics`: each proxy with its toxics and rules."""
     for opener, peer in _openers(node, link):
         chain, host, match = "OUTPUT", "127.0.0.1", f"-d {addresses[peer]}/32"
         passed = f" {_PASSED}"
@@ -127,6 +128,6 @@ def _proxies(
 
 
 def probe_command() -> list[str]:
-    """The command that fails, and says why, where the kernel cannot redirect connections."""
+    """A command that fails and prints the reason if the kernel cannot redirect connections."""
     redirected = f"-p tcp {_PASSED} -j REDIRECT --to-ports {toxics.PORT}"
     return ["sh", "-c", rules.probe("nat", redirected), "probe"]

@@ -1,10 +1,10 @@
-"""The program that has the Toxiproxy in a node's namespace do what a fault wants.
+"""The program that configures the Toxiproxy in a node's namespace for a fault.
 
-It runs in the node's keeper, as text on a command line, so it imports the standard library only.
-`lay PROXY...` makes the proxies that are missing, adds their toxics, and prints the rules that
-redirect connections to them; each PROXY is JSON as `streams.stream_command` writes it. `heal
-PATTERN...` removes the toxics whose names have one of the patterns. Done again, both do nothing
-more.
+Its source is passed on a command line (`python3 -c`) into the node's keeper, so it imports only the
+standard library. `lay PROXY...` creates missing proxies, adds their toxics, and prints the rules
+that redirect connections to them; each PROXY is JSON written by `streams.stream_command`. `heal
+PATTERN...` removes the toxics whose names contain one of the patterns. Both commands are
+idempotent.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import Any, Final
 HOST, PORT = "127.0.0.1", 24_077
 SERVED: Final = "proxy served"
 _TIMEOUT_S: Final = 10.0
-_START_S: Final = 20.0  # on a loaded host it takes seconds
+_START_S: Final = 20.0  # a loaded host needs seconds
 _LOOK_S: Final = 0.05
 
 
 class RefusedError(Exception):
-    """The server does not do it, and says why."""
+    """The server refused a request; the message has its reason."""
 
 
 def ask(method: str, *path: str, body: object = None, accept: int = 200) -> Any:
-    """The answer's content. Raises `RefusedError`, `OSError`."""
+    """Send a request and return the decoded answer. Raises `RefusedError`, `OSError`."""
     url = "/" + "/".join(urllib.parse.quote(part, safe="") for part in path)
     connection = http.client.HTTPConnection(HOST, PORT, timeout=_TIMEOUT_S)
     try:
@@ -43,7 +43,7 @@ def ask(method: str, *path: str, body: object = None, accept: int = 200) -> Any:
 
 
 def wait_served() -> dict[str, Any]:
-    """The proxies, once the server answers."""
+    """Wait until the server answers, and return its proxies."""
     deadline_s = time.monotonic() + _START_S
     while True:
         try:
@@ -57,7 +57,7 @@ def wait_served() -> dict[str, Any]:
 
 
 def lay(wanted: list[dict[str, Any]]) -> list[str]:
-    """Make the proxies, add the toxics; the rules."""
+    """Create missing proxies and add the toxics; returns the redirecting rules."""
     proxies, rules = wait_served(), []
     for proxy in wanted:
         name = proxy["name"]
@@ -72,7 +72,7 @@ def lay(wanted: list[dict[str, Any]]) -> list[str]:
 
 
 def heal(patterns: list[str]) -> None:
-    """Remove the toxics; a name ends with a quote, as a comment of a rule does."""
+    """Remove the toxics that match; a quote is appended to names, as in rules' comments."""
     for proxy, state in ask("GET", "proxies").items():
         for toxic in state["toxics"]:
             if any(pattern in f'{toxic["name"]}"' for pattern in patterns):
@@ -80,12 +80,12 @@ def heal(patterns: list[str]) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Do one of the two; returns the exit code."""
+    """Run `lay` or `heal`; returns the exit code."""
     try:
         if words[0] == "lay":
             print("\n".join(lay([json.loads(word) for word in words[1:]])))  # noqa: T201 - to a shell
         else:
-            heal([word for word in words[1:] if word != "-e"])  # as `grep` has them
+            heal([word for word in words[1:] if word != "-e"])  # `grep` options
             print(SERVED)  # noqa: T201
     except (OSError, RefusedError) as error:
         if words[0] == "heal" and isinstance(error, ConnectionRefusedError):

@@ -1,9 +1,9 @@
-"""libfaketime for the foreign programs of a run in containers.
+"""libfaketime for foreign programs in containers.
 
-The shared memory of such a node (`/dev/shm`) is a volume in memory that its keeper has as well:
-what libfaketime reads is written there by commands in the keeper, while the node runs, is frozen
-or is down, with any image. The library comes from the harness's node image and is copied
-into the node's container; it works with any image whose C library is glibc.
+The shared memory (`/dev/shm`) of such a node is an in-memory volume that the node's keeper also
+mounts. Commands in the keeper write the file that libfaketime reads. This works while the node is
+running, frozen or down, and with any image. The library is copied from the harness's node image
+into the node's container; it works with every image whose C library is glibc.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from harness.errors import InfrastructureError
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - in containers
 NO_PRELOAD: Final = {"LD_PRELOAD": ""}
-"""For commands next to a node, which read another clock than the node."""
+"""Environment for commands next to a node, which must read the real clock."""
 _NAME: Final = "harness"
 _NAMES: Final = Names.of(_NAME)
 _LIBRARY: Final = "harness/libfaketime-harness.so"
 
 _ENCODE: Final = ("sh", "-c", f"base64 -w 0 /usr/lib/*/faketime/{LIBRARY}")
 _SEMAPHORE: Final = "".join(rf"\{byte:03o}" for byte in SEMAPHORE)
-# A keeper is prepared once.
+# Runs once per keeper.
 _PREPARE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '{_SEMAPHORE}' >{_NAMES.semaphore}
 head -c {len(PAGE)} /dev/zero >{_NAMES.page}
 chmod 666 {_NAMES.semaphore} {_NAMES.page}
 """
-# An access time in the distant past, so that the kernel notes the next read.
+# Sets an access time in the distant past, so that the kernel records the next read.
 _WRITE: Final = f"""
 cd {SHARED_MEMORY} || exit 1
 printf '%s\\n' "$1" >new.setting && chmod 644 new.setting && touch -a -d @0 new.setting &&
@@ -53,7 +53,7 @@ WHEN_READ: Final = ("stat", "-c", "%X", f"{SHARED_MEMORY}/{_NAMES.setting}")
 
 
 def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
-    """The output of a command in a keeper; raises `InfrastructureError`."""
+    """Run a command in a keeper and return its output; raises `InfrastructureError`."""
     result = engine.exec(keeper, command)
     if result.code != 0:
         raise InfrastructureError(
@@ -63,18 +63,18 @@ def run_in_keeper(engine: Engine, keeper: str, command: Sequence[str]) -> str:
 
 
 def write(engine: Engine, keeper: str, line: str) -> None:
-    """Replace the setting that the node's libfaketime reads, atomically."""
+    """Atomically replace the setting that the node's libfaketime reads."""
     run_in_keeper(engine, keeper, ["sh", "-c", _WRITE, "write", line])
 
 
 def prepare(engine: Engine, keeper: str) -> None:
-    """Put into the shared memory of a keeper what its node's libfaketime needs."""
+    """Create the files that the node's libfaketime needs in the keeper's shared memory."""
     run_in_keeper(engine, keeper, ["sh", "-c", _PREPARE])
     write(engine, keeper, setting(ClockError()))
 
 
 def library(engine: Engine, keeper: str) -> bytes:
-    """An archive, for `/`, with the library of the image in which this keeper runs."""
+    """An archive with the libfaketime of the keeper's image, to be unpacked at `/`."""
     text = run_in_keeper(engine, keeper, _ENCODE)
     try:
         binary = base64.b64decode(text.strip(), validate=True)
@@ -84,5 +84,5 @@ def library(engine: Engine, keeper: str) -> bytes:
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """The additions to the environment of a node, which has `given`."""
+    """The environment variables to add to a node's given environment."""
     return preload(f"/{_LIBRARY}", _NAME, SHARED_MEMORY, given)

@@ -1,9 +1,9 @@
-"""One node in the engine: its keeper, its volume and the container that runs it now.
+"""One node in the engine: its keeper, its volume and its current container.
 
-The data folder is a volume of the run, so it outlives the container, which is replaced when the
-node runs as another variant and when its disk is wiped. A set-up command runs in a container of its
-own, made as the node's is, on the same volume and in the same network namespace, and leaves nothing
-but what it wrote to the volume. Calls block; the cluster makes them in threads.
+The data folder is a volume, so it outlives the container, which is replaced when the node starts as
+another variant or its disk is wiped. A set-up command runs in a separate container with the same
+specification, volume and network namespace; only its writes to the volume remain. Calls block; the
+cluster makes them in threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PROBE_USER: Final = f"{USER_ID}:{USER_ID}"
 
 
 class Failed(NamedTuple):
-    """A set-up command that did not exit with 0; no code means that it took too long."""
+    """A set-up command that did not exit with 0; `code` is `None` if it took too long."""
 
     command: tuple[str, ...]
     code: int | None
@@ -52,11 +52,14 @@ class Containers:
         self.engine = engine
         self.blueprint = blueprint
         self._probe = Path(probe.__file__).read_text(encoding="utf-8")
-        self.ending = False  # no set-up command is waited for any more
+        self.ending = False  # if set, stop waiting for set-up commands
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Create and start the keeper; on which port of 127.0.0.1 each declared port is found."""
+        """Create and start the keeper.
+
+        Returns the published port on 127.0.0.1 for each declared port.
+        """
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
@@ -69,7 +72,7 @@ class Containers:
         return state.ports if state is not None and state.running else {}
 
     def provide_proxy(self, node: str) -> None:
-        """Have a Toxiproxy run in the node's network namespace."""
+        """Start a Toxiproxy in the node's network namespace unless one is running."""
         spec = self.blueprint.proxy(node)
         state = self.engine.state(spec.name)
         if state is None:
@@ -79,25 +82,25 @@ class Containers:
             self.engine.start(spec.name)
 
     def keeper(self, node: str) -> str:
-        """The container that keeps the node's network namespace."""
+        """The name of the container that owns the node's network namespace."""
         return self.blueprint.places[node].keeper
 
     def create(self, node: str, variant: str = BASE) -> None:
-        """Create the node's container with its code, on the data folder that there is."""
+        """Create the node's container with its code, on the existing data folder."""
         if node not in self.blueprint.disks:
             volume = self.blueprint.places[node].volume
             self.engine.create_volume(volume, self.blueprint.labels(node))
         self._fill(node, self.blueprint.container(node, variant))
 
     def restore(self, node: str) -> None:
-        """Have the node begin with the data that it is given, if any."""
+        """Copy the node's initial data, if any, into its data folder."""
         kept = self.blueprint.kept_data(node)
         if kept is not None:
             container = self.blueprint.places[node].container
             self.engine.copy_in(kept, container, DATA_FOLDER, USER_ID)
 
     def _fill(self, node: str, spec: ContainerSpec) -> None:
-        """Create a container with all that does not change from start to start."""
+        """Create a container with all files that stay the same across starts."""
         self.engine.create(spec)
         self.engine.put_archive(spec.name, "/", self.blueprint.code)
         if self._library is not None and self.blueprint.places[node].clock:
@@ -110,12 +113,12 @@ class Containers:
             self.engine.put_archive(spec.name, "/", files)
 
     def replace(self, node: str, variant: str) -> None:
-        """Have another container run the node, as this variant, on the same data folder."""
+        """Replace the node's container with one for this variant, on the same data folder."""
         self.engine.remove(self.blueprint.places[node].container)
         self.create(node, variant)
 
     def wipe(self, node: str, variant: str) -> None:
-        """The same on an empty data folder; a disk of ours is empty already."""
+        """Replace the node's container and empty its volume; the caller empties a FUSE disk."""
         place = self.blueprint.places[node]
         self.engine.remove(place.container)
         if node not in self.blueprint.disks:
@@ -123,7 +126,7 @@ class Containers:
         self.create(node, variant)
 
     def begin(self, node: str, node_file: bytes) -> Attachment:
-        """Start the container; its output, opened before."""
+        """Attach to the container's output, start the container, and return the attachment."""
         container = self.blueprint.places[node].container
         self.engine.put_archive(container, "/", node_file)
         files = self.blueprint.files(node)
@@ -140,7 +143,7 @@ class Containers:
     # --- set-up and readiness ----------------------------------------------------------------
 
     def set_up(self, node: str, variant: str, take: Callable[[bytes], None]) -> Failed | None:
-        """Run the set-up commands in order, up to the first that fails; `take` gets each line."""
+        """Run the set-up commands in order until one fails; `take` gets each output line."""
         for words in self.blueprint.specs[node].setup:
             spec = self.blueprint.setup(node, variant, words)
             self.engine.remove(spec.name)
@@ -176,7 +179,7 @@ class Containers:
         return code, b"\n".join(lines).decode("utf-8", "replace")
 
     def _wait(self, container: str) -> int | None:
-        """Its exit code; `None` when it took too long, or the run is ending."""
+        """The exit code of a command; `None` if it took too long or the run is ending."""
         deadline_s = time.monotonic() + SETUP_S
         while time.monotonic() < deadline_s and not self.ending:
             state = self.engine.wait(container, timeout_s=_LOOK_S)
@@ -190,7 +193,8 @@ class Containers:
     def port(self, node: str, port: int, path: str) -> str | None:
         """The result of `probe.missing` in the node's network namespace.
 
-        The port that the engine publishes says nothing: its proxy accepts for a node that is down.
+        Probing the published port would be useless: the engine's proxy accepts connections even
+        while the node is down.
         """
         place = self.blueprint.places[node]
         asked = [place.address, str(port), *([path] if path else [])]
@@ -199,7 +203,7 @@ class Containers:
         return None if result.code == 0 else result.output
 
     def command(self, node: str, words: Sequence[str]) -> tuple[int | None, str]:
-        """Run a command in the node's container, as its user; exit code and output."""
+        """Run a command in the node's container as its user; returns exit code and output."""
         command = [*_TIMED, *self.blueprint.filled(node, words)]
         place = self.blueprint.places[node]
         environment = clocks.NO_PRELOAD if place.clock else None
@@ -208,7 +212,7 @@ class Containers:
 
 
 class DockerClock:
-    """Access to the libfaketime of one node (`foreignclock.Reach`)."""
+    """The driver's access to the libfaketime of one node (`foreignclock.Reach`)."""
 
     def __init__(
         self, node: str, containers: Containers, in_thread: Callable[..., Awaitable[Any]]

@@ -1,7 +1,7 @@
-"""Disks of ours under containers: mounted on the engine's host, bound where a volume would be.
+"""FUSE disks under containers: mounted on the engine's host and bound in place of a volume.
 
-An engine that is reached by a socket of this machine may still see other mounts than we do (one in
-a virtual machine, say); a node that has come up is therefore looked at, once.
+An engine behind a local socket may still see different mounts, for instance if it runs in a virtual
+machine. Each node is therefore checked once after its start.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from harness.errors import InfrastructureError
 from harness.plugins import DeploymentPlan
 
 _KEY: Final = "disks"
-_MODE: Final = 0o1777  # for any user of the node
+_MODE: Final = 0o1777  # a node may run as any user
 
 
 def why_no_disks(engine: Engine) -> str | None:
-    """The reason why a disk of ours is impossible here; `None` if it is possible."""
+    """The reason why FUSE disks are impossible with this engine; `None` if possible."""
     if not engine.is_local:
         return "the engine runs on another machine, where nothing is mounted; use one of this"
     return why_missing()
 
 
 class Disks:
-    """The disks of one run, by node."""
+    """The FUSE disks of one run."""
 
     def __init__(self, plan: DeploymentPlan, warden: Warden) -> None:
-        """There is none yet."""
+        """Create an object without disks; `mount` adds them."""
         self._plan = plan
         self._warden = warden
         self._folder: Path | None = None
-        self.mounted: dict[str, FuseDisk] = {}  # what has none has a volume
+        self.mounted: dict[str, FuseDisk] = {}  # by node; other nodes have a volume
 
     async def mount(self, engine: Engine, on_failure: Callable[[BaseException], None]) -> None:
-        """Mount the disks that nodes declare, where possible; raises `InfrastructureError`."""
+        """Mount the disks that nodes declare, if possible; raises `InfrastructureError`."""
         names = [spec.name for spec in self._plan.nodes if spec.faulty_disk]
         if not names or why_no_disks(engine) is not None:
             return
         prefix = f"{DISKS_PREFIX}{self._plan.run_id}-"
         self._folder = folder = Path(tempfile.mkdtemp(prefix=prefix))
         sign(folder, self._plan.run_id)
-        # Guarded before the mounts, so it is undone after them.
+        # Guarded before the mounts, so the warden removes the folder after them.
         self._warden.guard(_KEY, RemoveFolder(str(folder)))
         for name in names:
             disk = self.mounted[name] = FuseDisk(name, folder / name, self._warden)
@@ -67,13 +67,13 @@ class Disks:
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def let_go(self) -> None:
-        """Release held requests before nodes are killed; a failing disk stays as it is."""
+        """Heal all disks, which releases delayed requests, so that nodes can be killed."""
         for disk in self.mounted.values():
             with contextlib.suppress(InfrastructureError):
                 await disk.mend()
 
     async def close(self) -> None:
-        """Take all away."""
+        """Unmount all disks and remove their folder."""
         await gather_all(disk.close() for disk in self.mounted.values())
         if self._folder is not None:
             await asyncio.to_thread(detach_below, self._folder)

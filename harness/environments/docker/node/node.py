@@ -1,6 +1,6 @@
-"""A node in a container: the primitives of its verbs (`host.real_node`), by calls to the engine.
+"""A node in a container: implements the primitives of `host.real_node` by calls to the engine.
 
-A thread reads what an incarnation prints, as it comes, which is also how its exit is noticed,
+A thread reads the output of an incarnation as it arrives; the end of the output reveals an exit
 within milliseconds (`outputs`). Calls to the engine block, so they are made in threads.
 """
 
@@ -44,7 +44,7 @@ def ended_by(
     if ending.note is None:
         return ending
     note = f"{ending.note} (memory limit {memory_bytes_max >> 20} MiB)"
-    # Every process that the OOM killer ended in its container was of this node.
+    # All processes in the container belong to the node, so an OOM kill hit the node.
     return Ending("host" if oom_kills else ending.by, note)
 
 
@@ -52,21 +52,24 @@ class Incarnation:
     """One run of a node's program, from its start to its exit."""
 
     def __init__(self) -> None:
-        self.pid: int | None = None  # where the engine runs on this machine
+        self.pid: int | None = None  # if the engine runs on this machine
         self.ending: frozenset[int] | None = None
         self.exited = asyncio.Event()
 
     def end(self, codes: Iterable[int]) -> None:
-        """From now on an exit with one of these codes is our doing."""
+        """Expect an exit with one of these codes from now on, caused by the harness."""
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:
-        """Whether we made it exit. A crash in the very moment of a kill has a code of its own."""
+        """Whether the harness caused an exit with this code.
+
+        A crash just before a kill has a different code.
+        """
         return self.ending is not None and code in self.ending
 
 
 class DockerNode(RealNode):
-    """One node, its containers over all of its incarnations."""
+    """One node, over all of its containers and incarnations."""
 
     def __init__(
         self,
@@ -78,7 +81,7 @@ class DockerNode(RealNode):
         in_thread: Callable[..., Awaitable[Any]],
         on_lost: Callable[[BaseException], None],
     ) -> None:
-        """`on_lost` is called when the node can no longer be observed: the run must end."""
+        """`on_lost` is called when the node can no longer be observed, which must end the run."""
         super().__init__(spec, log, bus, warden)
         self._containers = containers
         self._engine = containers.engine
@@ -87,7 +90,7 @@ class DockerNode(RealNode):
         self.container = place.container
         self.incarnation: Incarnation | None = None
         self.pages: Mapping[str, tuple[str, int]] = {}
-        self.reader: threading.Thread | None = None  # of the present or last incarnation
+        self.reader: threading.Thread | None = None  # reads the latest incarnation's output
         self._in_thread = in_thread
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
@@ -98,11 +101,11 @@ class DockerNode(RealNode):
 
     @property
     def pid(self) -> int | None:
-        """Its first process, also of an ended incarnation, if that is one of this machine."""
+        """The first process of the latest incarnation; `None` on a remote engine."""
         return None if self.incarnation is None else self.incarnation.pid
 
     async def create(self) -> dict[str, tuple[str, int]]:
-        """Create its containers; returns where clients reach each declared port."""
+        """Create the node's containers; returns the address of each declared port for clients."""
         name, ports = self.spec.name, self.spec.bound_ports
         published = await self._in_thread(self._containers.keep, name)
         missing = [port for port in ports if port not in published]
@@ -130,7 +133,7 @@ class DockerNode(RealNode):
             await self._recreated()
 
     async def _recreated(self) -> None:
-        """A new container has the processor that the node declares."""
+        """Apply a slow-CPU fault to a new container, which starts with the declared CPU share."""
         self._created_as = self.variant
         if self.slowed != 1.0:
             await self._set_pace()
@@ -158,7 +161,7 @@ class DockerNode(RealNode):
             target=self._read, args=(incarnation, attachment), name=f"log-{name}", daemon=True
         )
         self.reader.start()
-        with contextlib.suppress(InfrastructureError):  # then starvation is not observed
+        with contextlib.suppress(InfrastructureError):  # only starvation goes unobserved then
             state = await self._state()
             incarnation.pid = None if state is None else state.pid
         disk, pid = self.disk, incarnation.pid
@@ -169,7 +172,7 @@ class DockerNode(RealNode):
             )
 
     def _read(self, incarnation: Incarnation, attachment: Attachment) -> None:
-        """Hand on what the node prints, and then its exit, from a thread."""
+        """Report the node's output and then its exit to the loop; runs in a thread."""
         room = threading.BoundedSemaphore(_LINES_QUEUED_MAX)
 
         def deliver(line: bytes) -> None:
@@ -184,7 +187,7 @@ class DockerNode(RealNode):
             what = f"the output of {self.spec.name} broke off while it ran and was attached again"
             self._loop.call_soon_threadsafe(self.tell, f"{what}: {why}")
 
-        # A RuntimeError is a loop that is closed: the run has ended.
+        # A RuntimeError means that the loop is closed because the run has ended.
         with contextlib.suppress(RuntimeError):
             try:
                 state = follow(self._engine, self.container, attachment, take, broke_off)
@@ -194,7 +197,7 @@ class DockerNode(RealNode):
                 self._loop.call_soon_threadsafe(self._exited, incarnation, state)
 
     def _lost(self, incarnation: Incarnation, error: InfrastructureError) -> None:
-        """End the run: nothing can be judged without knowing what the node does."""
+        """End the run: without observing the node, no verdict is possible."""
         if self._containers.ending:
             incarnation.exited.set()
             return
@@ -227,7 +230,7 @@ class DockerNode(RealNode):
         except InfrastructureError as error:
             if self.state is not NodeState.DOWN:
                 raise
-            return None, str(error)  # a container that has just ended can run nothing
+            return None, str(error)  # the container has just ended
         return answer
 
     # --- ending, pausing ---------------------------------------------------------------------
@@ -245,7 +248,7 @@ class DockerNode(RealNode):
     async def _end(self) -> None:
         incarnation = self.incarnation
         assert incarnation is not None, "a node that is up has one"
-        # Foreign programs answer a request to end with any code.
+        # A foreign program may exit with any code when asked to stop.
         foreign = self.spec.entry is None
         incarnation.end(range(256) if foreign else (0, *SIGNALLED_CODES))
         if self.state is NodeState.PAUSED:
@@ -281,7 +284,7 @@ class DockerNode(RealNode):
             raise InfrastructureError(f"docker: {self.container} did not thaw: {state}")
 
     def close(self) -> None:
-        """Expect the end of everything."""
+        """Expect any exit from now on, since the run is ending."""
         if self.incarnation is not None:
             self.incarnation.end(range(256))
         self._forget_pause(self.state)

@@ -1,13 +1,14 @@
-"""The executor image: Java, Python, PySpark and, in a layer above, the code that is installed here.
+"""The Spark executor image: Java, Python, PySpark, and the code installed on this machine.
 
-Executors share nothing with the driver, so all that they run is in their image: this package and
-every other one that brings plug-ins, file by file as they are here, with what the three need of the
-extras `spark` and `report` (so that the image is good for drivers as well). Pinned requirements
-have the versions of this machine.
+Spark executors share no files with the driver, so their image contains all code that they run: this
+package and every other installed package with plug-ins, copied file by file, and their
+requirements. The requirements of the extras `spark` and `report` are included, so that drivers can
+use the image too. Requirements are pinned to the versions installed on this machine.
 
-There are two images, since one takes minutes and the other seconds: what others made, whose tag is
-a hash of its recipe, and ours above it, whose tag is a hash of that and of all our files. So an
-image with other code than the driver's has another name.
+There are two images, since the first takes minutes to build and the second seconds. The base image
+has the third-party software; its tag is a hash of its recipe. The second image adds our code; its
+tag is a hash of the base tag and of all our files. An image whose code differs from the driver's
+therefore has a different name.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ from harness.support.distributions import (
 )
 
 PACKAGES: Final = ("ca-certificates", "openjdk-17-jre-headless", "python3", "tini")
-EXTRAS: Final = frozenset({"spark", "report"})  # of our own package
-SOURCES: Final = ("pyspark",)  # published as source alone
+EXTRAS: Final = frozenset({"spark", "report"})  # the extras of our own package to include
+SOURCES: Final = ("pyspark",)  # published without wheels
 _REPOSITORY: Final = "harness-executor"
 NEWEST_EXECUTOR: Final = f"{_REPOSITORY}:latest"
-"""An additional name of the newest image."""
+"""An additional name for the newest image."""
 _HERE: Final = Path(__file__).parent
 _FILES: Final = ("Dockerfile", "entrypoint.sh")
 _ABOVE: Final = "ARG BASE\nFROM ${BASE}\nCOPY app /opt/harness/app\n"
@@ -69,12 +70,12 @@ def _requirements(distributions: list[Distribution]) -> Iterator[str]:
                 versions = f"=={importlib.metadata.version(name)}"
             except importlib.metadata.PackageNotFoundError:
                 if marker and extra is None:
-                    continue  # it is not for this kind of machine
+                    continue  # not required on this platform
             yield f"{name}{extras}{versions.strip()}"
 
 
 def _normal(name: str) -> str:
-    """The same for all ways to write a distribution's name (PEP 503)."""
+    """The normalized name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -89,7 +90,7 @@ def _digest(content: bytes) -> str:
 
 
 def _above(distributions: list[Distribution]) -> bytes:
-    """The archive of what goes into our own layer."""
+    """The build context of the second image, with all of our files."""
     files: dict[str, bytes] = {}
     for distribution in distributions:
         files |= {name: text.encode() for name, text in texts_of(distribution)}
@@ -105,16 +106,16 @@ def _own_tag(base: str, above: bytes) -> str:
 
 
 def executor_tag() -> str:
-    """The name of the image of the packages that are installed here now."""
+    """The name of the executor image for the packages installed on this machine."""
     distributions = plugin_distributions()
     wanted = sorted(set(_requirements(distributions)))
     return _own_tag(_base_tag(wanted), _above(distributions))
 
 
 def build_executor(progress: Callable[[str], None]) -> str:
-    """Make the image where it is missing; returns its tag.
+    """Build the image if it is missing; returns its tag.
 
-    Raises `InfrastructureError` that says why it cannot be made and how to fix that.
+    Raises `InfrastructureError` with the reason and the fix if the image cannot be built.
     """
     distributions = plugin_distributions()
     wanted = sorted(set(_requirements(distributions)))
@@ -154,7 +155,7 @@ def _build_base(
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Without owner and time, since the engine's cache compares both."""
+    """Clear owner and time, since the engine's build cache compares both."""
     if "__pycache__" in info.name:
         return None
     info.uid = info.gid = info.mtime = 0
