@@ -32,12 +32,14 @@ class Finding(msgspec.Struct, frozen=True):
     ok: bool
     what: str
     detail: str
-    optional: bool = False  # nothing fails without it
-    note: bool = False  # nothing fails at all; it is good to know
+    optional: bool = False  # everything works without this, with fewer features
+    note: bool = False  # information only: not a failure
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Report; exit code 0 when at least one real environment and all built-in plug-ins work."""
+    """Print the report; exit code 0 if at least one real environment and all built-in plug-ins
+    work.
+    """
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
