@@ -1,1 +1,1 @@
-"""EDN: the exact reader, the quick reader, and Jepsen histories in it."""
+"""Readers and writers of EDN: the exact reader, the quick reader, and Jepsen's histories."""
