@@ -1,4 +1,4 @@
-"""The determinism lint, which finds code in targets that a seed cannot replay.
+"""The determinism lint: finds in target code what no seed can replay.
 
 `python -m harness.determinism PATH...` prints `path:line: rule: message` for each finding and exits
 1 if there is any. The rules follow the restricted members of Temporal's Python SDK and hazards that

@@ -1,1 +1,1 @@
-"""Readers and writers of EDN: the exact reader, the quick reader, and Jepsen's histories."""
+"""EDN: the exact reader, the quick reader, and Jepsen histories in it."""
