@@ -58,7 +58,7 @@ class FaultConductor:
     ) -> None:
         """Nothing happens before `run`; `observe_roles` gets the roles at the time of each fault.
 
-        `groups` asks the system for them, where more than its own method is needed.
+        `groups` reads the replica groups, if the system's own method is not enough.
         """
         self._cluster = cluster
         self.ledger = Ledger(cluster, env, damage=damage)
