@@ -26,7 +26,7 @@ class HiveDrop(Call, frozen=True):
 
 
 class HiveRename(Call, frozen=True):
-    """ALTER TABLE ... RENAME in Hive: the entry is read, and written under the new name."""
+    """ALTER TABLE ... RENAME in Hive: reads the entry and writes it under the new name."""
 
     f: ClassVar[str] = "hive-rename"
     mutates: ClassVar[bool] = True
@@ -37,7 +37,7 @@ class HiveRename(Call, frozen=True):
 
 
 class HiveGet(Call, frozen=True):
-    """Answers `table_id`, `comment` and `masters` of the entry."""
+    """The answer has `table_id`, `comment` and `masters` of the entry."""
 
     f: ClassVar[str] = "hive-get"
     past: ClassVar[str] = "read in Hive"
@@ -45,7 +45,7 @@ class HiveGet(Call, frozen=True):
 
 
 class HiveList(Call, frozen=True):
-    """Answers `tables`: the names of all entries, sorted."""
+    """The answer has `tables`: the names of all entries, sorted."""
 
     f: ClassVar[str] = "hive-list"
     past: ClassVar[str] = "listed in Hive"
