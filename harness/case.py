@@ -42,8 +42,7 @@ Damage = Literal["minority", "majority"]
 """The share of a replica group whose synced data faults may destroy (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
 """The time that operations still open at the end of the chaos phase are waited for; faults must
-last longer than an operation. It is half of the grace period of leases.
-"""
+last longer than an operation. It is half of the grace period of leases."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

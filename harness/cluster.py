@@ -75,8 +75,7 @@ T = TypeVar("T")
 
 CLIENT: Final = "client"
 """The link end of the harness's own clients. If each client has its own link end (`client_end`),
-this is the end from which the harness itself watches the nodes.
-"""
+this is the end from which the harness itself watches the nodes."""
 
 
 def client_end(number: int) -> str:
@@ -107,16 +106,14 @@ FAULTY_DISK: Final = frozenset(
     }
 )
 """Faults that also affect a foreign program if its disk belongs to the harness
-(`NodeSpec.faulty_disk`).
-"""
+(`NodeSpec.faulty_disk`)."""
 
 STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
 """Faults that need byte streams on the links and a proxy that reads these streams."""
 
 ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
 """Faults of nodes on `Env`, whose disk and clock belong to the harness. They affect foreign
-programs only if an environment declares it (`harness.plugins.Environment`).
-"""
+programs only if an environment declares it (`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):
@@ -142,13 +139,11 @@ class Usage(NamedTuple):
 
     memory_bytes: int | None = None
     """The memory that its processes hold now, without the kernel's file cache; `None` if it is
-    down.
-    """
+    down."""
     disk_bytes: int | None = None
     """The total visible size of its files now."""
     written_bytes: int | None = None
-    """Bytes written to its disk. This never decreases, but a new process may start at zero.
-    """
+    """Bytes written to its disk. This never decreases, but a new process may start at zero."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,8 +262,7 @@ Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
 
 LinkState = Mapping[str, LinkQuality | StreamQuality | None]
 """The requested state of one link: the effect of each active fault on it, by the fault's id. `None`
-cuts the link; without effects the link works normally.
-"""
+cuts the link; without effects the link works normally."""
 
 
 def known_node(nodes: Mapping[str, T], name: str) -> T:

@@ -212,8 +212,7 @@ class PageResponse(NamedTuple):
 
 PageHandler = Callable[[PageRequest], Awaitable[PageResponse]]
 """The function that makes a node's pages. An error in it becomes the page's answer (500) and an
-event `page-failed`; it never ends the node.
-"""
+event `page-failed`; it never ends the node."""
 
 
 class Env(Protocol):
@@ -306,8 +305,7 @@ class ClientEnv(Env, Protocol):
 
 NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
 """A node written against `Env`: `async def main(env, config)`. It runs until it is cancelled (a
-graceful stop). If it returns or raises by itself, the crash checker reports an exit.
-"""
+graceful stop). If it returns or raises by itself, the crash checker reports an exit."""
 
 
 def load_entry(entry: str, node: str) -> NodeMain:

@@ -27,8 +27,7 @@ __all__ = ["VACUOUS", "Shape", "shape_of", "split", "without_keys"]
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
 """Rules of verdicts on histories that contain no answer to check; such a key does not spoil the
-verdict on other keys.
-"""
+verdict on other keys."""
 
 
 class Shape(enum.Enum):

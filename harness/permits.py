@@ -81,8 +81,7 @@ PERMITTED: Final = "permitted"
 
 Condition = Literal["", "power-cut", "leader-change", "leader-back"]
 """The event that enables a permit: none, a power cut of any node, a second leader, or a leader that
-returns.
-"""
+returns."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):

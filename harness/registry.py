@@ -76,8 +76,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "diagnoses": Diagnosis,
 }
 """The base type of plug-ins in each group; the values of `harness.verbs` are modules, see
-`load_verb`.
-"""
+`load_verb`."""
 
 
 _ONE_OF: Final[Mapping[str, str]] = {
@@ -142,8 +141,7 @@ class _Points(NamedTuple):
     """
     qualified: Mapping[str, PlugInPoint]
     """All plug-ins as `PACKAGE:NAME`. A case that uses such a name stays valid when names clash
-    later.
-    """
+    later."""
 
 
 def _entry_points(group: str) -> _Points:

@@ -75,8 +75,7 @@ DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
 """A node may end this long after a disk or clock fault: the fault is blamed, and the node is
-restarted.
-"""
+restarted."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}

@@ -17,8 +17,7 @@ from harness.errors import listed
 
 _COPIES: Final = 3
 """The assumed number of copies of all data on nodes of one role that no observed group contains:
-such nodes may still hold replicas.
-"""
+such nodes may still hold replicas."""
 _NAMED_MAX: Final = 8
 
 

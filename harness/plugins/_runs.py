@@ -159,8 +159,7 @@ class Checker(Plugin):
 
     version: str | None = None
     """The version of the checker: when it changes, reports judge runs again. Without a version,
-    reports judge again after any change of the checker's package or of the bundled checkers.
-    """
+    reports judge again after any change of the checker's package or of the bundled checkers."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
         set_traits(cls, CheckerTraits, traits)

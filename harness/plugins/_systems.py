@@ -130,12 +130,10 @@ class Target(Plugin):
     """The target's defaults for other fields of the case, such as {"profile": "hive4"}."""
     nemeses: tuple[str, ...] | None = None
     """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
-    targets.
-    """
+    targets."""
     checkers: tuple[str, ...] = ()
     """Checkers for promises that only this target makes (such as `bounds`), added to the
-    workload's.
-    """
+    workload's."""
     groups: tuple[str, ...] = ()
     """The replica groups that fault selectors may name."""
     operations: tuple[str, ...] = ()
@@ -144,8 +142,7 @@ class Target(Plugin):
     """The variant as which an operation restarts nodes, by the operation's name."""
     larger: tuple[Mapping[str, Any], ...] = ()
     """Options that add roles or spare nodes; error messages suggest them for nemeses that need
-    these.
-    """
+    these."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)

@@ -76,8 +76,7 @@ class Environment(Plugin):
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
     """The capabilities of `ENV_NODES_ONLY` that also work on foreign programs, and other
     capabilities with lower fidelity than on nodes of `Env`. `None` if the environment runs no
-    foreign programs.
-    """
+    foreign programs."""
     restores_data: bool = False
     """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 

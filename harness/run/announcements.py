@@ -22,12 +22,10 @@ INFRASTRUCTURE: Final = "infrastructure"
 STARVATION: Final = "starvation"
 CONFIG_FORCED: Final = "config-forced"
 """The event of a harness client that is about to overrule the votes of `group`, as an
-administrator.
-"""
+administrator."""
 CONFIG_OVERRULED: Final = "config-overruled"
 """The event of a node that has done so. It counts only after the client's event
-(`verdict.unsafe_change`).
-"""
+(`verdict.unsafe_change`)."""
 LEADER: Final = "leader"
 
 DRIVER_KINDS: Final = frozenset(

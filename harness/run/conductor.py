@@ -29,8 +29,7 @@ from harness.support.interrupts import blaming
 
 LEASE_GRACE_S: Final = 120.0
 """The time from the planned end of a fault to the end of its lease: longer than the phases that
-heal faults in order, shorter than a user's patience.
-"""
+heal faults in order, shorter than a user's patience."""
 
 AIM_TIMEOUT_S: Final = 5.0
 """The minimum time that a fault waits for a leader; a planned fault waits until its planned end."""

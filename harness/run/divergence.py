@@ -23,13 +23,11 @@ from typing import Any, Final
 
 POINTS_MAX: Final = 200_000
 """The limit of remembered positions; beyond it the oldest are forgotten, and the summary counts
-them.
-"""
+them."""
 DIVERGENCES_MAX: Final = 20
 REACHED_MAX: Final = 50_000
 """The limit of progress steps. If it is reached, no steps are reported, since incomplete steps
-would prove falsehoods.
-"""
+would prove falsehoods."""
 
 
 LEADER: Final = "leader"

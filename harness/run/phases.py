@@ -54,8 +54,7 @@ LEADER_POLL_S: Final = 1.0
 """The interval for asking for the leader, if no node announces leaders."""
 PATIENCE_S_MIN: Final = 2.0
 """The minimum timeout of the driver's own operations, even if the workload's clients wait less: the
-promise under test is that the target serves, not that it serves within a millisecond.
-"""
+promise under test is that the target serves, not that it serves within a millisecond."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

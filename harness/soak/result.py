@@ -36,8 +36,7 @@ OTHER_SIGNATURES: Final = "other signatures"
 _WORST_FIRST: Final = (Verdict.INVALID.value, CRASH, Verdict.UNKNOWN.value)
 MEASURES: Final = ("wall_s", "cpu_s", "memory_bytes", "kept_bytes")
 """Fields of a result that may differ in a second run of the same seed (`run.json` contains times,
-so even the number of kept bytes varies).
-"""
+so even the number of kept bytes varies)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,8 +26,7 @@ _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _ASKERS_MAX: Final = 32
 ANSWER_TIMEOUT_S: Final = 150.0
 """The time limit of an answer: longer than an operation (`faults.operations`) and the stop of a
-node.
-"""
+node."""
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask"):

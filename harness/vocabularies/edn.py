@@ -39,8 +39,7 @@ OTHER_KEY: Final = "\x1f"
 """The prefix of a key that is not a string, keyword or similar, in values before `settled`."""
 STRING_KEY: Final = "\x1d"
 """The prefix of a string key that would begin with one of these prefixes, in values before
-`settled`.
-"""
+`settled`."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
@@ -72,7 +71,7 @@ def members(value: Any) -> list[Any] | None:
 
 
 def number_of(token: str) -> Any:
-    """The number that `token` denotes in EDN, or `None`; raises `ValueError` if it is out of range."""
+    """The number that `token` denotes in EDN, or `None`; `ValueError` if it is out of range."""
     if _INTEGER.fullmatch(token):
         return int(token.rstrip("N"))
     if (ratio := _RATIO.fullmatch(token)) is not None:
@@ -147,7 +146,7 @@ def _is_ambiguous(key: str) -> bool:
 
 
 def _json_key(key: str) -> tuple[Any] | None:
-    """The value of this JSON text, as a tuple of one element, unless it is a string or a keyword."""
+    """The value of this JSON text, as a tuple of one, unless it is a string or a keyword."""
     try:
         value = msgspec.json.decode(key)
         return None if isinstance(value, str) or _encode(value).decode() != key else (value,)
@@ -219,7 +218,7 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def loose(value: Any) -> Any:
-    """A value as read from a file, in plain strings and lists: for display, never for comparison."""
+    """A value as read from a file, in plain strings and lists: for display, not for comparison."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):

@@ -1,9 +1,10 @@
 """The vocabulary `kudu-hms`: DDL through Kudu (`ddl`), and through Hive, on the same tables.
 
-Names are `database.table` on both sides. What Hive does to a table, Kudu follows some time later,
-and never tells: so a change through Hive takes effect in Kudu's catalog at any time after its call.
+Names are `database.table` on both sides. Kudu applies Hive's changes to a table some time later,
+and reports nothing: a change through Hive takes effect in Kudu's catalog at any time after its
+call.
 
-Answers of Hive's are objects. `result` is "ok", or the exception by which the metastore refused, as
+Hive's answers are objects. `result` is "ok", or the exception with which the metastore refused, as
 in the vocabulary `hms`.
 """
 

@@ -47,8 +47,7 @@ Mode = Literal["latest", "snapshot", "read-your-writes"]
 Replica = Literal["leader", "any"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 """Kinds of row writes. An insert requires that the row is absent, an update and a delete that it
-exists; an upsert works in both cases. Update and upsert leave other cells unchanged.
-"""
+exists; an upsert works in both cases. Update and upsert leave other cells unchanged."""
 RESULTS: Final = ("ok", "already-present", "not-found", "invalid", "failed")
 
 
