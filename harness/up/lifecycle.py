@@ -206,8 +206,8 @@ def _end(
 def clean_places() -> tuple[list[str], list[str]]:
     """Remove the folders of clusters whose holders are dead, but keep data that they had saved.
 
-    Returns the lines about the kept folders, and the lines about the removed ones. Leftovers of
-    dead holders in their environments are removed elsewhere.
+    Returns the lines about dead clusters, and the lines about clusters that are left alone.
+    Leftovers of dead holders in their environments are removed elsewhere.
     """
     removed, standing = [], []
     for place in places(hidden=True):

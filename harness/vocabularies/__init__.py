@@ -81,7 +81,7 @@ class Vocabulary(Generic[C]):
 
 
 def fields_of(op: Op | None) -> Mapping[str, Any]:
-    """The value of an op if it is an object, else empty: foreign histories may have other values."""
+    """The value of an op if it is an object, else empty; foreign histories have other values."""
     return op.value if op is not None and isinstance(op.value, Mapping) else {}
 
 
