@@ -117,7 +117,7 @@ programs only if an environment declares it (`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):
-    """How faithfully an environment performs a fault."""
+    """The faithfulness with which an environment performs a fault."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"

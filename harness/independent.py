@@ -31,7 +31,7 @@ verdict on other keys."""
 
 
 class Shape(enum.Enum):
-    """How certain it is that the values of a history are tuples of key and value."""
+    """The certainty that the values of a history are tuples of key and value."""
 
     NO = "no"
     MAYBE = "maybe"

@@ -247,7 +247,7 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
 
 
 def power_cuts(history: History) -> list[Op]:
-    """The power cuts, including those of nodes that were already down: each loses unsynced data."""
+    """The power cuts, including power cuts of stopped nodes: each loses unsynced data."""
     return [
         fault.begin
         for fault in faults_of(history.of_process(NEMESIS), most=None)

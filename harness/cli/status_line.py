@@ -123,7 +123,7 @@ class _Sturdy(io.StringIO):
 
 
 def fitting(parts: list[str], width: int) -> str:
-    """As many leading parts as fit into one line."""
+    """The leading parts that fit into one line together."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(part) + 2 > width:

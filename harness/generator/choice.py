@@ -98,7 +98,7 @@ class _Mix(Node, frozen=True):
         turn: int,
         pending: Pending,
     ) -> Step:
-        """If the generator whose turn it is cannot continue now, take the next that can."""
+        """Take the next generator that can continue now, if the current one cannot."""
         for ahead in range(1, len(generators)):
             position = (turn + ahead) % len(generators)
             step = generators[position].op(ctx)

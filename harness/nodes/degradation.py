@@ -236,7 +236,7 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
 
 
 class StreamQuality(_Quality, frozen=True, kw_only=True):
-    """Effects of a bad link on byte streams above TCP; they are those of Toxiproxy's toxics.
+    """Effects of a bad link on byte streams above TCP, with the meaning of Toxiproxy's toxics.
 
     Data are halved until no piece is larger than `slice_bytes`, so few pieces are smaller than half
     of it. `reset_after_ms` resets a connection in both directions after its first bytes in this

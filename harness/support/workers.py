@@ -279,7 +279,7 @@ def serve(work: Callable[[Iterable[bytes]], Iterable[bytes]]) -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(EXIT_CRASH)  # the parent is gone: nobody reads the answer
+        sys.exit(EXIT_CRASH)  # the parent is gone and cannot read the answer
 
 
 def _die_with(parent: int) -> None:

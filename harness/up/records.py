@@ -113,7 +113,7 @@ class Place:
         self.write("owner", f"{this_controller()} {os.uname().nodename}".encode())
 
     def life(self) -> Life:
-        """Whether the owner's process lives, if that can be determined from here.
+        """The state of the owner's process, if it can be determined from here.
 
         The folder may be shared with containers and other machines.
         """

@@ -17,7 +17,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class AddMaster(Call, frozen=True):
-    """Make a running master that is not a member a member."""
+    """Add a running master to the members."""
 
     f: ClassVar[str] = "add-master"
     mutates: ClassVar[bool] = True

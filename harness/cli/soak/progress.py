@@ -1,6 +1,4 @@
-"""Progress of a soak: on a terminal a bar and the running seeds, elsewhere a line from time to
-time.
-"""
+"""Progress of a soak: on a terminal a bar and the running seeds, elsewhere periodic lines."""
 
 from __future__ import annotations
 
