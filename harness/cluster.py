@@ -423,7 +423,7 @@ class Cluster(Deployed, Protocol):
 
 
 class Controls(Deployed, Protocol):
-    """The environment's side: it sets states, and the ledger decides which.
+    """The environment's side of the interface: it sets the states that the ledger chooses.
 
     The caller of a method must undo its effect. If the caller is dead by then, the warden thaws
     nodes and restores links a little after `lease_s`.

@@ -1,4 +1,4 @@
-"""Permits: promises that a profile of a target does not make, as data that runs record.
+"""Permits: promises that a target's profile does not make. Runs record them as data.
 
 A profile may describe an older or weaker system than the strict profile: Kudu's leaders have no
 lease, so a leader that is cut off returns stale answers. Such a system never promised fresh

@@ -123,7 +123,7 @@ class PlugInPoint(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The dotted name of its module."""
+        """The dotted name of the plug-in's module."""
         return self.value.partition(":")[0]
 
     @property
@@ -218,7 +218,7 @@ def plug_in_point(group: str, name: str) -> PlugInPoint | None:
 
 
 def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted, importing only modules that have many plug-ins.
+    """The names in one of `GROUPS`, sorted; imports only modules that contain several plug-ins.
 
     If several plug-ins share a name, the built-in plug-in keeps it, and the others are called
     `PACKAGE:NAME`; without a built-in plug-in, all of them are.

@@ -106,7 +106,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def nemesis(self) -> str:
-        """The nemesis that injected it."""
+        """The nemesis that injected the fault."""
         return self.begin.f
 
     @property
@@ -138,7 +138,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        """The time of its injection, in ns of the run."""
+        """The time when the fault was injected, in ns of the run."""
         return self.begin.time
 
     @property

@@ -27,7 +27,7 @@ FREE_MB_MIN: Final = 500
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the report; `detail` says what to do when it is not ok."""
+    """One line of the report; `detail` gives the fix if the state is not ok."""
 
     ok: bool
     what: str

@@ -263,7 +263,7 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
 
 
 def verb_module(verb: str) -> Verb:
-    """Import the module of one verb: a bundled one, or a plug-in."""
+    """Import the module of one verb, which is built in or a plug-in."""
     if _is_module(verb):
         return cast("Verb", importlib.import_module(_module_name(verb)))
     return load_verb(verb)

@@ -1,4 +1,4 @@
-"""The walk over one file's syntax tree."""
+"""The syntax-tree visitor of the lint, for one file."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _NAMED_MAX: Final = 8
 
 
 class DamageBudget:
-    """The damaged nodes of one run, and the limits on more."""
+    """The damaged nodes of one run, and the limit on further damage."""
 
     def __init__(self, specs: Mapping[str, NodeSpec], *, majority: bool) -> None:
         """Start with no damaged node. With `majority` there is no limit."""

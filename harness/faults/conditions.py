@@ -46,7 +46,7 @@ class _OnLinks:
 
 
 class Links:
-    """The links of one run."""
+    """The links of one run, with the faults on them."""
 
     def __init__(self, controls: Controls) -> None:
         """Start with no fault on any link."""
@@ -122,7 +122,7 @@ class _Laid:
 
 
 class Conditions:
-    """The clocks, processors and disks of one run's nodes."""
+    """The clocks, processors and disks of one run's nodes, with the faults on them."""
 
     def __init__(self, controls: Controls, env: ClientEnv) -> None:
         """Start with no fault on any node. Strobes run as tasks of `env`."""

@@ -88,7 +88,7 @@ class _Entry:
         self.bite: Bite | None = None  # set once it is known
         self.on = True
         self.active = False  # from the end of its injection to the end of its heal
-        self.turn = asyncio.Lock()  # its lease may end during a heal
+        self.turn = asyncio.Lock()  # the fault's lease may end during a heal
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
@@ -97,7 +97,7 @@ class _Entry:
 
 
 class Ledger:
-    """All faults of one run on one cluster."""
+    """The ledger of all faults of one run on one cluster."""
 
     def __init__(self, controls: Controls, env: ClientEnv, *, damage: Damage = "minority") -> None:
         """Start without faults. Strobes and the ends of leases run as tasks of `env`.

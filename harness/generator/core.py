@@ -116,7 +116,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return bool(self.free_mask >> index & 1) and self.processes[index] == process
 
     def free_process(self) -> int | None:
-        """The free process whose turn it is, or `None` if all are busy."""
+        """The next free process in rotation, or `None` if all are busy."""
         free = self.free_mask
         if not free:
             return None

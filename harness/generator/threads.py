@@ -33,7 +33,7 @@ from harness.ops import Op
 
 class _Reserve(Node, frozen=True):
     counts: tuple[int, ...]
-    generators: tuple[Generator, ...]  # one for each count, and the default
+    generators: tuple[Generator, ...]  # one generator per count, and the default generator
     all_mask: int = 0  # of the context that the masks were made for
     masks: tuple[int, ...] = ()
 

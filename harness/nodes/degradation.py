@@ -1,4 +1,4 @@
-"""Degradations of links, streams, disks, clocks and processors, and what each requires.
+"""Degradations of links, streams, disks, clocks and processors, and their requirements.
 
 A quality is a struct of amounts. For each amount, `EFFECTS` has the capability that it needs, its
 name in `--fault`, its allowed values, and the rule that combines several amounts. Everything else

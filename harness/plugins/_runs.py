@@ -284,7 +284,7 @@ class SoakSink(Plugin):
 
 
 class SunkRuns(Protocol):
-    """The runs of one soak at the place of a `SoakSink`."""
+    """The runs of one soak in a `SoakSink`."""
 
     uri: str
 

@@ -17,7 +17,7 @@ class Option(msgspec.Struct, frozen=True):
     of bounds are refused before the plug-in sees them.
     """
 
-    name: str  # with dashes; in mappings of values it has underscores
+    name: str  # with dashes; in mappings of option values the name has underscores
     default: int | float | str | bool
     help: str
     within: tuple[float, float] | None = None

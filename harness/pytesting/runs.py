@@ -154,7 +154,7 @@ class RunsOfTest:
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def take(self, run: LastRun, results: Sequence[CheckResult] = ()) -> None:
-        """Take a finished run as the last one."""
+        """Make a finished run the last run."""
         self.interrupted = self.interrupted or run.record.interrupted
         self.last = run
         self._results = {}

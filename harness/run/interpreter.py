@@ -70,7 +70,7 @@ class _Flight:
     index: int
     process: int
     draft: Draft
-    client: Client | None = None  # set while the task uses it
+    client: Client | None = None  # set while the task uses the client
     task: asyncio.Task[None] | None = None
     guard: asyncio.TimerHandle | None = None
     ended: bool = False
@@ -78,7 +78,7 @@ class _Flight:
 
 @dataclass(eq=False)
 class _Driver:
-    """The state of one interpretation; `run` is its loop."""
+    """The state of one interpretation; `run` is the main loop."""
 
     generator: Generator
     ctx: Context

@@ -1,4 +1,4 @@
-"""Latencies as integer log-linear buckets: percentiles that add up exactly, in every engine.
+"""Latencies as integer log-linear buckets, which give the same exact percentiles in every engine.
 
 A bucket keeps the `MANTISSA_BITS` bits after the leading one of a value, so its width is at most
 1/32 of where it begins; the middle of a bucket is off by 1.6 % at most. Counts of buckets can be

@@ -306,7 +306,7 @@ class StandingCluster(OpenedTarget):
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """The output of the target's own tool; raises `UsageError` if it has none."""
+        """The output of the target's own tool; raises `UsageError` if the target has no tool."""
         return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------

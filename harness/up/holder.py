@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Holder:
-    """One cluster, from its deployment to its end."""
+    """One long-lived cluster, from its deployment to its end."""
 
     def __init__(self, place: Place, order: Order, deployed: threading.Event) -> None:
         self._place = place

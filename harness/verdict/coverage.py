@@ -1,4 +1,4 @@
-"""The coverage of every check: too little of it proves nothing.
+"""The coverage of every check: a check with too little coverage proves nothing.
 
 Checkers count cases by check: `details["looked"]` are the judged cases, `details["exempt"]` the
 cases left out because something else explains them (`{"acknowledged": 36}`). If a checker exempts

@@ -105,7 +105,7 @@ class Rename(_Change, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The table, and its new name."""
+        """A phrase with the table and its new name."""
         return f"table {call['name']!r} to {call['new_name']!r}"
 
 

@@ -1,4 +1,4 @@
-"""Kinds of operations of any vocabulary, as statistics count them."""
+"""Kinds of operations in any vocabulary, for statistics."""
 
 from __future__ import annotations
 

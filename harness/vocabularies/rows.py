@@ -66,7 +66,7 @@ class Write(Call, frozen=True):
             raise ValueError("it has no rows; give it at least one")
 
     def asked(self) -> Any:
-        """The value as histories have it: rows are lists."""
+        """The value in the form that histories have: rows are lists."""
         return {**super().asked(), "rows": [list(row) for row in self.rows]}
 
 

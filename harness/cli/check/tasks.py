@@ -1,4 +1,4 @@
-"""One history of `harness check`: read it, judge it, draw it.
+"""One history of `harness check`, which is read, judged and drawn here.
 
 If a history cannot be read or its check crashes, only this history loses its verdict (`Failed` has
 the reason).

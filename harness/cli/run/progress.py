@@ -1,4 +1,4 @@
-"""Progress of a run: one rewritten line on a terminal, plain lines when piped.
+"""Progress of a run: one redrawn line on a terminal, plain lines when piped.
 
 It is called with each recorded op, so it needs no thread or timer, and also works in virtual time.
 """

@@ -128,7 +128,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """The main entries of the certificate, and unusual ones."""
+    """The main entries of the certificate, and entries with unusual values."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}
