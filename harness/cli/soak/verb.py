@@ -68,7 +68,7 @@ def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # this seed's sizes may suit the workload; others may draw those asked for
+    if planned.drawn:  # this draw may suit the workload, but later seeds may draw unsuitable values
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
