@@ -22,9 +22,9 @@ one timestamp, with its rows in the given order; each row may be refused by itse
 | "failed"          | its part never took effect, and never will                       |
 | null              | unknown: it may have been written, or may still be               |
 
-and `parts` of each tablet {"tablet", "node", "term", "timestamp", "rows"}: who answered, in which
-term of the tablet's leaders, the timestamp or null, and the positions of its rows. A part that was
-acknowledged and then sent again, with the same request id, has `again`: [timestamp, results] of
+`parts` has for each tablet {"tablet", "node", "term", "timestamp", "rows"}: the node that answered,
+the term of the tablet's leader, the timestamp or null, and the positions of its rows. A part that
+was acknowledged and then sent again, with the same request id, has `again`: [timestamp, results] of
 each further answer. The operation is `ok` only if each row was answered by its tablet, `fail` if no
 part took effect, and `info` otherwise; the value of an `info` still has the known results.
 
