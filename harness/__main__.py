@@ -1,13 +1,14 @@
-"""The process of `harness`, and the only way out of it: an exit code is a verdict.
+"""The entry point of the `harness` process, which controls its exit code: an exit code is a
+verdict.
 
-Codes 0, 1 and 2 mean valid, invalid and unknown. But Python exits with 1 where an import fails,
-`sys.exit()` anywhere exits with 0, and so may a library in C (OpenBLAS calls `exit(1)` when memory
-runs out). Therefore the C library is set up first so that every `exit`, from any caller with
-any code, ends this process with 255; the code of `harness.cli.main` is promised at the very
-end, when there is one. Later promises come first (atexit(3)). Death by a signal has a code of its
-own and needs no promise.
+Codes 0, 1 and 2 mean valid, invalid and unknown. But Python exits with 1 when an import fails,
+`sys.exit()` anywhere exits with 0, and a C library may exit with any code (OpenBLAS calls `exit(1)`
+when memory runs out). Therefore an `atexit` handler of the C library is installed first. It makes
+every `exit`, from any caller and with any code, end this process with 255. When `harness.cli.main`
+has returned a code, a second handler for this code is installed. Later handlers run first
+(atexit(3)). Death by a signal has an exit code of its own and needs no handler.
 
-Nothing heavy is imported outside of `_run`: what fails before `main` must be 255, too.
+Only `_run` imports heavy modules: a failure before `main` must end with 255, too.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ def _run() -> int:
 
 
 def _promise(code: int) -> None:
-    """Have every later `exit` in this process end it with `code`, until the next promise."""
-    # Without ctypes or a C library that has it, Python's own rules hold.
+    """Make every later `exit` in this process end it with `code`, until the next call of this
+    function.
+    """
+    # Without ctypes or `__cxa_atexit`, Python's own rules for exit codes apply.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
 
@@ -56,7 +59,9 @@ def _promise(code: int) -> None:
 
 
 def _guard_immediate_exit() -> None:
-    """`os._exit` asks no handler, so the codes of verdicts are refused to it, but in children."""
+    """Make `os._exit`, which runs no handlers, exit with 255 in this process but not in its
+    children.
+    """
     own_pid, leave = os.getpid(), os._exit
 
     def leave_without_verdict(status: int) -> None:

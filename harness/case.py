@@ -1,8 +1,8 @@
 """A run as explicit data: everything that decides what happens, in one JSON document.
 
-The seed generates the fault schedule and feeds latencies, timeouts and the workload's choices;
-the schedule itself is written out, so that replaying is `run(case)` and shrinking is editing the
-case. Nothing here depends on the environment: a case found in simulation runs in Docker.
+The seed generates the fault schedule and determines latencies, timeouts and the workload's choices.
+The case contains the schedule itself, so a replay is `run(case)`, and shrinking edits the case.
+Nothing here depends on the environment: a case found in simulation runs in Docker.
 """
 
 from __future__ import annotations
@@ -39,16 +39,18 @@ FAULT_S_MIN: Final = 0.001
 DRAW_MAX: Final = 100
 _INDEPENDENT: Final = "independent"
 Damage = Literal["minority", "majority"]
-"""The share of a group whose synced data faults may destroy (`harness.faults.budget`)."""
+"""The share of a replica group whose synced data faults may destroy (`harness.faults.budget`)."""
 OP_TIMEOUT_S_MAX: Final = 60.0
-"""Operations still open when the chaos phase ends are waited for, and faults must outlast them:
-this is half of the grace that leases have."""
+"""The time that operations still open at the end of the chaos phase are waited for; faults must
+last longer than an operation. It is half of the grace period of leases."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One planned fault: which nemesis, when after the start of the chaos phase, for how long.
+    """One planned fault: its nemesis, its start after the start of the chaos phase, and its
+    duration.
 
-    Targets are roles, resolved at the moment of the fault; `args` holds what the plan drew.
+    The targets are roles, which are resolved when the fault strikes; `args` holds the values that
+    the planner drew.
     """
 
     id: str
@@ -61,8 +63,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     """An event of a node (`Env.event`) at which a fault strikes, rather than at its planned time.
 
-    It is the `nth` event of this kind after that time whose fields equal `where`, as JSON or as
-    text.
+    The fault waits for the `nth` event of this kind after its planned time whose fields equal
+    `where`, as JSON or as text.
     """
 
     event: str
@@ -70,7 +72,7 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
     nth: int = 1
 
     def matches(self, kind: str, data: Mapping[str, Any]) -> bool:
-        """Whether this event is of the kind and has the fields."""
+        """Whether this event has the right kind and fields."""
         return kind == self.event and all(
             name in data and value in (data[name], msgspec.json.encode(data[name]).decode())
             for name, value in self.where.items()
@@ -78,13 +80,13 @@ class Trigger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run as data. `faults` and `ops` are `None` until planned; without `ops` the workload's
-    generator makes them from the seed.
+    """A run as data. `faults` and `ops` are `None` until planned. Without `ops`, the workload's
+    generator makes the operations from the seed.
 
-    With `draw` the seed draws 1 to `draw` of the nemeses, and knobs, options and the pace of
-    faults. It never draws what the user set: present options and knobs, and other fields that
-    differ from their defaults or are in `given`. In a planned case the draws are done, and `drawn`
-    has the former values of these fields, equal for all seeds of a soak.
+    With `draw`, the seed draws between 1 and `draw` of the nemeses, and also knobs, options and the
+    pace of faults. It never draws what the user set: options and knobs that are present, fields
+    that differ from their defaults, and fields in `given`. In a planned case the draws are done.
+    `drawn` then has the former values of the drawn fields, which are equal for all seeds of a soak.
     """
 
     schema: int = CASE_SCHEMA
@@ -97,7 +99,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload_options: dict[str, Any] = msgspec.field(default_factory=dict)
     nemeses: tuple[str, ...] = ("none",)
     draw: int = 0
-    given: tuple[str, ...] = ()  # fields that no seed draws, though they have default values
+    given: tuple[str, ...] = ()  # fields that the user set to their defaults: no seed draws them
     drawn: dict[str, Any] = msgspec.field(default_factory=dict)
     interval_s: float = 10.0
     duration_s: float = 5.0
@@ -109,12 +111,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     knobs: dict[str, Any] = msgspec.field(default_factory=dict)
     faults: tuple[Fault, ...] | None = None
     ops: tuple[ScheduledOp, ...] | None = None
-    # The user's additions to the workload's; once planned, also the target's.
+    # Checkers that the user adds to the workload's. A planned case also has the target's.
     checkers: tuple[str, ...] = ()
 
     @property
     def model(self) -> str | None:
-        """The model that judges an imported history; `None` for runs, which checkers judge."""
+        """The model that judges an imported history; `None` for a run, which checkers judge."""
         if self.workload != IMPORTED:
             return None
         if len(self.checkers) != 1:
@@ -126,15 +128,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def independent(self) -> bool | None:
         """Whether the values of an imported history are `[key value]` tuples
-        (`harness.independent`); `None` where their shape decides.
+        (`harness.independent`); `None` if the shape of the values decides.
 
-        A run is judged key by key where this is true.
+        If this is true, each key is judged by itself.
         """
         keyed = self.workload_options.get(_INDEPENDENT) if self.workload == IMPORTED else None
         return keyed if isinstance(keyed, bool) else None
 
     def __post_init__(self) -> None:
-        """Check the ranges; raises `UsageError`."""
+        """Check the ranges of all fields; raises `UsageError`."""
         if self.schema != CASE_SCHEMA:
             raise UsageError(
                 f"case schema {self.schema} is not known here; this version reads {CASE_SCHEMA}"
@@ -170,12 +172,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def _flag(field: str) -> str:
-    """The option of the command line that sets this field."""
+    """The command-line option that sets this field."""
     return f"--{field.removesuffix('_s').replace('_', '-')}"
 
 
 def imported_case(model: str, *, independent: bool | None = None) -> Case:
-    """The case of a history that others recorded: `model` is its one checker."""
+    """The case of a history that another tool recorded: `model` is its only checker."""
     return Case(
         seed=0,
         target=IMPORTED,
@@ -187,7 +189,7 @@ def imported_case(model: str, *, independent: bool | None = None) -> Case:
 
 
 def load_case(path: Path) -> Case:
-    """Read a case file; raises `UsageError` that names the place of a mistake."""
+    """Read a case file; raises `UsageError` with the place of the first mistake."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -202,7 +204,7 @@ def load_case(path: Path) -> Case:
 
 
 def replay_command(case_file: Path | str, environment: str | None) -> str:
-    """The command that runs a case again; without `environment`, where `harness run` chooses."""
+    """The command that runs a case again; without `environment`, `harness run` chooses one."""
     where = [] if environment is None else ["--env", environment]
     return shlex.join(["harness", "run", *where, "--case", str(case_file)])
 

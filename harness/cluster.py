@@ -1,12 +1,12 @@
-"""The deployed nodes, seen from outside: what a test can ask, break and heal.
+"""The deployed nodes, seen from outside: everything a test can query, break and heal.
 
-`Cluster` is the public door. A fault comes in as data (`harness.nodes.faults`) and is a *lease*:
-the one ledger of a run (`harness.faults.ledger`) ends it on time, and the environment's warden
-undoes it when the harness is dead. Every fault is measured to have bitten (`Bite`), never assumed
-to have.
+`Cluster` is the public interface. A fault is data (`harness.nodes.faults`) and has a *lease*: the
+run's only ledger (`harness.faults.ledger`) ends it on time, and the environment's warden undoes it
+if the harness is dead. The effect of every fault is measured (`Bite`), never assumed.
 
-`Controls` is the environment's side of that door. An environment brings nodes, links, clocks,
-processors and disks into the states that the ledger wants, and reports what the faults did there.
+`Controls` is the environment's side of this interface. An environment puts nodes, links, clocks,
+processors and disks into the states that the ledger requests, and reports the effects of the
+faults.
 """
 
 from __future__ import annotations
@@ -74,24 +74,24 @@ __all__ = [
 T = TypeVar("T")
 
 CLIENT: Final = "client"
-"""The harness's own clients as an end of links. Where each client has an end of its own
-(`client_end`), this is the end from which the harness itself looks at the nodes."""
+"""The link end of the harness's own clients. If each client has its own link end (`client_end`),
+this is the end from which the harness itself watches the nodes."""
 
 
 def client_end(number: int) -> str:
-    """The end of links of one client: `client:2` makes the calls of process 2, and of the later
-    processes that take its place (2 + concurrency, ...).
+    """The link end of one client: `client:2` makes the calls of process 2, and of the later
+    processes that replace it (2 + concurrency, ...).
     """
     return f"{CLIENT}:{number}"
 
 
 def is_client(end: str) -> bool:
-    """Whether an end of links belongs to the harness (one client or all), and not to a node."""
+    """Whether a link end belongs to the harness (one client or all of them), and not to a node."""
     return end.partition(":")[0] == CLIENT
 
 
 CHECKPOINT: Final = "checkpoint"
-"""The kind of the events by which replicas are compared (`harness.run.divergence`)."""
+"""The kind of event that is used to compare replicas (`harness.run.divergence`)."""
 
 
 CLOCKS: Final = frozenset({Capability.CLOCK_SKEW, Capability.CLOCK_DRIFT})
@@ -105,18 +105,19 @@ FAULTY_DISK: Final = frozenset(
         Capability.DISK_SLOW,
     }
 )
-"""Faults that also reach a foreign program on a disk of ours (`NodeSpec.faulty_disk`)."""
+"""Faults that also affect a foreign program if its disk belongs to the harness
+(`NodeSpec.faulty_disk`)."""
 
 STREAMS: Final = frozenset({Capability.SLICE, Capability.RESET_AFTER})
-"""Faults that need byte streams on the links, and a proxy that reads them."""
+"""Faults that need byte streams on the links and a proxy that reads these streams."""
 
 ENV_NODES_ONLY: Final = CLOCKS | FAULTY_DISK | {Capability.BIT_ROT}
-"""Faults of nodes on `Env`, whose disk and clock are ours; they reach foreign programs only where
-an environment declares it (`harness.plugins.Environment`)."""
+"""Faults of nodes on `Env`, whose disk and clock belong to the harness. They affect foreign
+programs only if an environment declares it (`harness.plugins.Environment`)."""
 
 
 class Fidelity(enum.Enum):
-    """The faithfulness of a fault in an environment."""
+    """The faithfulness with which an environment performs a fault."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"
@@ -132,22 +133,25 @@ class NodeState(enum.Enum):
 
 
 class Usage(NamedTuple):
-    """The resources of a node; each is `None` where it is not measured, which is not zero."""
+    """The resource use of a node; a field is `None` if it is not measured, which does not mean
+    zero.
+    """
 
     memory_bytes: int | None = None
-    """Held by its processes now, without files that the kernel caches; `None` if it is down."""
+    """The memory that its processes hold now, without the kernel's file cache; `None` if it is
+    down."""
     disk_bytes: int | None = None
-    """The visible sizes of its files now."""
+    """The total visible size of its files now."""
     written_bytes: int | None = None
-    """Written to its disk; it never falls, except that a new process may begin at zero."""
+    """Bytes written to its disk. This never decreases, but a new process may start at zero."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A declaration of one node: protocol and deployment are two axes, this is the second.
+    """The declaration of one node's deployment, which is independent of its protocol.
 
     A node is either written against `Env` (`entry`, as `package.module:function` of type
     `harness.env.NodeMain`, called with `config`) or a foreign program: a `command`, an `image`, or
-    both. Placeholders are filled in, in `command`, `environment`, `files`, `setup` and `ready`:
+    both. These placeholders are replaced in `command`, `environment`, `files`, `setup` and `ready`:
 
     | placeholder         | becomes                                                          |
     |---------------------|------------------------------------------------------------------|
@@ -162,23 +166,24 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
     | `{package:P}`       | the folder that holds the importable package or module `P`       |
 
     A program that publishes its address binds `{host}:{port:...}` and publishes `{address:...}`,
-    which is the same for all, where `{peer:...}` differs by node in processes. Only nodes with an
-    `entry` run in simulation.
+    which is the same for all nodes. In the process environment, `{peer:...}` differs from node to
+    node. Only nodes with an `entry` run in simulation.
 
-    All else is optional; `docs/deployments.md` has it with an example. `after`: the node starts
-    once these nodes are ready, at deployment and when everything is started again (`ready`; without
-    it a node is ready when it runs). `files`: text files by relative path, written before each
-    start. `setup`: commands that run in order before the first start on an empty data folder.
-    `image`, or a `dockerfile` (a folder with one): the node's image, in Docker. `user`,
-    `memory_mib` (Docker: 1024), `cpus`: its user and its limits. `variants`: other ways to run it.
-    `clock_probe`: a command that asks a foreign program for its time, in seconds since 1970.
-    `faulty_disk`: the `{data}` of this foreign program lies on a disk of the harness's own, where
-    there is one (FUSE), so that power cuts and faults of disks reach it.
-    `debian_package`: the package to install where its program is missing, for the message;
-    `instead`: the option of the target without which it is needed.
-    `stop_signal`: asks a foreign program to end in order: SIGTERM, SIGINT or SIGQUIT.
-    `pages`: the port on which a node with an `entry` shows its pages to people
-    (`Env.serve_pages`). No node connects to it, and link faults do not reach it.
+    All other fields are optional; `docs/deployments.md` explains them with an example. `after`: the
+    node starts once these nodes are ready, both at deployment and when the run restarts all nodes
+    (see `ready`; without it a node is ready when it runs). `files`: text files by relative path,
+    written before each start. `setup`: commands that run in order before the first start on an
+    empty data folder. `image`, or a `dockerfile` (a folder with one): the node's image, in Docker.
+    `user`, `memory_mib` (Docker: 1024), `cpus`: its user and its limits. `variants`: other ways to
+    run the node. `clock_probe`: a command that asks a foreign program for its time, in seconds
+    since
+    1970. `faulty_disk`: the `{data}` of this foreign program lies on the harness's own disk (FUSE),
+    if the environment has one, so that power cuts and disk faults affect it. `debian_package`: the
+    package to install if the program is missing, for the error message; `instead`: the target's
+    option that makes the program unnecessary. `stop_signal`: the signal that stops a foreign
+    program gracefully: SIGTERM, SIGINT or SIGQUIT. `pages`: the port on which a node with an
+    `entry` shows its pages to people (`Env.serve_pages`). No node connects to this port, and link
+    faults do not affect it.
     """
 
     name: str
@@ -207,18 +212,18 @@ class NodeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bound_ports(self) -> tuple[int, ...]:
-        """All ports that it listens on: the declared ones, and that of its pages."""
+        """All ports the node listens on: the declared ones and the port of its pages."""
         return self.ports if self.pages is None else (*self.ports, self.pages)
 
 
-DRIFT_PPM_MAX: Final = 9_000_000  # ten times as fast; the slowest is a tenth
+DRIFT_PPM_MAX: Final = 9_000_000  # from ten times as fast to a tenth of the speed
 DRIFT_PPM_MIN: Final = -900_000
 _OFFSET_NS_MAX: Final = 10**18
-"""Thirty-one years: wall clocks stay after the epoch, and within 64 bits."""
+"""Thirty-one years: wall clocks stay after the epoch and fit into 64 bits."""
 
 
 class Bite(msgspec.Struct, frozen=True):
-    """The measured effect of a fault; `count` is `None` where the environment cannot measure it.
+    """The measured effect of a fault; `count` is `None` if the environment cannot measure it.
 
     `undone`: another program ended or changed the fault early, so `count` may be too low.
     """
@@ -229,18 +234,19 @@ class Bite(msgspec.Struct, frozen=True):
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
-    """An event that a node or, with `by_driver`, the harness itself reported.
+    """An event that a node reported or, with `by_driver`, the harness itself.
 
     Kinds that only the driver reports (`harness.run.announcements`): `node-started` {boot, variant}
-    (the latter of nodes with variants), `node-exited` {code, expected, log, by} (`by` is "nemesis",
-    "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the engine or the
-    host failed, on a node or (an empty `node`) on all (see `harness.ops`); `starvation`
-    {until_ns, took_s, waited_s: {name: s}}, of no node; `power-cut` {bytes, files, names}: the data
-    that one took or might have taken from the disk of a foreign program (`NodeSpec.faulty_disk`);
-    `config-forced` {group}: one of the harness's clients is about to overrule votes.
-    All other kinds are the target's own (`Env.event`); a `checkpoint` (`harness.run.divergence`) is
-    not kept in a node's log. `time_ns` is the driver's monotonic clock at arrival, `late_ns` after
-    the node reported the event by the clock of its host.
+    (`variant` only for nodes with variants), `node-exited` {code, expected, log, by} (`by` is
+    "nemesis", "itself", "host" or "unknown"), `infrastructure` {what, lasts, over, undid}: the
+    engine or the host failed, on one node or, if `node` is empty, on all nodes (see `harness.ops`);
+    `starvation` {until_ns, took_s, waited_s: {name: s}}, which belongs to no node; `power-cut`
+    {bytes, files, names}: the data that a power cut removed or might have removed from the disk of
+    a foreign program (`NodeSpec.faulty_disk`); `config-forced` {group}: one of the harness's
+    clients is about to overrule votes. The target defines all other kinds (`Env.event`); a node's
+    log does not keep a `checkpoint` (`harness.run.divergence`). `time_ns` is the driver's monotonic
+    clock when the event arrived. `late_ns` is the delay since the node reported the event, by the
+    clock of the node's host.
     """
 
     time_ns: int
@@ -252,22 +258,22 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
 
 Spring = Callable[[ClusterEvent], Coroutine[Any, Any, None]]
-"""The reaction to an event that a trap waits for."""
+"""The callback that runs when the event of a trap occurs."""
 
 LinkState = Mapping[str, LinkQuality | StreamQuality | None]
-"""The wanted state of one link: the effect of each active fault there, by the fault's id; `None`
-cuts the link. An empty one is a whole link."""
+"""The requested state of one link: the effect of each active fault on it, by the fault's id. `None`
+cuts the link; without effects the link works normally."""
 
 
 def known_node(nodes: Mapping[str, T], name: str) -> T:
-    """The entry of this node; raises `UsageError` for an unknown name."""
+    """The spec of this node; raises `UsageError` for an unknown name."""
     if name not in nodes:
         raise UsageError(f"no node is named {name!r}; the nodes are {', '.join(nodes)}")
     return nodes[name]
 
 
 def check_links(links: Iterable[Link], nodes: Mapping[str, object], clients: Sequence[str]) -> None:
-    """Raise `UsageError` for links that do not join two of these nodes, or one and a client."""
+    """Raise `UsageError` for links that do not join two of these nodes, or a node and a client."""
     for link in links:
         if link.source == link.destination:
             raise UsageError(f"{link} has both ends at one node; a link joins two")
@@ -291,7 +297,7 @@ def check_clock(*, offset_ns: int, drift_ppm: int) -> None:
 def unsupported(
     environment: str, capability: Capability, alternatives: Sequence[str]
 ) -> UsageError:
-    """The error for a fault that this environment cannot do; it names environments that can."""
+    """The error for a fault that this environment cannot perform; names environments that can."""
     where = ", ".join(f"--env {name}" for name in alternatives) or "no installed environment"
     return UsageError(
         f"the environment {environment!r} cannot do {capability.value!r}; use {where}"
@@ -299,7 +305,7 @@ def unsupported(
 
 
 def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
-    """The error for a fault of `ENV_NODES_ONLY` where there are `foreign` programs."""
+    """The error for a fault of `ENV_NODES_ONLY` if there are `foreign` programs."""
     return UsageError(
         f"{what} cannot reach {', '.join(foreign)}: a foreign program, where only nodes written "
         "against `Env` have a disk and a clock of ours, and foreign ones a disk if they declare "
@@ -308,11 +314,11 @@ def env_nodes_only(what: str, foreign: Sequence[str]) -> UsageError:
 
 
 class Deployed(Protocol):
-    """The nodes of one run as both sides see them.
+    """The nodes of one run, with the methods that `Cluster` and `Controls` share.
 
-    Methods raise `UsageError` for anything the environment cannot do and `InfrastructureError` when
-    it did not happen (a process that would not stop, ...). Verbs are idempotent and return whether
-    they changed anything, since faults overlap.
+    Methods raise `UsageError` for anything the environment cannot do, and `InfrastructureError` if
+    an action failed (a process did not stop, ...). Actions are idempotent and return whether they
+    changed anything, since faults overlap.
     """
 
     @property
@@ -322,7 +328,7 @@ class Deployed(Protocol):
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """The faults that are possible here; a missing key is `Fidelity.NONE`."""
+        """The faults that are possible here; a missing key means `Fidelity.NONE`."""
         ...
 
     @property
@@ -332,12 +338,12 @@ class Deployed(Protocol):
 
     @property
     def clients(self) -> Sequence[str]:
-        """The harness's own ends of links: `CLIENT`, then one per client with links of its own."""
+        """The harness's own link ends: `CLIENT`, then one per client with its own links."""
         ...
 
     @property
     def aliases(self) -> Mapping[str, str]:
-        """By name of a node, the node that the name leads to now, where that is another one."""
+        """For each node name that was redirected, the node that the name now leads to."""
         ...
 
     def state(self, node: str) -> NodeState:
@@ -345,27 +351,28 @@ class Deployed(Protocol):
         ...
 
     def subscribe(self, callback: Callable[[ClusterEvent], None]) -> None:
-        """Have every event delivered on the driver's loop."""
+        """Register a callback that receives every event on the driver's loop."""
         ...
 
     def trap(self, kind: str, spring: Spring) -> Callable[[], None]:
-        """Have `spring` run at every event of this kind; returns a call that removes the trap.
+        """Run `spring` at every event of this kind; returns a function that removes the trap.
 
-        Where `AIM_AT_EVENTS` is exact, it runs before the node sends or writes anything else: in
-        simulation up to its first wait, elsewhere for a second at most. Otherwise it runs as soon
-        as the event has arrived.
+        If `AIM_AT_EVENTS` is exact, `spring` runs before the node sends or writes anything else: in
+        simulation up to its first wait, elsewhere for a second at most. Otherwise `spring` runs as
+        soon as the event has arrived.
         """
         ...
 
     async def start(self, node: str, variant: str | None = None) -> bool:
-        """Start a node that is down, on the disk it left behind; waits for no other node.
+        """Start a node that is down, on the disk it left behind; does not wait for other nodes.
 
-        The node runs as this variant, or `BASE`, from then on; by default as the last one.
+        From then on the node runs as this variant, or as `BASE`; by default it keeps its last
+        variant.
         """
         ...
 
     async def stop(self, node: str) -> bool:
-        """Stop a node gracefully (a signal, cancellation), then by force after a bound."""
+        """Stop a node gracefully (a signal, cancellation), and after a time limit by force."""
         ...
 
     async def wipe(self, node: str) -> bool:
@@ -373,72 +380,74 @@ class Deployed(Protocol):
         ...
 
     async def wait_ready(self, node: str) -> str | None:
-        """Wait until a running node is ready as it declares (`NodeSpec.ready`).
+        """Wait until a running node is ready by its own declaration (`NodeSpec.ready`).
 
-        Returns the reason if it ended before, or its time is over; else `None`.
+        Returns the reason if the node ended first or the time ran out; else `None`.
         """
         ...
 
     async def alias(self, name: str, node: str) -> None:
-        """From now on the name of one node leads to another, like a DNS alias that is moved.
+        """Redirect the name of one node to another node, like a DNS alias that is moved.
 
         Clients and nodes on `Env` notice at their next lookup (`Network.resolve`); open connections
-        stay. This is no fault, so nothing heals it; the node's own name takes it back.
+        stay. This is not a fault, so nothing heals it; redirecting the name to the node itself
+        restores it.
         """
         ...
 
     async def usage(self, node: str) -> Usage:
-        """The resources that a node holds now, and the bytes it has written."""
+        """The resources that a node uses now, and the number of bytes it has written."""
         ...
 
     async def logs(self, node: str, *, last_lines: int = 50) -> list[str]:
-        """The end of the node's log."""
+        """The last lines of the node's log."""
         ...
 
 
 class Cluster(Deployed, Protocol):
-    """The public door: everything of `Deployed`, and faults as data."""
+    """The public interface: everything in `Deployed`, plus faults as data."""
 
     async def inject(
         self, fault: FaultKind, on: Sequence[str] | Sequence[Link], *, lease_s: float
     ) -> str:
         """Break these nodes or links for `lease_s` at most; returns the fault's id.
 
-        Raises `UsageError` also for a fault that hits nothing, such as a kill of a dead node.
+        Also raises `UsageError` for a fault that would change nothing, such as a kill of a dead
+        node.
         """
         ...
 
     async def heal(self, fault: str) -> Bite:
-        """Undo one fault and return what it did; a second call returns the same."""
+        """Undo one fault and return its effect; a second call returns the same."""
         ...
 
 
 class Controls(Deployed, Protocol):
-    """The environment's side: it sets states, and the ledger decides which.
+    """The environment's side of the interface: it sets the states that the ledger chooses.
 
-    The caller of a method undoes it. If the caller is dead by then, the warden thaws nodes and
-    makes links whole, a little after `lease_s`.
+    The caller of a method must undo its effect. If the caller is dead by then, the warden thaws
+    nodes and restores links a little after `lease_s`.
     """
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> None:
-        """Call `callback` after `delay_s`, unless the run has ended; it must not wait.
+        """Call `callback` after `delay_s`, unless the run has ended; the callback must not wait.
 
-        In simulation it is called from outside of all nodes and takes no time, so a callback that
-        does nothing changes nothing.
+        In simulation the call happens outside of all nodes and takes no time, so a callback that
+        does nothing does not change the run.
         """
         ...
 
     async def kill(self, node: str, *, lose_unsynced: bool = False, torn: bool = False) -> bool:
-        """Kill a node at once (SIGKILL), verified dead on return.
+        """Kill a node at once (SIGKILL) and verify its death before returning.
 
-        `lose_unsynced`: an arbitrary part of the data that was never synced is lost, as after a
-        power cut, also of a node that is down; `torn`: the last surviving write may be cut in the
-        middle.
+        `lose_unsynced`: the node loses an arbitrary part of the data that it never synced, as after
+        a power cut. This also works on a node that is down. `torn`: the last surviving write may be
+        cut in the middle.
         """
         ...
 
     async def pause(self, node: str, *, lease_s: float) -> bool:
-        """Freeze a node (SIGSTOP), verified frozen on return; does nothing to a frozen one."""
+        """Freeze a node (SIGSTOP) and verify it before returning; does nothing to a frozen node."""
         ...
 
     async def resume(self, node: str) -> bool:
@@ -448,11 +457,12 @@ class Controls(Deployed, Protocol):
     async def set_links(
         self, wanted: Mapping[Link, LinkState], *, lease_s: float
     ) -> Mapping[str, Bite]:
-        """Bring these links into these states; all others stay as they are.
+        """Set these links to these states; all other links stay as they are.
 
-        A cut swallows everything: silence, not refusal, and open connections stall. Returns what
-        each fault that has left some of the links did there. `lease_s` is of the faults that are
-        new on them. After an `InfrastructureError` the next call sets the rest.
+        A cut drops all packets: connections are not refused, and open connections stall. Returns
+        the effect of each fault that no longer affects some of the links. `lease_s` is the lease of
+        the faults that are new on these links. After an `InfrastructureError` the next call sets
+        the remaining links.
         """
         ...
 
@@ -461,27 +471,27 @@ class Controls(Deployed, Protocol):
         ...
 
     async def skew(self, node: str, *, offset_ns: int, drift_ppm: int = 0) -> int | None:
-        """Move a node's wall clock, and let its clocks run fast or slow by `drift_ppm`.
+        """Shift a node's wall clock, and make its clocks run fast or slow by `drift_ppm`.
 
-        Holds over restarts and replaces the setting before; zeros make a good clock. Of a foreign
-        program only the wall clock runs fast or slow.
+        The setting survives restarts and replaces the previous setting; zeros restore a good clock.
+        In a foreign program only the wall clock runs fast or slow.
 
-        Returns by how many ms the node felt its wall clock jump, drift included; `None` where the
-        clock is ours and does exactly as set.
+        Returns the jump in ms that the node observed on its wall clock, drift included; `None` if
+        the clock is the harness's own and follows the setting exactly.
         """
         ...
 
     async def slow(self, node: str, *, factor: float) -> None:
-        """Make the node's processor slower by `factor` (1.0 = normal)."""
+        """Slow down the node's processor by `factor` (1.0 = normal)."""
         ...
 
     async def worsen_disk(self, node: str, quality: DiskQuality) -> int:
-        """Set how bad a node's disk is, over restarts too; `DiskQuality()` is a good one.
+        """Set the faults of a node's disk, which survive restarts; `DiskQuality()` is a good disk.
 
-        Returns the number of requests that it touched since the last call.
+        Returns the number of requests that the faults affected since the last call.
         """
         ...
 
     async def mend(self) -> None:
-        """Make all clocks, processors and disks good and thaw every node. Starts nothing."""
+        """Restore all clocks, processors and disks, and thaw every node. Starts no node."""
         ...

@@ -1,13 +1,13 @@
-"""The target's door to the world: everything a target node may touch comes through `Env`.
+"""The target's interface to the world: everything a target node may use comes through `Env`.
 
 Target code is plain asyncio (`sleep`, `timeout`, `Queue`, `Lock`, ...), which the simulation
-virtualises; clocks, sockets, files and randomness exist only here. The same target source then
-runs in simulation, in local processes and in containers. Follows the interface that FoundationDB's
-simulator made popular (`flow/include/flow/IAsyncFile.h` and friends): own every door and a seed
-replays the world.
+virtualises; clocks, sockets, files and randomness exist only here. The same target source then runs
+in simulation, in local processes and in containers. The design follows the interface that
+FoundationDB's simulator made popular (`flow/include/flow/IAsyncFile.h` and related files): if the
+harness controls every input, a seed replays the run.
 
-A dead incarnation's `Env` is inert: nothing that still runs after a kill reaches the network, the
-disk, the trace or the history.
+The `Env` of a killed incarnation is inert: code that still runs after the kill cannot reach the
+network, the disk, the trace or the history.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Address(NamedTuple):
-    """A port of a node by their logical names, e.g. `("m1", 7051)`; environments resolve it."""
+    """A port of a node, by logical names such as `("m1", 7051)`; the environment resolves it."""
 
     node: str
     port: int
@@ -52,7 +52,7 @@ class Address(NamedTuple):
 
 
 class Clock(Protocol):
-    """Time as this node sees it; skew, step and drift are injected into `wall_ns`."""
+    """Time as this node sees it; faults change `wall_ns` by skew, steps and drift."""
 
     def monotonic_ns(self) -> int:
         """Ns since an arbitrary start; the running loop's `time()` in integer form."""
@@ -63,16 +63,16 @@ class Clock(Protocol):
         ...
 
     def max_error_ns(self) -> int:
-        """The error bound an NTP daemon would report for `wall_ns`, in ns."""
+        """The error bound that an NTP daemon would report for `wall_ns`, in ns."""
         ...
 
 
 class Conn(Protocol):
-    """An ordered connection of frames. The unit is one frame of bytes, whole or not at all."""
+    """An ordered connection of frames. A frame of bytes arrives whole or not at all."""
 
     @property
     def peer(self) -> str:
-        """The name of the node at the other end, or its address where no name is known."""
+        """The name of the node at the other end, or its address if the name is unknown."""
         ...
 
     async def send(self, frame: bytes) -> None:
@@ -84,15 +84,15 @@ class Conn(Protocol):
         ...
 
     def try_send(self, frame: bytes) -> bool:
-        """Queue one frame as `send` does, if that needs no waiting; false when it does."""
+        """Queue one frame like `send` if no wait is necessary; returns false otherwise."""
         ...
 
     async def recv(self) -> bytes | None:
-        """The next frame; `None` at an orderly end. Raises `ConnectionResetError`."""
+        """The next frame; `None` after an orderly close. Raises `ConnectionResetError`."""
         ...
 
     def close(self) -> None:
-        """End the connection in order; safe to call twice."""
+        """Close the connection in an orderly way; safe to call twice."""
         ...
 
 
@@ -100,7 +100,7 @@ class Listener(Protocol):
     """A listening port."""
 
     def close(self) -> None:
-        """Stop accepting; open connections stay."""
+        """Stop accepting connections; open connections stay."""
         ...
 
 
@@ -108,21 +108,23 @@ class Network(Protocol):
     """Connections of frames between named nodes."""
 
     def resolve(self, address: Address) -> Address:
-        """The present address of a name: of its node, or of the node that took the name over.
+        """The current address of a name: that of its node, or of the node the name was redirected
+        to.
 
-        See `Cluster.alias`. `connect` does not look names up: a node decides how long to trust one.
+        See `Cluster.alias`. `connect` does not look up names: a node decides how long to trust a
+        lookup.
         """
         ...
 
     async def listen(self, port: int, on_connect: Callable[[Conn], Awaitable[None]]) -> Listener:
-        """Accept on `port`; each connection runs `on_connect` in a task of the node."""
+        """Accept connections on `port`; each one runs `on_connect` in a task of the node."""
         ...
 
     async def connect(self, address: Address) -> Conn:
-        """Connect within the caller's own timeout.
+        """Connect to an address; the caller sets its own timeout.
 
-        Raises `ConnectionRefusedError` if nothing listens; silence across a cut or to a paused
-        node lasts until the caller's timeout.
+        Raises `ConnectionRefusedError` if nothing listens. Across a cut, or to a paused node, the
+        call waits until the caller's timeout.
         """
         ...
 
@@ -131,19 +133,21 @@ class File(Protocol):
     """An append-only file."""
 
     async def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
+        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
         ...
 
     async def append(self, data: bytes) -> int:
-        """Append and return the offset `data` starts at: visible, but not durable until `sync`."""
+        """Append `data` and return the offset where it starts; it is visible, but not durable until
+        `sync`.
+        """
         ...
 
     async def sync(self) -> None:
-        """Make everything appended so far durable. An `OSError` must be fatal to the caller."""
+        """Make everything appended so far durable. The caller must treat an `OSError` as fatal."""
         ...
 
     async def truncate(self, size: int) -> None:
-        """Cut the file to `size` bytes."""
+        """Truncate the file to `size` bytes."""
         ...
 
     def size(self) -> int:
@@ -156,33 +160,36 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """A rooted directory of the node: append-only files and atomic replacement.
+    """The node's own directory: append-only files and atomic replacement.
 
-    Paths are relative, with `/` between parts; folders appear as needed.
+    Paths are relative, with `/` between parts; missing folders are created.
     """
 
     async def open(self, path: str) -> File:
-        """Open for appending, creating the file where it is missing."""
+        """Open for appending; creates the file if it is missing."""
         ...
 
     async def read(self, path: str) -> bytes:
-        """The whole file. Raises `FileNotFoundError`."""
+        """The content of the whole file. Raises `FileNotFoundError`."""
         ...
 
     async def replace(self, path: str, data: bytes) -> None:
         """Replace the file atomically and durably (write aside, sync, rename, sync folder).
 
-        What has begun is finished: a caller who is cancelled meanwhile is held up until then, so
-        that what comes next (another replacement, a removal) does come next.
+        A replacement that has begun is always finished. If the caller is cancelled meanwhile, the
+        cancellation waits for the end, so the caller's next action (another replacement, a removal)
+        cannot overtake this one.
         """
         ...
 
     async def list(self, prefix: str = "") -> list[str]:
-        """Paths that start with `prefix`, sorted."""
+        """All paths that start with `prefix`, sorted."""
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably; a missing one is no error. Finished once begun, as above."""
+        """Remove the file durably; a missing file is no error. A removal that has begun is always
+        finished.
+        """
         ...
 
 
@@ -192,11 +199,11 @@ class PageRequest(NamedTuple):
     path: str
     query: Mapping[str, str]
     accepts_json: bool
-    """Whether the caller would rather have JSON than HTML, by its `Accept` header."""
+    """Whether the caller prefers JSON to HTML, by its `Accept` header."""
 
 
 class PageResponse(NamedTuple):
-    """A page, whole."""
+    """A complete page."""
 
     status: int
     content_type: str
@@ -204,12 +211,12 @@ class PageResponse(NamedTuple):
 
 
 PageHandler = Callable[[PageRequest], Awaitable[PageResponse]]
-"""Makes a node's pages. An error of its own is that page's answer (500) and an event
-`page-failed`, never the end of the node."""
+"""The function that makes a node's pages. An error in it becomes the page's answer (500) and an
+event `page-failed`; it never ends the node."""
 
 
 class Env(Protocol):
-    """One per node incarnation. Target code sees nothing else of the world."""
+    """The environment of one node incarnation. Target code sees nothing else of the world."""
 
     @property
     def name(self) -> str:
@@ -242,21 +249,24 @@ class Env(Protocol):
         ...
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task that dies with the node; an unhandled error panics the node."""
+        """Run `coro` in a task that ends with the node; an unhandled error ends the node with a
+        panic.
+        """
         ...
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:
-        """Show pages to people on the declared `NodeSpec.pages`, until the node ends.
+        """Serve pages for people on the declared `NodeSpec.pages`, until the node ends.
 
-        Answers have bounds of size, time and number (`harness.environments.pages`). Raises
-        `ValueError` for another port, `OSError` where it is taken.
+        Answers are limited in size, time and number (`harness.environments.pages`). Raises
+        `ValueError` for another port, and `OSError` if the port is taken.
         """
         ...
 
     def endpoint(self, address: Address) -> tuple[str, int]:
-        """Host and TCP port under which this node reaches `address`, for protocols of their own.
+        """The host and TCP port under which this node reaches `address`, for the target's own
+        protocols.
 
-        Raises `UsageError` in simulation, where there are no sockets, and for an unknown address.
+        Raises `UsageError` in simulation, which has no sockets, and for an unknown address.
         """
         ...
 
@@ -265,40 +275,41 @@ class Env(Protocol):
         ...
 
     def event(self, kind: str, **data: Any) -> None:
-        """Trace `kind` with plain JSON `data`; nemeses may trigger on it, reports show it.
+        """Report an event of this `kind` with plain JSON `data`; it may trigger nemeses, and
+        reports show it.
 
-        Roles are announced this way: kind `leader` or `follower` with `group` and `term`; and where
-        a replica is: kind `checkpoint` with `group`, `index` and texts (`harness.run.divergence`);
-        kind `config-overruled` says that an administrator overruled votes
-        (`harness.verdict.unsafe_change`). Kinds of `harness.run.announcements.DRIVER_KINDS`
-        (`node-started`, `node-exited`, `infrastructure`, `starvation`, `power-cut`,
-        `config-forced`) are the driver's alone, and a term is a whole number: a node that breaks
-        this ends the run with a `TargetError`.
+        A node announces its role with kind `leader` or `follower`, with `group` and `term`. It
+        announces the position of a replica with kind `checkpoint`, with `group`, `index` and texts
+        (`harness.run.divergence`). Kind `config-overruled` says that an administrator overruled
+        votes (`harness.verdict.unsafe_change`). Only the driver may report the kinds in
+        `harness.run.announcements.DRIVER_KINDS` (`node-started`, `node-exited`, `infrastructure`,
+        `starvation`, `power-cut`, `config-forced`), and a term must be a whole number: a node that
+        breaks these rules ends the run with a `TargetError`.
         """
         ...
 
 
 class ClientEnv(Env, Protocol):
-    """The harness's own door, on which clients run; its node name is `client`."""
+    """The harness's own interface to the world, which clients use; its node name is `client`."""
 
     async def get_page(
         self, address: Address, target: str, *, accept: str = "text/html"
     ) -> PageResponse:
         """GET a page of a node: `target` is a path, with a query or without.
 
-        Faults of links between nodes do not reach it. Waits for a paused node as long as the
-        caller lets it. Raises `ConnectionRefusedError` and `ConnectionResetError`.
+        Faults on links between nodes do not affect the request. A paused node blocks it until the
+        caller's timeout. Raises `ConnectionRefusedError` and `ConnectionResetError`.
         """
         ...
 
 
 NodeMain = Callable[[Env, dict[str, Any]], Coroutine[Any, Any, None]]
-"""A node written against `Env`: `async def main(env, config)`. It runs until it is cancelled
-(a graceful stop); returning or raising by itself is an exit that the crash checker reports."""
+"""A node written against `Env`: `async def main(env, config)`. It runs until it is cancelled (a
+graceful stop). If it returns or raises by itself, the crash checker reports an exit."""
 
 
 def load_entry(entry: str, node: str) -> NodeMain:
-    """Import the function that `node` runs; raises `UsageError` that names what is missing."""
+    """Import the function that `node` runs; raises `UsageError` that names the missing part."""
     whose = f"the entry {entry!r} of node {node!r}"
     module_name, _, function_name = entry.partition(":")
     if not module_name or not function_name:

@@ -1,8 +1,8 @@
 """One small tree of exceptions, by cause, and the exit codes they map to.
 
-Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid (or nothing but what the profile
+Exit codes follow Jepsen (`jepsen/src/jepsen/cli.clj`): 0 valid (or only findings that the profile
 permits), 1 invalid, 2 unknown, 254 usage, 255 crash. A message shows the value, the rule it broke
-and the repair.
+and the fix.
 """
 
 from __future__ import annotations
@@ -51,19 +51,21 @@ EXIT_CODE_MAX = 255  # a process keeps the low eight bits of its exit code
 
 
 class HarnessError(Exception):
-    """The root of everything the harness raises on purpose."""
+    """The base of all exceptions that the harness raises on purpose."""
 
     exit_code = EXIT_CRASH
 
 
 class UsageError(HarnessError):
-    """The caller asked for something that cannot be: a bad flag, case, plug-in or combination."""
+    """The caller asked for something impossible: a bad flag, case, plug-in or combination."""
 
     exit_code = EXIT_USAGE
 
 
 class HistoryError(UsageError):
-    """A stored or imported history is torn, hostile or malformed; says where (file, line, op)."""
+    """A stored or imported history is torn, hostile or malformed; the message says where (file,
+    line, op).
+    """
 
 
 class InfrastructureError(HarnessError):
@@ -71,7 +73,7 @@ class InfrastructureError(HarnessError):
 
 
 class CleaningError(InfrastructureError):
-    """Part of what dead runs left resists; `removed` has a line for each part that does not."""
+    """Some leftovers of dead runs could not be removed; `removed` has one line for each of them."""
 
     def __init__(self, failures: Sequence[str], removed: Sequence[str]) -> None:
         super().__init__("; ".join(failures))
@@ -84,22 +86,24 @@ class TargetError(HarnessError):
 
 
 class CheckerLimitError(HarnessError):
-    """A checker hit one of its bounds (steps, memory, time); becomes the verdict `unknown`."""
+    """A checker reached one of its limits (steps, memory, time); this becomes the verdict
+    `unknown`.
+    """
 
     exit_code = EXIT_UNKNOWN
 
 
 class InternalError(HarnessError):
-    """Our own mistake. Please report it with the run's folder."""
+    """A defect of the harness itself. The message asks for a report with the run's folder."""
 
 
 def located(source: object, line: int, column: int, what: str) -> HistoryError:
-    """The error that says where in which file `what` is wrong."""
+    """The error for `what` is wrong at a place in a file."""
     return HistoryError(f"{source}, line {line}, column {column}: {what}")
 
 
 def listed(names: Sequence[str], *, limit: int) -> str:
-    """`m1, m2 and t3`; of more than `limit` the first ones, `and 4 more`."""
+    """The text `m1, m2 and t3`; with more than `limit` items, the first ones `and 4 more`."""
     first, more = names[:limit], len(names) - limit
     if more > 0:
         return f"{', '.join(first)} and {more} more"
@@ -107,12 +111,12 @@ def listed(names: Sequence[str], *, limit: int) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, or where it has more than `most` characters its beginning, with three dots."""
+    """The text, or its beginning and three dots if it has more than `most` characters."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """`value` as Python writes it, short enough for a line; its class if that raises.
+    """The `repr` of `value`, shortened to one line; the name of its class if `repr` raises.
 
     A plug-in's own `__repr__` may raise, too.
     """
@@ -124,7 +128,9 @@ def shown(value: object, characters_max: int = 80) -> str:
 
 
 def described(error: BaseException, characters_max: int) -> str:
-    """`ValueError: its text`, short enough for a line, even where the error cannot be written."""
+    """The text `ValueError: message`, shortened to one line; works even if `str` of the error
+    raises.
+    """
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a plug-in's own `__str__`
@@ -135,28 +141,28 @@ def described(error: BaseException, characters_max: int) -> str:
 
 
 def counted(count: int, singular: str, plural: str | None = None) -> str:
-    """`1 seed`, `2 seeds`: for messages, so that their numbers agree."""
+    """The text `1 seed` or `2 seeds`, so that nouns in messages agree with their numbers."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
 def why_not_copied(error: BaseException) -> str:
-    """The reason why a folder could not be copied: `shutil` raises a list with pairs of files."""
+    """The reason why a folder could not be copied; `shutil` raises one tuple per file."""
     return str(error.args[0][0][2] if isinstance(error, shutil.Error) else error)
 
 
 def measured(count: int, units: str) -> str:
-    """`1 process`, `3 packets`: the same for a unit in the plural, as that of a `Bite`."""
+    """The text `1 process` or `3 packets` for a plural unit, such as the unit of a `Bite`."""
     return counted(count, units.removesuffix("es" if units.endswith("sses") else "s"), units)
 
 
 NAMES_SHOWN_MAX: int = 90
-"""The limit of characters of names in a message, if no name is close."""
+"""The maximum length of the list of names in a message, if no name is similar."""
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """The repair of a name that does not exist: the names close to it, else the first few.
+    """The hint for an unknown name: similar names, or else the first few names.
 
-    `see` is a command that shows all of them.
+    `see` is a command that shows all names.
     """
     names = list(known)
     if not names:
@@ -178,7 +184,7 @@ def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
 
 
 def unknown_name(what: str, given: str, known: Collection[str], *, see: str = "") -> UsageError:
-    """The error for a name that does not exist: `no nemesis 'x'; did you mean y?`."""
+    """The error for an unknown name: `no nemesis 'x'; did you mean y?`."""
     return UsageError(f"no {what} {given!r}; {choices_near(given, known, see=see)}")
 
 

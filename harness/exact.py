@@ -1,8 +1,8 @@
-"""Exact identity of values: what Python holds equal although a history does not.
+"""Exact equality of values, for values that are equal in Python but different in a history.
 
-To Python `True == 1 == 1.0 == Decimal("1.0")`, and they are one key of a dict. In a history they
-are different values, as `=` has it in Clojure and as JSON writes them. `exact` makes hashable
-values that are equal only where both kind and value are.
+In Python `True == 1 == 1.0 == Decimal("1.0")`, so all four are the same key of a dict. In a history
+they are different values, as they are for `=` in Clojure and in JSON. `exact` makes hashable values
+that are equal only if both type and value are equal.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ _PLAIN: Final = frozenset({int, str, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """A value together with its kind."""
+    """A value together with its type."""
 
     kind: type
     value: Hashable
 
     def __repr__(self) -> str:
-        """The text of the value itself."""
+        """The text of the value alone."""
         return repr(self.value)
 
 
 def is_scalar(value: object) -> bool:
-    """Whether `value` is no collection; nil is a scalar, too."""
+    """Whether `value` is not a collection; nil is a scalar, too."""
     return not isinstance(value, (list, tuple, Mapping))
 
 
 def exact(value: object) -> Hashable:
-    """`value`, or a substitute for it, that equals no value of another kind.
+    """The value or a substitute for it, which never equals a value of another type.
 
-    `value` is plain JSON, where EDN's other types have forms of their own
-    (`harness.vocabularies.edn`); lists are tuples afterwards.
+    `value` is plain JSON, in which other EDN types have special forms (`harness.vocabularies.edn`);
+    lists become tuples.
     """
     kind = type(value)
     if kind in _PLAIN:

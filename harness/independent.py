@@ -1,13 +1,13 @@
 """Values that are `[key value]` tuples, as `jepsen.independent` makes them: one object per key.
 
-Jepsen lifts a test of one object to many: each operation's value becomes `[key value]`, where an
-operation that asks for something has nil as its value, `[3 nil]`, and is answered `[3 7]`. In EDN
-such a tuple is a vector like any other, so its shape has to tell:
+Jepsen extends a test of one object to many objects: each operation's value becomes `[key value]`. A
+read is invoked with nil as the value, `[3 nil]`, and completed with `[3 7]`. In EDN such a tuple is
+an ordinary vector, so only its shape can show whether the values are tuples:
 
-* **no**: some operation has another value, its key is no scalar, or an answer has another key;
-* **maybe**: all are tuples. An element `[3 7]` of a set looks the same;
-* **surely**: also, some kinds of operations always have nil in the second place, the others never
-  do, and a key recurs. Only such tuples look like this.
+* **no**: some value is not a pair, a key is not a scalar, or a completion has another key;
+* **maybe**: all values are pairs, but elements `[3 7]` of a set look the same;
+* **surely**: in addition, some kinds of operations always have nil in the second place, the others
+  never do, and a key occurs more than once. Only `[key value]` tuples look like this.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from harness.ops import History, Op, OpType, Pair
 __all__ = ["VACUOUS", "Shape", "shape_of", "split", "without_keys"]
 
 VACUOUS: Final = frozenset({"nothing-observed", "empty-transaction-graph"})
-"""Rules of verdicts on histories without any answer to look at; one such key spoils no other."""
+"""Rules of verdicts on histories that contain no answer to check; such a key does not spoil the
+verdict on other keys."""
 
 
 class Shape(enum.Enum):
-    """The degree to which the values of a history look like tuples of key and value."""
+    """The certainty that the values of a history are tuples of key and value."""
 
     NO = "no"
     MAYBE = "maybe"
@@ -68,9 +69,9 @@ def shape_of(pairs: Iterable[Pair]) -> Shape:
 
 
 def split(history: History) -> dict[Hashable, History]:
-    """The history of each key, whose values have no keys any more; ops keep their indices.
+    """The history of each key, with the keys removed from the values; ops keep their indices.
 
-    What no client did is in none of them. Raises `HistoryError` that names the first op without a
+    The results contain only ops of clients. Raises `HistoryError` that names the first op without a
     key.
     """
     parts: dict[Hashable, list[Op]] = {}
@@ -95,12 +96,12 @@ def split(history: History) -> dict[Hashable, History]:
 
 
 def without_keys(ops: Iterable[Op]) -> list[Op]:
-    """The ops of clients with the values that their tuples hold."""
+    """The ops of clients with the values from inside their tuples."""
     return [_without_key(op) for op in ops if op.is_client]
 
 
 def _naming(pair: Pair) -> Op:
-    """The op that has the key: the answer, where the question says nothing."""
+    """The op that has the key: the completion if the invocation has none."""
     done = pair.completion
     silent = pair.invoke.value is None and done is not None and done.value is not None
     return done if silent and done is not None else pair.invoke

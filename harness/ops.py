@@ -1,12 +1,12 @@
-"""Operations, histories and verdicts: the ground floor, which imports nothing of ours but errors.
+"""Operations, histories and verdicts: the lowest layer, which imports only `harness.errors`.
 
-An `Op` is one line of a history, after Jepsen's: a client process *invokes* something and later
-learns that it happened (`ok`), did not happen (`fail`), or learns nothing (`info`: it may take
-effect at any later time, and the process is retired). Under each completion lie the RPC
-`attempts` that were really made, since a hidden retry ruins verdicts (KUDU-1537).
+An `Op` is one line of a history, as in Jepsen: a client process *invokes* an operation and later
+learns that it happened (`ok`), that it did not happen (`fail`), or neither (`info`: the operation
+may take effect at any later time, and the process is retired). Each completion lists the RPC
+`attempts` that were really sent, since a hidden retry ruins verdicts (KUDU-1537).
 
-A history is self-contained. What the harness itself saw goes into it as ops as well, so that
-every checker is a pure function of a history and a stored run can be checked again:
+A history is self-contained. The harness also records its own observations as ops, so that every
+checker is a pure function of a history and a stored run can be checked again:
 
 | process   | f           | value of the op (type is always `info`)                     |
 |-----------|-------------|-------------------------------------------------------------|
@@ -32,25 +32,27 @@ every checker is a pure function of a history and a stored run can be checked ag
 | "harness" | infrastructure | `{"node": name or null, "what": text}`                    |
 
 * An inject op of the nemesis has the `kind` of its fault ("cut", "kill", "power-cut", "pause",
-  "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack, and
-  `what`, the fault as a struct (`harness.nodes.faults`), if it was injected as one.
+  "restart", "shape", "reset", or a plug-in's own word), which histories of older versions lack. It
+  has `what`, the fault as a struct (`harness.nodes.faults`), if the nemesis injected a struct.
 * A heal op of the nemesis has `"undone": true` if another actor ended or changed the fault earlier:
-  it did not bite for its whole time, and its `bite` is a lower bound.
-* `node-exit` may say who ended it: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" means
+  the fault was not active for its whole time, and its `bite` is a lower bound.
+* `node-exit` may say who ended the node: `"by": "nemesis"|"itself"|"host"|"unknown"`. "host" means
   the kernel's OOM killer, a signal that the harness did not send, or a lack of disk or ports.
 * `leader` appears once for each node and term, so two nodes that lead one term both appear;
-  `History.leaders` is the usual reading. Term 0 means a target without terms. With
-  `"asked": true` no node announces leaders: the harness asked, at the set-up, each second, and when
-  a fault took aim, and did not observe changes in between.
-* `divergence` and `checkpoints`: what replicas announced along the run (`harness.run.divergence`).
-* `heartbeat-gap`: the harness itself did not run in this time (stopped, or starved of CPU).
-* `starvation`: there were too few processors. In this time these nodes (or the harness, or its link
-  proxy) were ready to run for `waited_s`, at least for half of a look, and did not run.
-* `infrastructure`: the engine, the host or the harness failed. Its effect on the target is unknown,
-  so it never convicts and makes dependent results unknown. With `"lasts": true` it continues until
-  the next one of the node with `"over": true`, or to the end. `"undid": "pause"` means that another
-  actor ended the pause of the node, `"impostor": true` that another program listens on a port of
-  the node and may have answered for it since the node last ended (`harness.verdict.unsafe_change`).
+  `History.leaders` is the usual reading. Term 0 means a target without terms. With `"asked": true`
+  no node announces leaders. The harness asked instead: at the set-up, each second, and when a fault
+  chose its targets. It did not observe changes in between.
+* `divergence` and `checkpoints`: the states that replicas announced during the run
+  (`harness.run.divergence`).
+* `heartbeat-gap`: the harness itself did not run during this time (stopped, or starved of CPU).
+* `starvation`: there were too few processors. During this time these nodes (or the harness, or its
+  link proxy) were ready to run for `waited_s` (at least half of a sampling period) but did not run.
+* `infrastructure`: the engine, the host or the harness failed. The effect on the target is unknown,
+  so this op never makes a verdict invalid, and results that depend on it become unknown. With
+  `"lasts": true` the failure continues until the node's next `infrastructure` op with `"over":
+  true`, or to the end. `"undid": "pause"` means that another actor ended the pause of the node.
+  `"impostor": true` means that another program listens on a port of the node and may have answered
+  in its place since the node last ended (`harness.verdict.unsafe_change`).
 """
 
 from __future__ import annotations
@@ -98,13 +100,13 @@ NS_PER_S: Final = 1_000_000_000
 NEMESIS: Final = "nemesis"
 HARNESS: Final = "harness"
 ACTORS: Final = (NEMESIS, HARNESS)
-"""The processes with names. They are no clients, and checkers do not judge their operations."""
+"""The processes with names. They are not clients, and checkers do not judge their operations."""
 
 ERROR_CODE_CHARS_MAX: Final = 80
 
 
 class OpType(enum.StrEnum):
-    """The state of an operation in a line of a history."""
+    """The type of a line in a history."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -113,7 +115,7 @@ class OpType(enum.StrEnum):
 
 
 class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One RPC really sent under an operation. Times are ns since the start of the run."""
+    """One RPC that was really sent for an operation. Times are ns since the start of the run."""
 
     node: str
     start: int
@@ -128,19 +130,19 @@ class _Asked(Protocol):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One operation to invoke. `f` is in the workload's vocabulary."""
+    """One operation to invoke. `f` belongs to the workload's vocabulary."""
 
     f: str
     value: Any = None
 
     @classmethod
     def of(cls, call: _Asked) -> Request:
-        """The request of a call in a vocabulary (`harness.vocabularies.Call`)."""
+        """The call's request, from a vocabulary (`harness.vocabularies.Call`)."""
         return cls(call.f, call.asked())
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """The end of one operation, classified by the client; `value` is plain JSON."""
+    """The outcome of one operation, classified by the client; `value` is plain JSON."""
 
     type: OpType
     value: Any = None
@@ -185,7 +187,7 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 def error_code(error: str) -> str:
-    """The code before the text of an `Op.error`, so that kinds of errors stay few."""
+    """The code before the text of an `Op.error`; reports group errors by this code."""
     return error.split(":", 1)[0].strip()[:ERROR_CODE_CHARS_MAX]
 
 
@@ -195,14 +197,16 @@ def encode_op(op: Op) -> bytes:
 
 
 class Pair(msgspec.Struct, frozen=True, gc=False):
-    """An invocation with its completion; `None` where the operation was still open at the end."""
+    """An invocation with its completion, which is `None` if the operation was still open at the
+    end.
+    """
 
     invoke: Op
     completion: Op | None
 
     @property
     def type(self) -> OpType:
-        """`ok`, `fail` or `info`; an operation without completion is `info`."""
+        """The outcome `ok`, `fail` or `info`; an operation without completion is `info`."""
         return OpType.INFO if self.completion is None else self.completion.type
 
 
@@ -216,13 +220,16 @@ def digest_of(ops: Iterable[Op]) -> str:
 
 
 class Pairing:
-    """Follows a history op by op, and refuses one that no set of clients can have made.
+    """A validator that reads a history op by op and refuses a history that no clients could
+    produce.
 
-    Clients are numbers. A named process may leave notes of type `info`. Its invocations and
-    completions are refused, unless it is one of `ACTORS`: no checker would judge them.
+    Client processes are numbers. A named process may write notes of type `info`. The validator
+    refuses invocations and completions of a named process unless its name is in `ACTORS`, since no
+    checker would judge them.
 
-    Other harnesses use a process again after its operation ended in `info`. In a `foreign` history
-    that is only counted, as `reused`: the operation stays open, which proves less and never more.
+    Other harnesses reuse a process after its operation ended in `info`. In a `foreign` history the
+    validator only counts this, in `reused`. The operation stays open, so a verdict can become
+    weaker but never wrong.
     """
 
     def __init__(self, *, foreign: bool = False) -> None:
@@ -233,7 +240,7 @@ class Pairing:
         self._retired: dict[Process, int] = {}
 
     def take(self, op: Op) -> None:
-        """Check the next op; raises `HistoryError` that names it (see `History`)."""
+        """Check the next op; raises `HistoryError` that names the op (see `History`)."""
         if op.index <= self._previous:
             raise HistoryError(
                 f"op {op.index} follows op {self._previous}: indices must rise; "
@@ -277,8 +284,8 @@ class History(Sequence[Op]):
     """An immutable sequence of ops in index order.
 
     Raises `HistoryError` when indices do not rise, a process has two operations open, a process is
-    used again after `info`, a completion has no invocation, or a client has a name (it names the
-    op). A `foreign` one may use processes again; `reused` says how often it did.
+    used again after `info`, a completion has no invocation, or a client has a name. The message
+    names the op. A `foreign` history may reuse processes; `reused` counts how often.
     """
 
     def __init__(self, ops: Iterable[Op], *, foreign: bool = False) -> None:
@@ -307,7 +314,7 @@ class History(Sequence[Op]):
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """Client operations, in the order of their invocations."""
+        """The client operations, in the order of their invocations."""
         if self._pairs is None:
             completions: dict[int, Op] = {}
             open_at: dict[Process, int] = {}
@@ -324,18 +331,18 @@ class History(Sequence[Op]):
         return self._pairs
 
     def of_process(self, process: str) -> Iterator[Op]:
-        """The ops of `NEMESIS` or `HARNESS`."""
+        """The ops of one named process: `NEMESIS` or `HARNESS`."""
         return (op for op in self._ops if op.process == process)
 
     def facts(self, f: str) -> Iterator[Op]:
-        """The facts of the harness under `f` (see the module's table)."""
+        """The harness's ops with this `f` (see the table in the module's docstring)."""
         return (op for op in self.of_process(HARNESS) if op.f == f)
 
     def leaders(self) -> tuple[Op, ...]:
-        """The `leader` facts that changed the leader: the first of each later term.
+        """The `leader` ops that changed the leader: the first op of each later term.
 
-        Left out are a second leader of one term and one of an older term. A foreign history may
-        hold facts without a term; these are kept.
+        A second leader of one term and a leader of an older term are left out. Ops without a term,
+        which a foreign history may have, are kept.
         """
         changes: list[Op] = []
         newest, holder = -1, None
@@ -351,13 +358,16 @@ class History(Sequence[Op]):
         return tuple(changes)
 
     def digest(self) -> str:
-        """SHA-256 over the canonical bytes of all ops, as hex: equal histories, equal digests."""
+        """The SHA-256 over the canonical bytes of all ops, as hex: equal histories have equal
+        digests.
+        """
         return digest_of(self._ops)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The client operations as a table for notebooks, a row each; docs/browse.md lists columns.
+        """The client operations as a table for notebooks, one row per operation; docs/browse.md
+        lists columns.
 
-        Raises `UsageError` where pandas is not installed.
+        Raises `UsageError` if pandas is not installed.
         """
         try:
             import pandas as pd
@@ -395,8 +405,7 @@ class History(Sequence[Op]):
 class Verdict(enum.StrEnum):
     """The result of a check. Merge with `worst`: valid < permitted < unknown < invalid.
 
-    Permitted: only promises that the profile of the run does not make were broken
-    (`harness.permits`).
+    Permitted: the run broke only promises that its profile does not make (`harness.permits`).
     """
 
     VALID = "valid"
@@ -406,12 +415,12 @@ class Verdict(enum.StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for valid, up to 3 for invalid."""
+        """The rank of the verdict: 0 for valid, up to 3 for invalid."""
         return _RANK[self]
 
     @property
     def holds(self) -> bool:
-        """Whether it is proven that no promise was broken."""
+        """Whether the result proves that no promise was broken."""
         return self in {Verdict.VALID, Verdict.PERMITTED}
 
 
@@ -419,7 +428,7 @@ _RANK: Final = {verdict: rank for rank, verdict in enumerate(Verdict)}  # in ord
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The dominating verdict; of none at all it is `unknown`, since nothing was proven."""
+    """The dominating verdict; for an empty input `unknown`, since nothing was proven."""
     return max(verdicts, key=lambda verdict: verdict.rank, default=Verdict.UNKNOWN)
 
 
@@ -441,11 +450,11 @@ class CheckResult(msgspec.Struct, frozen=True):
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of `harness check` for a model; each model takes its own.
 
-    The consistency models, anomalies and version orders are Elle's; without a consistency model
-    its default is checked.
-    `independent` says whether values are `[key value]` tuples (`harness.independent`); with `None`
-    their shape decides. `initial` is the first value of an object as in histories, nil included;
-    `msgspec.UNSET` means the default of the model.
+    The consistency models, anomalies and version orders are Elle's; without a consistency model,
+    Elle's default applies. `independent` says whether values are `[key value]` tuples
+    (`harness.independent`); with `None` the shape of the values decides. `initial` is the first
+    value of an object, in the form of history values (nil is possible); `msgspec.UNSET` means the
+    default of the model.
     """
 
     consistency_models: tuple[str, ...] = ()
@@ -458,10 +467,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartialOrder(msgspec.Struct, frozen=True):
-    """A longest legal beginning of a linearization: indices of invocations, in order.
+    """One of the longest legal prefixes of a linearization: indices of invocations, in order.
 
-    `states` describes the state after each of the last `len(states)` steps; `pending` are
-    operations that were open where it ends.
+    `states` describes the state after each of the last `len(states)` steps; `pending` are the
+    operations that were open at the end of the prefix.
     """
 
     steps: tuple[int, ...]
@@ -472,8 +481,8 @@ class PartialOrder(msgspec.Struct, frozen=True):
 class Counterexample(msgspec.Struct, frozen=True):
     """Data for a picture of an invalid history; all numbers are indices of invocations.
 
-    `failing` is the first operation that fits nowhere (`None` if no single one is to blame);
-    the operations of `core` contradict each other; `labels` describes operations.
+    `failing` is the first operation that cannot be linearized (`None` if no single operation is to
+    blame); the operations of `core` contradict each other; `labels` describes operations.
     """
 
     failing: int | None

@@ -1,11 +1,12 @@
-"""Permits: promises that a profile of a target does not make, as data that runs record.
+"""Permits: promises that a target's profile does not make. Runs record them as data.
 
-A profile may be an older or a weaker system than its strict one: Kudu's leaders have no lease, so
-one that is cut off answers from the past. That breaks no promise and keeps none: a checker that
-finds no other fault reports *permitted*, and how often. Effects of a bug switch are never
-permitted, since permits come from the profile alone.
+A profile may describe an older or weaker system than the strict profile: Kudu's leaders have no
+lease, so a leader that is cut off returns stale answers. Such a system never promised fresh
+answers, so a checker that finds no other violation reports the verdict *permitted* and the number
+of occurrences. Effects of a bug switch are never permitted, since permits come from the profile
+alone.
 
-`Target.permits` returns them, and each history has them as a fact of the harness:
+`Target.permits` returns the permits, and each history contains them as an op of the harness:
 `{"profile": name, "permits": [permit...]}`. So a stored history is judged again under the same
 permits.
 
@@ -23,9 +24,9 @@ permits.
 | change-renamed       | so does an alter, or another rename: it changes the table under that name |
 | torn-get             | a get shows a table as a change that is under way meanwhile makes it      |
 
-Checkers know these. Any permit may also name log lines (`signs`) of processes that may end, and
-whole `rules` of checkers, which then prove nothing: the last resort, for defects that show in many
-ways.
+Checkers know these names. Any permit may also list log lines (`signs`) that excuse the exit of a
+process, and whole `rules` of checkers that the target may break. Listing rules is the last resort,
+for defects with many symptoms.
 """
 
 from __future__ import annotations
@@ -75,21 +76,23 @@ TORN_GET: Final = "torn-get"
 
 FACT: Final = "permits"
 PERMITTED: Final = "permitted"
-"""The key among the details of a result: permit -> how often."""
+"""The key for permit counts in the details of a result: permit -> number of occurrences."""
 
 
 Condition = Literal["", "power-cut", "leader-change", "leader-back"]
-"""Nothing, the power of some node was cut, a second leader was seen, or one led again."""
+"""The event that enables a permit: none, a power cut of any node, a second leader, or a leader that
+returns."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that may happen; `why` says in one line where the profile has it from.
+    """One permitted behaviour; `why` gives the profile's source for it in one line.
 
-    `signs` are texts: a process may end if one of the last lines of its log holds one. `rules`
-    maps names of checkers to rules of theirs (`details["rule"]`, or invariants) that may be broken.
-    `after` is what must have come before (`since`): without it, there is no such permit.
-    `lacks` are kinds of operations that the profile does not have: that none ever succeeds does not
-    make a run vacuous. Of a whole vocabulary that it names there is no run at all.
+    `signs` are texts: a process may end if one of the last lines of its log contains one of the
+    texts. `rules` maps names of checkers to those of their rules (`details["rule"]`, or invariants)
+    that the target may break. `after` is the condition that must occur first (`since`); until then
+    the permit does not apply. `lacks` are kinds of operations that the profile does not support: a
+    run is not vacuous because none of them succeeds. If `lacks` names a whole vocabulary, runs with
+    that vocabulary are refused.
     """
 
     name: str
@@ -101,13 +104,13 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fact_of(profile: str, permits: Sequence[Permit]) -> dict[str, Any]:
-    """The fact for the history."""
+    """The op that records the permits in the history."""
     return {"profile": profile, "permits": [msgspec.to_builtins(permit) for permit in permits]}
 
 
 def permits_of(history: History) -> dict[str, Permit]:
-    """The permits of a history by name, without those whose condition never occurred; none if the
-    profile promises all.
+    """The permits of a history by name, without permits whose condition never occurred; empty if
+    the profile promises everything.
     """
     permits: dict[str, Permit] = {}
     for op in history.facts(FACT):
@@ -120,7 +123,7 @@ def permits_of(history: History) -> dict[str, Permit]:
 
 
 def since(history: History, condition: Condition) -> float:
-    """The index of the op by which a condition had come; infinite where it never did."""
+    """The index of the op that fulfilled a condition; infinite if the condition never occurred."""
     if condition == "power-cut":
         return next((cut.index for cut in power_cuts(history)), math.inf)
     led: list[Any] = []
@@ -141,7 +144,9 @@ def permitted_in(result: CheckResult) -> dict[str, int]:
 
 
 def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:
-    """The same over all checkers of a run: of one permit, what the checker that saw most says."""
+    """The number of uses of each permit over all checkers of a run: the highest count of any
+    checker.
+    """
     most: dict[str, int] = {}
     for result in results:
         for name, times in permitted_in(result).items():

@@ -1,14 +1,14 @@
-"""The registry of plug-ins: entry points, which are read without importing a plug-in.
+"""The registry of plug-ins. It reads entry points without importing a plug-in.
 
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
 `.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
 soak), `.soak_sinks` (other places to keep its runs), `.diagnoses` (for `harness doctor`) and
-`.verbs` (of the command line; always modules). Any other value is `module:Class` or
-`module:OBJECT`; its name is what the command line shows. Only the chosen plug-in is imported. If a
-value is a module, every public object in it with a `name` and an `api_version` is a plug-in, as far
-as a non-empty `__all__` lists it; that module is imported when the names of its group are read.
-Built-in plug-ins register in the same way; `harness` imports none. A name that several packages
-claim belongs to the built-in plug-in; the others are `PACKAGE:NAME`.
+`.verbs` (of the command line; always modules). In all other groups an entry point's value is
+`module:Class` or `module:OBJECT`; the command line shows its name. Only the chosen plug-in is
+imported. If the value is a module, every public object in it with a `name` and an `api_version` is
+a plug-in; a non-empty `__all__` limits these objects. Such a module is imported when the names of
+its group are read. Built-in plug-ins register in the same way; `harness` imports none. If several
+packages claim a name, the built-in plug-in gets it, and the others are called `PACKAGE:NAME`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ GROUPS: Final[Mapping[str, type]] = {
     "soak_sinks": SoakSink,
     "diagnoses": Diagnosis,
 }
-"""Groups of plug-in objects and what each must be; the values of `harness.verbs` are modules, see
+"""The base type of plug-ins in each group; the values of `harness.verbs` are modules, see
 `load_verb`."""
 
 
@@ -85,10 +85,10 @@ _ONE_OF: Final[Mapping[str, str]] = {
     "diagnoses": "diagnosis",
     VERBS: "verb",
 }
-"""What one plug-in of each group is called."""
+"""The noun for one plug-in of each group."""
 
 _Rule = tuple[type | tuple[type, ...], type | None, str]
-"""The type of a declaration, the type of its elements, and both in words."""
+"""The type of a declaration, the type of its elements, and both types in words."""
 _SEQUENCE: Final = (tuple, list)
 _TEXT: Final[_Rule] = (str, None, "text")
 _TEXTS: Final[_Rule] = (_SEQUENCE, str, "a tuple of texts")
@@ -115,7 +115,7 @@ _DECLARATIONS: Final[Mapping[str, Mapping[str, _Rule]]] = {
 
 
 class PlugInPoint(NamedTuple):
-    """The place of a plug-in: an entry point, or one object in the module of one."""
+    """The location of a plug-in: an entry point, or one object in the module of an entry point."""
 
     value: str
     """`module:OBJECT`, or a module."""
@@ -123,23 +123,25 @@ class PlugInPoint(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The dotted name of its module."""
+        """The dotted name of the plug-in's module."""
         return self.value.partition(":")[0]
 
     @property
     def owner(self) -> str:
-        """The name of the package that brings it."""
+        """The name of the package that provides the plug-in."""
         return self.dist.name if self.dist is not None else "?"
 
 
 class _Points(NamedTuple):
-    """The plug-ins of one group by name, and which share a name."""
+    """The plug-ins of one group by name, and the names that several plug-ins share."""
 
     by_name: Mapping[str, PlugInPoint]
     taken: Mapping[str, tuple[str, ...]]
-    """The other names (`PACKAGE:NAME`) of plug-ins whose own name another one has or claims."""
+    """The alternative names (`PACKAGE:NAME`) of plug-ins whose name another plug-in has or claims.
+    """
     qualified: Mapping[str, PlugInPoint]
-    """All plug-ins as `PACKAGE:NAME`: a case that names one so outlives the clash."""
+    """All plug-ins as `PACKAGE:NAME`. A case that uses such a name stays valid when names clash
+    later."""
 
 
 def _entry_points(group: str) -> _Points:
@@ -147,18 +149,18 @@ def _entry_points(group: str) -> _Points:
 
 
 def _search_path() -> tuple[tuple[str, int, int], ...]:
-    """The search path of packages, as (place, inode, time of the last change in ns)."""
+    """The search path of packages, as (path, inode, time of the last change in ns)."""
     places = []
     for place in sys.path:
         try:
             about = Path(place).stat()
         except OSError:
-            continue  # nothing can be installed there
+            continue  # this path does not exist, so it has no packages
         places.append((place, about.st_ino, about.st_mtime_ns))
     return tuple(places)
 
 
-@functools.lru_cache(maxsize=64)  # reading them takes milliseconds, and a run asks thirty times
+@functools.lru_cache(maxsize=64)  # reading takes milliseconds, and a run asks thirty times
 def _read_entry_points(
     group: str, only_builtin: bool, _: tuple[tuple[str, int, int], ...]
 ) -> _Points:
@@ -188,9 +190,8 @@ def _read_entry_points(
 
 
 def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]:
-    """Name and place of each plug-in of a module; of one that does not load, its own name.
-
-    That one has the entry point's `name`, so that it is listed, and loading it says why it fails.
+    """Name and location of each plug-in of a module. A module that fails to load has one entry,
+    under the entry point's `name`, so that it is listed; loading that entry reports the error.
     """
     try:
         module = import_module(whole.module)
@@ -211,22 +212,22 @@ def _members(whole: PlugInPoint, name: str) -> Iterator[tuple[str, PlugInPoint]]
 
 
 def plug_in_point(group: str, name: str) -> PlugInPoint | None:
-    """The place of the plug-in, without importing more than its name needs."""
+    """The location of the plug-in; imports only what is needed to find its name."""
     points = _entry_points(group)
     return points.by_name.get(name) or points.qualified.get(name)
 
 
 def plugin_names(group: str) -> list[str]:
-    """The names in one of `GROUPS`, sorted, importing only modules that have many plug-ins.
+    """The names in one of `GROUPS`, sorted; imports only modules that contain several plug-ins.
 
-    Of several plug-ins with one name the built-in one has it, and the others are `PACKAGE:NAME`;
-    without a built-in one all are.
+    If several plug-ins share a name, the built-in plug-in keeps it, and the others are called
+    `PACKAGE:NAME`; without a built-in plug-in, all of them are.
     """
     return list(_entry_points(group).by_name)
 
 
 def qualified_names(group: str, name: str) -> list[str]:
-    """The plug-ins of this name as `PACKAGE:NAME`, but for a built-in one."""
+    """The plug-ins of this name as `PACKAGE:NAME`, except for a built-in plug-in."""
     names = _entry_points(group).qualified
     return [
         each
@@ -236,7 +237,9 @@ def qualified_names(group: str, name: str) -> list[str]:
 
 
 def taken_names() -> Iterator[tuple[str, str, bool, tuple[str, ...]]]:
-    """Names that several plug-ins claim: group, name, whether a built-in has it, the others."""
+    """Names that several plug-ins claim: group, name, whether a built-in plug-in has the name, the
+    other plug-ins.
+    """
     for group in [*GROUPS, VERBS]:
         points = _entry_points(group)
         for name, others in points.taken.items():
@@ -278,15 +281,15 @@ def _warn_of_others(group: str, name: str, others: tuple[str, ...]) -> None:
 def load_plugin(group: str, name: str) -> Any:
     """Import and instantiate one plug-in.
 
-    Raises `UsageError` when the name is unknown (it lists those that exist) or the plug-in is
-    broken or written for another `API_VERSION`.
+    Raises `UsageError` when the name is unknown (the message lists existing names) or the plug-in
+    is broken or written for another `API_VERSION`.
     """
     point = _find(group, name)
     try:
         value = _load(point)
         lacking = _lacking(value, group)
         plugin = value() if callable(value) and not lacking else value
-    except (Exception, SystemExit) as error:  # a script that exits when it is imported
+    except (Exception, SystemExit) as error:  # the module calls `sys.exit` when it is imported
         raise UsageError(
             f"the plug-in {name!r} of {group} ({point.value}) does not load: {error!r}; "
             f"{hidden_by(point.module) or _FIX_PLUGIN}"
@@ -315,7 +318,9 @@ def load_plugin(group: str, name: str) -> Any:
 
 
 def load_all(group: str) -> Iterator[tuple[str, Any]]:
-    """Name and plug-in of each; in place of one that does not load, the `UsageError` of it."""
+    """Name and plug-in of each entry in a group; the `UsageError` takes the place of a plug-in that
+    does not load.
+    """
     for name in plugin_names(group):
         try:
             plugin = load_plugin(group, name)
@@ -325,12 +330,12 @@ def load_all(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def verb_module_name(name: str) -> str:
-    """The module of a verb that a package brings, not imported."""
+    """The name of the module of a verb that a package provides; does not import the module."""
     return _find(VERBS, name).module
 
 
 def load_verb(name: str) -> Verb:
-    """Import the module of a verb that a package brings; raises `UsageError` as `load_plugin`."""
+    """Import the module of a package's verb; raises `UsageError` like `load_plugin`."""
     point = _find(VERBS, name)
     try:
         verb = _load(point)
@@ -345,7 +350,7 @@ def load_verb(name: str) -> Verb:
 
 
 def _load(point: PlugInPoint) -> Any:
-    """The object that an entry point names; raises what its module raises."""
+    """The object that an entry point names; passes on any exception of its module."""
     value: Any = import_module(point.module)
     for attribute in point.value.split(":")[1:]:
         for part in attribute.split("."):
@@ -363,7 +368,7 @@ def _lacking(value: Any, group: str) -> list[str]:
 
 
 def _wrong_declaration(plugin: Any, group: str) -> str | None:
-    """The first declaration of another type than it must have, and the rule."""
+    """The first declaration that has the wrong type, and the rule it breaks."""
     for name, (kind, element, words) in _DECLARATIONS.get(group, {}).items():
         value = getattr(plugin, name)
         right = isinstance(value, kind)

@@ -1,19 +1,21 @@
-"""The timeline of a run: phases, faults, leaders and terms, nodes that did not run.
+"""The timeline of a run: phases, faults, leaders and terms, and times when nodes did not run.
 
-A pure function of a history, and the one place where this is derived: pages, traces, tables of
-facts and the sentence about the moment of a violation (`harness.verdict.explain`) read it here.
-It has only what the history proves, and each piece has its proof:
+The timeline is a pure function of a history and is computed only here: pages, traces, tables of
+facts and the sentence about the moment of a violation (`harness.verdict.explain`) use it. It
+contains only what the history proves, by these rules:
 
-* a fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id;
-  without one, to the end. A fault without targets hit no node and is never open;
-* a node leads from its fact `leader` until the next one, or its own `node-exit`. Answers
-  after the next leader was seen are counted apart: the node did not know better;
-* a node is down from its fact `node-exit`, and paused from the `inject` of a pause. Both end with
-  the first proof of it: the `heal` of a fault that stops (or pauses) processes and hit this node,
-  an RPC that was sent to it later and answered `ok`, its part in a core that came to life, or the
-  phase `converge`, before which the run starts every node.
+* a fault lasts from its op `inject` to its op `heal`, which closes the oldest open fault of its id.
+  Without a `heal` the fault lasts to the end. A fault without targets hit no node and is never
+  open;
+* a node leads from its op `leader` until the next `leader` op, or its own `node-exit`. Answers that
+  it gives after the next leader appeared are counted separately, since the old leader may not know
+  of the new one;
+* a node is down from its op `node-exit`, and paused from the `inject` of a pause. Both states end
+  at the first proof that the node runs again: the `heal` of a fault that stopped (or paused) this
+  node, a later RPC to it with the answer `ok`, its membership in a core that passed the liveness
+  check, or the phase `converge`, before which the run starts every node.
 
-A history may come from any source: values in other shapes than the harness writes are left out.
+A history may come from any source: values in shapes that the harness never writes are ignored.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ __all__ = [
 ]
 
 FACTS_MAX: Final = 10_000
-"""Bound of every list here: faults, terms, states of nodes."""
+"""The maximum length of every list here: faults, terms, states of nodes."""
 NODES_MAX: Final = 1_000
 CUT: Final = "cut"
 KILL: Final = "kill"
@@ -72,38 +74,39 @@ CPU: Final = "cpu"
 DISK: Final = "disk"
 OPERATION: Final = "operation"
 EXCUSED_AFTER_NS: Final = 10_000_000_000
-"""A bad disk or clock may end a node this much later: it is not blamed, but restarted."""
+"""A node may end this long after a disk or clock fault: the fault is blamed, and the node is
+restarted."""
 DOWN: Final = "down"
 PAUSED: Final = "paused"
 _STATES: Final = {KILL: DOWN, POWER_CUT: DOWN, RESTART: DOWN, PAUSE: PAUSED}
-"""What a node is while a fault of this kind hits it."""
+"""The state of a node during a fault of this kind."""
 _NAMES: Final = (
     (PAUSE, ("pause",)),
     (POWER_CUT, ("power",)),
     (KILL, ("kill", "crash", "stop", "restart", "wipe")),
     (CUT, ("partition", "isolate", "cut")),
 )
-"""Words in the names of nemeses by kind of fault, for histories that do not say the kind."""
+"""Words in nemesis names, by kind of fault; used for histories that do not record the kind."""
 
 
 ALL_CLIENTS: Final = "client"
-"""All clients, as ends of links (`harness.cluster.CLIENT`)."""
+"""All clients, as link ends (`harness.cluster.CLIENT`)."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """One injected fault: the op that injected it, and the one that healed it, if any did."""
+    """One injected fault: the op that injected it, and the op that healed it, if there is one."""
 
     begin: Op
     heal: Op | None = None
 
     @property
     def id(self) -> str:
-        """Its name in the run."""
+        """The fault's id in the run."""
         return _field(self.begin.value, "fault")
 
     @property
     def nemesis(self) -> str:
-        """The nemesis that injected it."""
+        """The nemesis that injected the fault."""
         return self.begin.f
 
     @property
@@ -113,55 +116,62 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The nodes it hit; none where it missed."""
+        """The nodes that the fault hit; empty if it missed."""
         return _names(self.begin, "targets")
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The client ends of links that it hit (`harness.nodes.caller`); `client` is all of them.
+        """The client link ends that the fault hit (`harness.nodes.caller`); `client` means all of
+        them.
 
-        While there are any, that a node did not answer says nothing of the node.
+        If there are any, a missing answer does not prove that the node failed.
         """
         clients = _get(self.begin.value, "clients")
-        if clients is True:  # stores of 0.1 of which only this is known
+        if clients is True:  # stores of version 0.1 record no more than this
             return (ALL_CLIENTS,)
         return tuple(map(str, clients)) if isinstance(clients, (list, tuple)) else ()
 
     @property
     def clients_only(self) -> bool:
-        """Whether it left all links among nodes as they were."""
+        """Whether the fault did not affect any link between nodes."""
         return bool(_get(self.begin.value, "clients_only"))
 
     @property
     def start(self) -> int:
-        """The time of its injection, in ns of the run."""
+        """The time when the fault was injected, in ns of the run."""
         return self.begin.time
 
     @property
     def end(self) -> int | None:
-        """The time of its healing; `None` without one in the history."""
+        """The time of its healing; `None` if the history does not contain it."""
         return None if self.heal is None else self.heal.time
 
     @property
     def note(self) -> str:
-        """The nemesis's own words."""
+        """The nemesis's own description."""
         return _field(self.begin.value, "note")
 
     @property
     def after_event_ms(self) -> float | None:
-        """The delay after its event; `None` if it waited for none."""
+        """The delay after the event that triggered the fault; `None` if the fault waited for no
+        event.
+        """
         after = _get(self.begin.value, "after_event_ms")
         return float(after) if isinstance(after, int | float) else None
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """Its effect, counted when it was healed: `count` (`None`: not measurable), `unit`."""
+        """The fault's effect, measured when it was healed: `count` (`None`: not measurable),
+        `unit`.
+        """
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 
     @property
     def bitten(self) -> bool | None:
-        """Whether it did anything; `None` where that was not measured, or it was `undone`."""
+        """Whether the fault had an effect; `None` if that was not measured, or the fault was
+        `undone`.
+        """
         if self.undone:
             return None
         count = None if self.bite is None else self.bite.get("count")
@@ -169,21 +179,23 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def undone(self) -> bool:
-        """Whether another program ended or changed it before it was healed."""
+        """Whether another program ended or changed the fault before it was healed."""
         return self.heal is not None and _get(self.heal.value, "undone") is True
 
     def is_on(self, start: int, end: int) -> bool:
-        """Whether it hit a node at any time from `start` to `end`."""
+        """Whether the fault hit a node at any time from `start` to `end`."""
         begun = bool(self.targets) and self.start <= end
         return begun and (self.end is None or self.end >= start)
 
 
 class Reign(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that led, until `end`, for the reason `until`. Term 0: the target has none.
+    """The time in which one node led. It ended at `end` for the reason `until`. Term 0: the target
+    has no terms.
 
-    `answered` is the time of its last answer to a client after that, in this term (`in_term`) or
-    without a term. `asked`: no node announces leaders, so the harness saw it at this moment, and
-    what came in between is unknown. `contested`: another node led in this term or a later one.
+    `answered` is the time of the node's last answer to a client after `end`, in this term
+    (`in_term`) or without a term. `asked`: no node announces leaders, so the harness asked for the
+    leader at certain moments, and changes in between are unknown. `contested`: another node led in
+    this term or a later one.
     """
 
     node: str
@@ -198,7 +210,9 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """A node was `down` or `paused`; `why` says what proves the beginning and the end."""
+    """A time in which a node was `down` or `paused`; `why` names the proof of its beginning and
+    end.
+    """
 
     node: str
     kind: str
@@ -208,14 +222,14 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def phases_of(history: History) -> list[tuple[int, str]]:
-    """Begin and name of each phase."""
+    """The start and name of each phase."""
     return [
         (op.time, _field(op.value, "phase")) for op in islice(history.facts("phase"), FACTS_MAX)
     ]
 
 
 def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]:
-    """The first `most` faults, in the order of their injection; ops of others are left aside."""
+    """The first `most` faults, in the order of their injection; later faults are ignored."""
     begun: list[Op] = []
     healed: dict[int, Op] = {}
     still_open: dict[str, deque[int]] = {}
@@ -233,7 +247,7 @@ def faults_of(ops: Iterable[Op], *, most: int | None = FACTS_MAX) -> list[Fault]
 
 
 def power_cuts(history: History) -> list[Op]:
-    """The power cuts, also of nodes that were down already: each loses unsynced data."""
+    """The power cuts, including power cuts of stopped nodes: each loses unsynced data."""
     return [
         fault.begin
         for fault in faults_of(history.of_process(NEMESIS), most=None)
@@ -242,7 +256,7 @@ def power_cuts(history: History) -> list[Op]:
 
 
 def kind_of(inject: Op) -> str:
-    """The kind of fault of an op `inject`; where it says none, what the nemesis's name says."""
+    """The kind of fault of an op `inject`; if the op has no kind, the nemesis's name decides."""
     kind = _get(inject.value, "kind")
     if isinstance(kind, str) and kind:
         return kind
@@ -251,7 +265,7 @@ def kind_of(inject: Op) -> str:
 
 
 def reigns_of(history: History) -> list[Reign]:
-    """The reigns, in the order of the facts."""
+    """The times in which nodes led, in the order of the ops."""
     facts = [
         op
         for op in islice(history.facts("leader"), FACTS_MAX)
@@ -300,13 +314,13 @@ def _times_by_node(ops: Iterable[Op]) -> dict[str, list[int]]:
 
 
 def _next(times: Sequence[int], time_ns: int) -> Sequence[int]:
-    """The first of sorted `times` after `time_ns`, if there is one."""
+    """The first of the sorted `times` after `time_ns`, if there is one."""
     at = bisect.bisect_right(times, time_ns)
     return times[at : at + 1]
 
 
 class _Answers:
-    """The times of `ok` answers of nodes, with their terms, if answers have terms."""
+    """The times of `ok` answers by node, with the terms of the answers if they have terms."""
 
     def __init__(self, history: History) -> None:
         self._in_term: dict[tuple[str, int], int] = {}
@@ -327,7 +341,7 @@ class _Answers:
     def last(self, node: str, term: int, after: int, before: int | None) -> int | None:
         """The last answer of `node` in `term` later than `after`.
 
-        An answer without a term counts until `before`, when the node led again.
+        An answer without a term counts only before `before`, when the node led again.
         """
         times = self._times.get(node, [])
         at = len(times) if before is None else bisect.bisect_left(times, before)
@@ -335,12 +349,12 @@ class _Answers:
         return last if last > after else None
 
     def in_term(self, node: str, term: int) -> int | None:
-        """The last answer of `node` that says this term."""
+        """The last answer of `node` with this term."""
         return self._in_term.get((node, term))
 
 
 def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> list[str]:
-    """Every node that the run speaks of: all there are, where it came to the fact `live`."""
+    """Every node that the history mentions; if it has an op `live`, these are all nodes."""
     names = set(logs)
     for fact in ("leader", "node-exit"):
         names.update(_field(op.value, "node") for op in history.facts(fact))
@@ -355,7 +369,7 @@ def nodes_of(history: History, faults: Sequence[Fault], logs: Iterable[str]) -> 
 
 
 def how_ended(exited: Op) -> str:
-    """The cause of a node's end in words, as far as its fact `node-exit` has it."""
+    """The cause of a node's exit in words, if its op `node-exit` records the cause."""
     if _field(exited.value, "expected") == "True":
         return "as asked"
     others = {"host": "by its host", "unknown": "by an unknown cause"}
@@ -363,7 +377,7 @@ def how_ended(exited: Op) -> str:
 
 
 def states_of(history: History, faults: Sequence[Fault]) -> list[NodeState]:
-    """The times when nodes were down or paused, as far as the history proves them."""
+    """The times when nodes were down or paused, if the history proves them."""
     begins: list[tuple[int, str, str, str]] = []
     for op in islice(history.facts("node-exit"), FACTS_MAX):
         how = f"ended {how_ended(op)}, code {_field(op.value, 'code')}"
@@ -426,7 +440,7 @@ class _Life:
 
 
 def core_of(op: Op) -> tuple[str, ...]:
-    """The nodes that a fact `live` names as the core; none where it names none."""
+    """The nodes that an op `live` names as the core; empty if it names none."""
     return _names(op, "core")
 
 

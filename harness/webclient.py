@@ -1,11 +1,12 @@
-"""A client of a foreign system that speaks JSON over HTTP: what all of them must get right.
+"""The common part of clients of foreign systems that speak JSON over HTTP.
 
-A target says what its operations ask for, as a coroutine function of a `Web` and a `Request` that
-returns the value of the answer. The rest is here: one connection to one node, the next node after
-a failure, a pause after a refusal (a dead node refuses at once, and without a pause it would eat
-the workload's rate), every exchange among the attempts, and the outcome. What failed before
-a mutating request was sent definitely did not happen: `fail`. After that the outcome
-is unknown: `info`, unless the operation declares that it had no effect.
+A target implements its operations as a coroutine function of a `Web` and a `Request` that returns
+the value of the answer. This module does the rest: it keeps one connection to one node, switches to
+the next node after a failure, pauses after a refusal (a dead node refuses at once, and without a
+pause these failures would use up the workload's rate), records every exchange as an attempt, and
+classifies the outcome. An operation that failed before it sent a mutating request definitely did
+not happen: `fail`. After that the outcome is unknown: `info`, unless the operation declares that it
+had no effect.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ __all__ = ["DeclinedError", "Web", "WebClient", "agreement", "ask_each"]
 BACK_OFF_S: Final = 0.2
 _ERROR_CHARACTERS_MAX: Final = 300
 _FAILURES: Final = (OSError, TimeoutError, EOFError, ValueError)
-"""The errors of an exchange, malformed answers included."""
+"""The errors of a request, including malformed answers."""
 
 
 class DeclinedError(Exception):
-    """The system refused and did nothing; `value` goes into the completion."""
+    """The system refused the request and did nothing; `value` goes into the completion."""
 
     def __init__(self, value: Any) -> None:
         super().__init__(value)
@@ -38,7 +39,7 @@ class DeclinedError(Exception):
 
 
 class Web:
-    """The connection of one client, and the state of the operation under way."""
+    """The connection of one client, and the state of its current operation."""
 
     def __init__(self, env: ClientEnv, address: Address, *, hello: str | None) -> None:
         self.address = address
@@ -52,9 +53,9 @@ class Web:
     async def ask(
         self, method: str, path: str, body: object = None, *, changes: bool = False
     ) -> Any:
-        """The decoded JSON of an answer with status 2xx; `changes`: it may have an effect.
+        """The decoded JSON of an answer with status 2xx; `changes`: the request may have an effect.
 
-        Raises `OSError`, `EOFError` or `ValueError`, which the operation lets pass.
+        Raises `OSError`, `EOFError` or `ValueError`, which the operation must not catch.
         """
         start = self._env.clock.monotonic_ns()
         outcome = "not answered"
@@ -73,7 +74,7 @@ class Web:
         return answer
 
     def had_no_effect(self) -> None:
-        """All that was asked so far is known to have changed nothing: it may be tried again."""
+        """Declare that all requests so far changed nothing, so the operation may be tried again."""
         self.may_have_changed = False
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -123,10 +124,10 @@ class WebClient:
         hello: str | None = None,
         pinned: bool = False,
     ) -> None:
-        """`hello`: a path that a node must answer a GET of before a connection counts.
+        """`hello`: a path; a connection counts only after the node answers a GET of it.
 
-        Docker's port proxy accepts connections for a dead container, too. `pinned`: the client
-        stays with its first node, as a naive one would.
+        Docker's port proxy accepts connections even for a dead container. `pinned`: the client
+        stays with its first node, like a naive client.
         """
         self._env, self._nodes, self._operate = env, nodes, operate
         self._hello, self._pinned, self._number = hello, pinned, process
@@ -137,7 +138,7 @@ class WebClient:
         return Web(self._env, address, hello=self._hello)
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation; see the module."""
+        """Do one operation; see the module's docstring."""
         web = self._web
         web.attempts, web.sent, web.may_have_changed = [], False, False
         value, error, kind = None, None, OpType.OK
@@ -171,7 +172,7 @@ async def ask_each(
     *,
     within_s: float = 1.0,
 ) -> dict[str, Any]:
-    """The answers of nodes within the time, by name; silent ones are left out."""
+    """The answers that nodes gave within the time limit, by name; silent nodes are left out."""
     answers: dict[str, Any] = {}
 
     async def ask_one(address: Address) -> None:
@@ -190,7 +191,7 @@ async def ask_each(
 
 
 def agreement(answers: Mapping[str, Any], names: Iterable[str], *fields: str) -> Convergence:
-    """The agreement of all these nodes' answers (see `ask_each`) in these fields."""
+    """The common value of these fields in all nodes' answers (see `ask_each`)."""
     pending = [f"{name} does not answer" for name in names if name not in answers]
     for field in fields:
         values = {name: answer.get(field) for name, answer in answers.items()}

@@ -32,7 +32,7 @@ __all__ = ["main"]
 
 _OURS: Final = frozenset({"harness", "targets", "nemesis", "checkers", "workloads", "results"})
 _ASKED_AND_ANSWERED: Final = frozenset({"-h", "--help", "--help-all", "--version"})
-"""Flags after which argparse itself leaves, with the code 0."""
+"""Flags that make argparse itself exit with code 0."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_CRASH
     except BaseException as error:  # noqa: BLE001 - the last line of defence: a crash has a code
         if isinstance(error, BrokenPipeError) and reader_went_away():
-            return EXIT_BROKEN_PIPE  # `harness export RUN | head` is no failure of ours
-        if isinstance(error, (OSError, MemoryError)):  # the machine's, not ours
+            return EXIT_BROKEN_PIPE  # as in `harness export RUN | head`: not a failure
+        if isinstance(error, (OSError, MemoryError)):  # errors of the machine, not of the harness
             note(f"harness: {type(error).__name__}: {error} ({_place(error)})")
             return EXIT_CRASH
         traceback.print_exc()
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fault_of(error: BaseException) -> str:
-    """Whose mistake a crash is: a plug-in's where the last code before libraries is its own."""
+    """The party to blame for a crash: a plug-in if the last code before libraries belongs to it."""
     from harness.support.distributions import packages_of, plugin_distributions
 
     packages = {
@@ -103,7 +103,7 @@ def _place(error: BaseException) -> str:
 
 
 def _checked(code: object) -> int:
-    """The code of a verb, checked: a plug-in may return none, and 256 would read as valid."""
+    """Check the exit code of a verb: a plug-in may return `None`, and 256 would read as valid."""
     if isinstance(code, int) and 0 <= code <= EXIT_CODE_MAX:
         return code
     note(f"harness: the verb returned {code!r}; its exit code must be in 0 .. {EXIT_CODE_MAX}")

@@ -1,7 +1,8 @@
-"""`harness completion`: prints the script with which a shell completes our verbs and options.
+"""`harness completion`: print the script that lets a shell complete the harness's verbs and
+options.
 
-The script is generated once, by `shtab`, from the parsers that the verbs make; completing a word
-starts no Python. The names of plug-ins in it are those installed at that time.
+`shtab` generates the script from the verbs' parsers, so completion starts no Python process. The
+script contains the names of the plug-ins that were installed when it was generated.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _whole_parser() -> argparse.ArgumentParser:
-    """One parser of all verbs, with the names of plug-ins as choices."""
+    """One parser for all verbs, with the names of plug-ins as choices."""
     whole = argparse.ArgumentParser(prog="harness")
     verbs = whole.add_subparsers()
     names = {dest: sorted(names()) for dest, names in _NAMES.items()}
@@ -61,7 +62,7 @@ def _whole_parser() -> argparse.ArgumentParser:
 
 
 def _bugs() -> list[str]:
-    """The bugs of all targets that load."""
+    """The bugs of all targets that can be loaded."""
     targets = [target for _, target in load_all("targets") if not isinstance(target, UsageError)]
     return [bug for target in targets for bug in target.bugs]
 
@@ -76,4 +77,4 @@ _NAMES: Final[dict[str, Callable[[], Sequence[str]]]] = {
     "elle": lambda: model_names("elle"),
     "bug": _bugs,
 }
-"""What completes the value of an option, by its destination."""
+"""The completion for the value of an option, by the option's destination."""

@@ -27,17 +27,19 @@ FREE_MB_MIN: Final = 500
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One line of the report; `detail` says what to do when it is not ok."""
+    """One line of the report; `detail` gives the fix if the state is not ok."""
 
     ok: bool
     what: str
     detail: str
-    optional: bool = False  # nothing fails without it
-    note: bool = False  # nothing fails at all; it is good to know
+    optional: bool = False  # everything works without this, with fewer features
+    note: bool = False  # information only: not a failure
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Report; exit code 0 when at least one real environment and all built-in plug-ins work."""
+    """Print the report; exit code 0 if at least one real environment and all built-in plug-ins
+    work.
+    """
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",

@@ -1,4 +1,4 @@
-"""`harness image build`: the Docker image that nodes run in, or that of Spark's executors."""
+"""`harness image build`: build the Docker image of nodes, or the image of Spark's executors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from harness.cli.parser import Parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build the image unless it is there already."""
+    """Build the image if it does not exist yet."""
     parser = Parser(
         prog="harness image",
         description="Build the image of the nodes: from a normal base image where a registry "

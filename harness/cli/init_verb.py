@@ -1,4 +1,4 @@
-"""`harness init`: writes a commented `harness.toml` into the current folder."""
+"""`harness init`: write a commented `harness.toml` into the current folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ store = "store"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the file; raises `UsageError` where there is one and `--force` is not given."""
+    """Write the file; raises `UsageError` if the file exists and `--force` is not given."""
     parser = Parser(
         prog="harness init",
         description=f"Write a commented {FILE} into the current folder: the defaults of `run`, "

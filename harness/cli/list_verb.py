@@ -1,4 +1,4 @@
-"""`harness list`: every plug-in with its one-line doc, and what each environment can do."""
+"""`harness list`: all plug-ins with one-line docs, and the capabilities of each environment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _EPILOG: Final = """examples:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print a list, or a summary of all; a broken plug-in is one line, not a failure."""
+    """Print one list, or a summary of all lists; a broken plug-in is one line, not a failure."""
     parser = Parser(
         prog="harness list",
         description="Without GROUP: how many plug-ins there are of each kind. With GROUP: each "
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed: argparse.Namespace = parser.parse_args(list(arguments))
     if parsed.target is not None:
-        load_plugin("targets", parsed.target)  # refuses an unknown name
+        load_plugin("targets", parsed.target)  # raises `UsageError` for an unknown name
         if parsed.group not in {BUGS, "workloads"}:
             raise UsageError(
                 f"--target is {parsed.target!r}; it narrows the groups bugs and workloads alone: "
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_summary() -> None:
-    """One line per group, and the commands that show more."""
+    """One line per group, and the commands that show details."""
     for group in GROUPS:
         names = plugin_names(group)
         title = group.replace("_", "-")
@@ -109,12 +109,12 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _bugs(target: str | None) -> dict[str, dict[str, str]]:
-    """The bugs of each target that has some, or of one."""
+    """The bugs of each target that has bugs, or of one target."""
     return {name: dict(described.bugs) for name, described in _targets(target) if described.bugs}
 
 
 def _targets(name: str | None) -> list[tuple[str, Target]]:
-    """All targets that load, or the one of this name."""
+    """All targets that can be loaded, or only the target of this name."""
     return list(_working("targets")) if name is None else [(name, load_plugin("targets", name))]
 
 
@@ -123,7 +123,7 @@ def _working(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def _print_workloads(target: str | None) -> None:
-    """Each workload with the targets that can run it, and where."""
+    """Each workload with the targets that can run it, and the environments."""
     targets = dict(_targets(target))
     for name, workload in load_all("workloads"):
         if isinstance(workload, UsageError):
@@ -145,7 +145,7 @@ def _print_workloads(target: str | None) -> None:
 
 
 def _simulated(target: Target) -> bool:
-    """Whether the simulation can run its nodes: those written against `Env`."""
+    """Whether the simulation can run the target's nodes: it needs nodes on `Env`."""
     options = with_defaults("target", target.name, target.options, {})
     settings = TargetSettings(
         profile=target.profiles[0], bugs=(), options=options, environment="sim"
@@ -193,7 +193,7 @@ def _entries(group: str) -> list[dict[str, Any]]:
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:
-    """Faults for foreign programs; disk faults, for those with a disk of the harness."""
+    """Faults that affect foreign programs; disk faults need a disk of the harness."""
     beyond = ENV_NODES_ONLY - FAULTY_DISK
     able = {what: how for what, how in environment.capabilities.items() if what not in beyond}
     return able | dict(environment.reaches_foreign or {})
@@ -204,9 +204,10 @@ def _fidelities(able: Mapping[Capability, Fidelity]) -> dict[str, str]:
 
 
 def _print_faults() -> None:
-    """Print the faults by environment, from their needs and the environments' capabilities.
+    """Print the faults that each environment can perform, based on the environment's capabilities.
 
-    Foreign programs have columns of their own: their disks and clocks are not the harness's.
+    Foreign programs have separate columns, since their disks and clocks do not belong to the
+    harness.
     """
     able: dict[str, Mapping[Capability, Fidelity]] = {}
     for name, environment in load_all("environments"):
@@ -229,6 +230,6 @@ def _print_faults() -> None:
 
 
 def _fidelity(needs: Iterable[Capability], able: Mapping[Capability, Fidelity]) -> str:
-    """The fidelity of a fault: the worst among the capabilities that it needs."""
+    """The fidelity of a fault: the lowest among the capabilities that it needs."""
     fidelities = [able.get(need, Fidelity.NONE) for need in needs]
     return max(fidelities, key=list(Fidelity).index).value

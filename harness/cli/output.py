@@ -1,10 +1,10 @@
 """Output of results: stdout, which may be closed, full, or a pipe whose reader has gone.
 
-All output is text: control characters are escaped. Colours and tables come from rich
-(`harness.cli.styles`), and are plain text if the stream is no terminal.
+All output is text with escaped control characters. Colours and tables come from rich
+(`harness.cli.styles`); if the stream is not a terminal, the output is plain text.
 
-A verb's result is in its exit code, which must not depend on a reader: `harness run | head -1` of
-an invalid run exits with 1, not with a crash.
+A verb's exit code must not depend on the reader of its output: in `harness run | head -1`, an
+invalid run still exits with 1 and does not crash.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ if TYPE_CHECKING:
 
 
 def say(*parts: RenderableType) -> None:
-    """Print text, or a renderable of rich, as lines of results.
+    """Print text or a rich renderable to stdout.
 
-    A stdout that takes none is reported on stderr, once.
+    If stdout cannot be written, report that on stderr once.
     """
     try:
         for part in parts:
             print(harmless(part) if isinstance(part, str) else drawn(part, sys.stdout), flush=True)
     except BrokenPipeError:
-        _mute(sys.stdout)  # the reader has what it wanted
+        _mute(sys.stdout)  # the reader stopped early, on purpose
     except OSError as error:
         _mute(sys.stdout)
         note(f"harness: the results cannot be printed: {error.strerror}")
 
 
 def note(text: str) -> None:
-    """Print `text` on stderr, if there is still anybody there: there is no further place to go."""
+    """Print `text` on stderr; errors are ignored, since there is no other place to report them."""
     with contextlib.suppress(OSError):
         print(harmless(text), file=sys.stderr, flush=True)
 
 
 def reader_went_away() -> bool:
-    """Whether stdout is a pipe whose reader has gone."""
+    """Whether stdout is a pipe whose reader has closed it."""
     try:
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # errors are always reported
+        poll.register(sys.stdout.fileno(), 0)  # stderr is never treated as a closed pipe
         return any(event & select.POLLERR for _, event in poll.poll(0))
-    except (OSError, ValueError):  # no file behind it
+    except (OSError, ValueError):  # the stream has no file descriptor
         return False
 
 
 def flush_output() -> None:
-    """Flush stdout and stderr; drop output silently if its reader has gone.
+    """Flush stdout and stderr; silently drop the output if the reader has closed the pipe.
 
-    Python does the same at exit, but exits with 120 if it fails.
+    Python does the same at exit, but then exits with 120 if the flush fails.
     """
     for stream in (sys.stdout, sys.stderr):
-        if stream is None:  # it was closed when we were started
+        if stream is None:  # the stream was already closed at start-up
             continue
         try:
             stream.flush()
@@ -72,17 +72,17 @@ def flush_output() -> None:
 
 
 def _mute(stream: TextIO) -> None:
-    """Redirect a stream to nothing, so that buffered output does not raise again."""
+    """Redirect a stream to /dev/null, so that buffered output does not raise again."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, stream.fileno())
     os.close(nothing)
 
 
 def ensure_standard_streams() -> None:
-    """Open what the caller closed of stdin, stdout and stderr on nothing.
+    """Open stdin, stdout and stderr on /dev/null if the caller closed them.
 
-    Otherwise the next file we open gets their numbers, and what a child process prints would land
-    in an op log.
+    Otherwise the next opened file would get one of their descriptors, and the output of a child
+    process could end up in an op log.
     """
     for number in range(3):
         try:

@@ -57,7 +57,7 @@ GROUPED: Final[dict[str, dict[str, str]]] = {
 VERBS: Final[dict[str, str]] = {
     verb: text for verbs in GROUPED.values() for verb, text in verbs.items()
 }
-# Verbs whose modules share a folder; the module of any other is `harness.cli.VERB_verb`.
+# Verbs whose modules share a folder. The module of any other verb is `harness.cli.VERB_verb`.
 _MODULES: Final[dict[str, str]] = {
     "run": "run.verb",
     "check-determinism": "run.check_determinism_verb",
@@ -83,11 +83,11 @@ exit codes: 0 valid or permitted, 1 invalid, 2 unknown, 254 usage, 255 crash"""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are `UsageError`s with a suggestion.
+    """An argument parser that raises `UsageError`s with a suggestion.
 
-    No argument may be empty: that is what a shell makes of a variable that is not set, and taken
-    for "not given", or for the folder `.`, it would quietly test something else. Flags are written
-    out; a description and epilog of several lines keep them.
+    No argument may be empty: a shell passes an empty text for an unset variable, and if that meant
+    "not given" or the folder `.`, the command would silently test something else. Flags cannot be
+    abbreviated, and line breaks in the description and epilog are kept.
     """
 
     def __init__(
@@ -97,24 +97,24 @@ class Parser(argparse.ArgumentParser):
         named.setdefault("formatter_class", layout)
         super().__init__(epilog=epilog, allow_abbrev=allow_abbrev, **named)
         self.elsewhere: Callable[[str], str | None] = lambda _: None
-        """What a message says about an option that exists, but not here."""
+        """The message about an option that exists, but not for this verb."""
         self._first: frozenset[str] | None = None
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse; for `captured_parser`, hand over the parser instead."""
+        """Parse the arguments; inside `captured_parser`, hand over the parser instead."""
         if _capturing:
             raise _Captured(self)
         return super().parse_args(args, namespace)
 
     def show_first(self, *flags: str) -> None:
-        """Let `--help` show these options alone, and `--help-all` every one."""
+        """Make `--help` show only these options, and `--help-all` show every option."""
         self._first = frozenset(flags)
         self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option")
 
     def format_help(self, *, every: bool = False) -> str:
-        """The help; without `every` only the options of `show_first`, if there are such."""
+        """The help text; without `every` only the options of `show_first`, if it was called."""
         if self._first is None or every:
             return super().format_help()
         hidden = {
@@ -161,7 +161,7 @@ class Parser(argparse.ArgumentParser):
             )
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of exiting with 2, which would read as *unknown*."""
+        """Raise an error instead of exiting with 2, which would read as *unknown*."""
         raise UsageError(f"{message}{self._suggestion(message)}; see `{self.prog} --help`")
 
     def _suggestion(self, message: str) -> str:
@@ -189,7 +189,7 @@ class _HelpAll(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """Print the versions of the harness and of Python, and whether the native core is there."""
+    """Print the versions of the harness and of Python, and whether the native core is available."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         """As argparse asks for."""
@@ -204,7 +204,7 @@ class _Version(argparse.Action):
 
 
 class _Captured(Exception):  # noqa: N818 - nothing failed
-    """The parser of a verb, on its way to `captured_parser`."""
+    """Carries the parser of a verb to `captured_parser`."""
 
     def __init__(self, parser: Parser) -> None:
         super().__init__()
@@ -215,9 +215,10 @@ _capturing: list[bool] = []
 
 
 def captured_parser(verb: str) -> Parser | None:
-    """The parser that one of our verbs makes, without running the verb.
+    """The parser of a built-in verb, obtained without running the verb.
 
-    None for a verb that makes none, and for one of another package, which might do its work.
+    `None` for a verb without a parser, and for a verb of another package, which might start its
+    work.
     """
     if verb not in VERBS:
         return None
@@ -234,7 +235,7 @@ def captured_parser(verb: str) -> Parser | None:
 
 
 def _name_of(action: argparse.Action) -> str:
-    """The name of an argument in messages."""
+    """The name of an argument for messages."""
     if action.option_strings:
         return action.option_strings[-1]
     metavar = action.metavar if isinstance(action.metavar, str) else None
@@ -242,7 +243,7 @@ def _name_of(action: argparse.Action) -> str:
 
 
 def add_place(parser: Parser) -> None:
-    """Give `parser` the options that say where runs are kept."""
+    """Give `parser` the options for the location of runs."""
     parser.add_argument(
         "--name", metavar="NAME", help="folder below the store (default: WORKLOAD-NEMESIS)"
     )
@@ -262,14 +263,14 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
 
 
 def verb_module(verb: str) -> Verb:
-    """Import the module of one verb: a bundled one, or a plug-in."""
+    """Import the module of one verb, which is built in or a plug-in."""
     if _is_module(verb):
         return cast("Verb", importlib.import_module(_module_name(verb)))
     return load_verb(verb)
 
 
 def _is_module(verb: str) -> bool:
-    """Whether a verb is a module of this package, which no entry point of another one replaces."""
+    """Whether a verb is a module of this package and no other package's entry point replaces it."""
     return verb in VERBS and importlib.util.find_spec(_module_name(verb)) is not None
 
 
@@ -278,7 +279,7 @@ def _module_name(verb: str) -> str:
 
 
 def known_verbs() -> dict[str, str]:
-    """Every verb with a one-line description: bundled ones, then plug-ins."""
+    """Every verb with a one-line description: built-in verbs first, then plug-ins."""
     foreign: list[str] = []
     for name in plugin_names("verbs"):
         if _is_module(name):
@@ -308,7 +309,7 @@ def _described(verb: str) -> str:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `harness --help` and of everything that is no verb."""
+    """The parser for `harness --help` and for arguments that are not a verb."""
     others = {name: text for name, text in known_verbs().items() if name not in VERBS}
     groups = {**GROUPED, "installed packages": others} if others else GROUPED
     verbs = "\n\n".join(

@@ -1,9 +1,10 @@
 """`harness.toml`: the defaults of a folder, for options that a command line omits.
 
-Only the current folder's file is read, so that a command never depends on a parent folder. Its
-values become options in front of those of the command line, where the last one wins: checks, stores
-and replays are the same as if the user had typed them. `--case FILE` decides a whole case, and
-`--no-config` ignores the file, too; replay commands contain it if their folder has such a file.
+Only the current folder's file is read, so that a command never depends on a parent folder. The
+file's values become options before those of the command line, and the last option wins: checks,
+stores and replays are the same as if the user had typed the values. With `--case FILE` or
+`--no-config` the file is ignored. Replay commands contain `--no-config` if their folder has a
+`harness.toml`.
 """
 
 from __future__ import annotations
@@ -49,11 +50,12 @@ _READ_BY: Final[dict[str, frozenset[str]]] = {
 _OF_TARGET: Final = frozenset({"workload", "profile"})
 """Options that only make sense for the file's target."""
 _OF_WORKLOAD: Final = frozenset({"target", "profile"})
-"""What another workload than the file's may not fit; it brings a target of its own."""
+"""Options of the file that may not fit another workload, which brings its own target."""
 
 
 def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
-    """The options that `harness.toml` adds to the `arguments` of a verb; says so on stderr.
+    """The options that `harness.toml` adds to the `arguments` of a verb; a note on stderr names
+    them.
 
     Raises `UsageError` for a file that cannot be read, a key that does not exist, or a value of
     the wrong type.
@@ -82,20 +84,21 @@ def project_arguments(verb: str, arguments: Sequence[str]) -> list[str]:
 
 
 def replay_words() -> list[str]:
-    """Options of a replay command that keep this folder's file from changing its case."""
+    """Replay options that prevent this folder's `harness.toml` from changing the case."""
     return [NO_CONFIG] if Path(FILE).exists() else []
 
 
 def project_store() -> str:
-    """The store of verbs that take it as their argument: the file's, or `store`.
+    """The store for verbs that take the store as an argument: the one in `harness.toml`, or
+    `store`.
 
-    Raises `UsageError` as `project_arguments`.
+    Raises `UsageError` like `project_arguments`.
     """
     return str(_read(Path(FILE)).get("store", "store"))
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
-    """The value that the command line gives to `flag`."""
+    """The value of `flag` on the command line."""
     for argument, following in itertools.pairwise([*arguments, ""]):
         name, equals, value = argument.partition("=")
         if name == flag:

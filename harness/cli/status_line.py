@@ -1,7 +1,7 @@
-"""A status line that is redrawn on a terminal; elsewhere a line now and then.
+"""A status line that is redrawn on a terminal; elsewhere a new line from time to time.
 
-On a terminal this is rich's live display, below the permanent lines. If the terminal or pipe goes
-away, only the progress is lost, never the work.
+On a terminal this is rich's live display, below the permanent lines. If the terminal or pipe is
+closed, only the progress display is lost, never the work.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ REDRAWN_PER_S: Final = 4
 
 
 class StatusLine:
-    """Writes to `stream` (default: stderr); without a terminal, every `pipe_interval_s`.
+    """Writes to `stream` (default: stderr); if that is not a terminal, every `pipe_interval_s`.
 
-    `draw` renders the terminal's display, repeatedly, from another thread; without it a terminal
-    shows each text when it arrives.
+    On a terminal, another thread calls `draw` repeatedly to render the display; without `draw` a
+    terminal shows each text when it arrives.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StatusLine:
         self._live: Live | None = None
 
     def due_s(self) -> float | None:
-        """Seconds since the last time it was due, if it is due again."""
+        """Seconds since the last update, if the next update is due; else `None`."""
         passed_s = time.monotonic() - self._shown_s
         if passed_s < self._interval_s:
             return None
@@ -70,7 +70,7 @@ class StatusLine:
         self._live.refresh()
 
     def line(self, text: str, style: str = "") -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         if self._live is not None:
             self._live.console.print(styled(text, style))
         elif self.terminal and style:
@@ -94,7 +94,7 @@ class StatusLine:
             refresh_per_second=REDRAWN_PER_S,
             transient=True,
             redirect_stdout=False,
-            redirect_stderr=self._stream is sys.stderr,  # notes of others go above it
+            redirect_stderr=self._stream is sys.stderr,  # notes go above the status line
         )
         live.start()
         return live
@@ -108,7 +108,7 @@ class StatusLine:
 
 
 class _Sturdy(io.StringIO):
-    """An expendable stream: it may be closed or full, or lose its reader."""
+    """A stream whose errors are ignored: it may be closed or full, or lose its reader."""
 
     def __init__(self, stream: TextIO | None) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class _Sturdy(io.StringIO):
 
 
 def fitting(parts: list[str], width: int) -> str:
-    """The leading parts that fit into one line."""
+    """The leading parts that fit into one line together."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(part) + 2 > width:

@@ -1,8 +1,8 @@
-"""Colours and tables by rich: as wide as a terminal, plain and as wide as they are elsewhere.
+"""Colours and tables by rich: on a terminal limited to its width, elsewhere plain and unwrapped.
 
-`NO_COLOR` and `TERM=dumb` switch colours off, `FORCE_COLOR` on where there is no terminal. Text
-from elsewhere is escaped (`harmless`) and never parsed as rich's markup. Nothing here is
-imported before something is drawn.
+`NO_COLOR` and `TERM=dumb` switch colours off; `FORCE_COLOR` switches them on without a terminal.
+Text from other sources is escaped (`harmless`) and never parsed as rich's markup. Rich is imported
+only when something is drawn.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ VERDICT_STYLES: Final[Mapping[str, str]] = {
 HEADLINE_STYLES: Final[Mapping[str, str]] = {
     verdict: f"bold {style.removeprefix('bold ')}" for verdict, style in VERDICT_STYLES.items()
 }
-"""Of the line that gives the verdict of all."""
+"""The styles of the line with the overall verdict."""
 BAR_WIDTH: Final = 24
 WIDTH_DEFAULT: Final = 80
 WIDTH_PIPED: Final = 1_000_000
-"""Elsewhere than on a terminal nothing is wrapped."""
-# What a terminal obeys: C0 except line ends and tabs, DEL, C1, and what ends a line elsewhere.
+"""The width outside of terminals, where nothing is wrapped."""
+# Characters that control a terminal: C0 except line feeds and tabs, DEL, C1, and other line ends.
 _CONTROLS: Final = {
     code: f"\\u{code:04x}"
     for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
@@ -42,9 +42,10 @@ _CONTROLS: Final = {
 
 
 def harmless(text: str) -> str:
-    """`text` without control characters, which come from file names, values and errors of others.
+    """`text` with escaped control characters, which may come from file names, values and foreign
+    errors.
 
-    Half surrogate pairs are bytes of file names that are no text.
+    Lone surrogates are escaped, too: they stand for undecodable bytes of file names.
     """
     return text.translate(_CONTROLS).encode("utf-8", "backslashreplace").decode()
 
@@ -58,7 +59,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def width_of(stream: TextIO) -> int:
-    """The width of a terminal now, since windows change."""
+    """The width of the terminal now; users may resize it."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, AttributeError):
@@ -67,7 +68,7 @@ def width_of(stream: TextIO) -> int:
 
 
 def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
-    """A console that suits `stream`, and writes `to` it or elsewhere."""
+    """A console with the settings of `stream`, which writes to `to` or to `stream`."""
     from rich.console import Console
 
     terminal = is_terminal(stream)
@@ -86,14 +87,14 @@ def console_on(stream: TextIO, *, to: TextIO | None = None) -> Console:
 
 
 def drawn(part: RenderableType, stream: TextIO) -> str:
-    """`part` as it is written to `stream`, without spaces at the ends of lines."""
+    """`part` in the form in which it is written to `stream`, without spaces at line ends."""
     into = io.StringIO()
     console_on(stream, to=into).print(part, soft_wrap=not _wraps(part))
     return _without_padding(into.getvalue())
 
 
 def plain(parts: Sequence[RenderableType]) -> list[str]:
-    """Lines of text without colours, for streams that are no terminal."""
+    """Lines of text without colours, for streams that are not terminals."""
     lines: list[str] = []
     for part in parts:
         text = part if isinstance(part, str) else _drawn_plainly(part)
@@ -110,33 +111,33 @@ def _drawn_plainly(part: RenderableType) -> str:
 
 
 def _without_padding(text: str) -> str:
-    """Lines without spaces at their ends; only a line feed ends one."""
+    """Lines without trailing spaces; only a line feed ends a line."""
     return "\n".join(line.rstrip() for line in text.removesuffix("\n").split("\n"))
 
 
 def _wraps(part: RenderableType) -> bool:
-    """Whether a long line is broken: not in a text, whose commands and paths are copied."""
+    """Whether to wrap long lines: not in plain text, whose commands and paths users copy."""
     from rich.text import Text
 
     return not isinstance(part, Text)
 
 
 def styled(text: str, style: str = "") -> Text:
-    """Text in a style of rich; nothing in it is markup."""
+    """Text in a rich style; markup in it has no effect."""
     from rich.text import Text
 
     return Text(harmless(text).expandtabs(4), style)
 
 
 def joined(*parts: str | Text) -> Text:
-    """One line of texts, each in its own style."""
+    """One line of several texts, each in its own style."""
     from rich.text import Text
 
     return Text.assemble(*(styled(part) if isinstance(part, str) else part for part in parts))
 
 
 def indented(text: str, columns: int = 2) -> Padding:
-    """Text that is wrapped below its own beginning, some columns to the right."""
+    """Text whose wrapped lines are indented by some columns."""
     from rich.padding import Padding
 
     return Padding(styled(text), (0, 0, 0, columns), expand=False)
@@ -168,7 +169,7 @@ def table(
 
 
 def bar(done: float, total: float, text: Text) -> Table:
-    """A bar of progress, followed by the finished work."""
+    """A progress bar, followed by the finished work."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 

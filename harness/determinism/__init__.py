@@ -1,18 +1,18 @@
 """The determinism lint: finds in target code what no seed can replay.
 
-`python -m harness.determinism PATH...` prints `path:line: rule: message` for each finding and
-exits 1 if there is any. The rules follow the restricted members of Temporal's Python SDK and a
-list of hazards measured under different hash seeds:
+`python -m harness.determinism PATH...` prints `path:line: rule: message` for each finding and exits
+1 if there is any. The rules follow the restricted members of Temporal's Python SDK and hazards that
+were measured under different hash seeds:
 
-* `import`, `call`: clocks, randomness, threads, sockets, files, processes; everything of that kind
-  comes through `harness.env.Env`. `random` may be imported for the annotation `random.Random`.
-* `set-order`: the order of a set (or of `keys() & other`) differs from process to process, so
-  code that consumes it in order needs `sorted(...)`.
+* `import`, `call`: clocks, randomness, threads, sockets, files, processes; a target must use
+  `harness.env.Env` for all of these. `random` may be imported for the annotation `random.Random`.
+* `set-order`: the order of a set (or of `keys() & other`) differs from process to process, so code
+  that consumes it in order needs `sorted(...)`.
 * `global`: in simulation all nodes share one interpreter, so module state is shared state.
 
 Sets are recognised by displays, calls, operators, and by annotations and assignments of names,
-attributes, parameters and results, over all files that are linted together; no types are inferred
-beyond that. A line with `# determinism: <reason>` is excused, and the reason is there to review.
+attributes, parameters and results, over all files that are linted together; there is no further
+type inference. A line with `# determinism: <reason>` is excused; reviewers judge the reason.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def _lint(trees: Sequence[tuple[str, str, ast.Module]]) -> list[Finding]:
 
 
 def lint_source(text: str, *, path: str = "<text>") -> list[Finding]:
-    """Lint one file's text, by itself. Raises `SyntaxError`."""
+    """Lint the text of one file by itself. Raises `SyntaxError`."""
     return _lint([(path, text, ast.parse(text, path))])
 
 
 def lint_paths(paths: Iterable[Path]) -> list[Finding]:
-    """Lint files, and all Python files below folders, together. Raises `OSError`, `SyntaxError`."""
+    """Lint files, and all Python files in folders, together. Raises `OSError`, `SyntaxError`."""
     files: list[Path] = []
     for path in paths:
         files += sorted(path.rglob("*.py")) if path.is_dir() else [path]

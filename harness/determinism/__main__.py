@@ -12,7 +12,7 @@ from harness.determinism import lint_paths
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command: 0 clean, 1 findings, 2 a path that cannot be read."""
+    """The command; returns 0 if clean, 1 for findings, 2 for a path that cannot be read."""
     parser = argparse.ArgumentParser(
         prog="python -m harness.determinism", description=harness.determinism.__doc__
     )

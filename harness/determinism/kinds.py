@@ -12,7 +12,7 @@ from harness.determinism.rules import LIST_TYPES, MAP_TYPES, SET_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type, reduced to a set, a container of `item`, or anything else."""
+    """A type, simplified to a set, a container of `item`, or another type."""
 
     name: str  # "set", "map", "list" or "other"
     item: Kind | None = None
@@ -55,7 +55,7 @@ class Names:
 
     @staticmethod
     def pick(kinds: Sequence[Kind]) -> Kind:
-        """The most dangerous of the kinds that go by one name."""
+        """The most dangerous of the kinds that share one name."""
         for kind in kinds:
             if kind.name == "set":
                 return kind

@@ -1,4 +1,4 @@
-"""The walk over one file's syntax tree."""
+"""The syntax-tree visitor of the lint, for one file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXCUSE: Final = re.compile(r"#\s*determinism:\s*\S")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """One place that needs a change, or an excuse."""
+    """One place in the code that needs a change or an excuse."""
 
     path: str
     line: int
@@ -38,7 +38,7 @@ class Finding:
 
 
 class Linter(ast.NodeVisitor):
-    """Walks one file; scopes are a stack of names and their kinds."""
+    """Walks the syntax tree of one file; scopes are a stack of names and their kinds."""
 
     def __init__(self, path: str, text: str, names: Names) -> None:
         self.findings: list[Finding] = []
@@ -62,7 +62,7 @@ class Linter(ast.NodeVisitor):
     # --- modules, scopes --------------------------------------------------------------------
 
     def visit_Module(self, node: ast.Module) -> None:
-        """Look at annotations first: code in them never runs."""
+        """Read annotations before code, and skip the code inside them, which never runs."""
         for child in ast.walk(node):
             for annotation in _annotations_of(child):
                 self._annotations.update(ast.walk(annotation))
@@ -75,14 +75,14 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        """State in a class body is shared by all instances, in all nodes."""
+        """Visit a class: instances in all nodes share the state in its body."""
         for statement in node.body:
             if isinstance(statement, ast.Assign):
                 self._check_global(statement, where="class")
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """A scope of its own."""
+        """Visit a function, which has its own scope."""
         for decorator in node.decorator_list:
             self.visit(decorator)
         arguments = node.args
@@ -100,7 +100,7 @@ class Linter(ast.NodeVisitor):
     def _bindings(
         self, body: Sequence[ast.stmt], parameters: dict[str, Kind] | None = None
     ) -> dict[str, Kind]:
-        """Names that a scope binds, with their kinds by annotation or by all assigned values."""
+        """The names that a scope binds, with their kinds by annotation or assigned values."""
         declared: dict[str, Kind] = dict(parameters or {})
         assigned: dict[str, list[ast.expr]] = {}
         for node in _walk_scope(body):
@@ -112,7 +112,7 @@ class Linter(ast.NodeVisitor):
                         assigned.setdefault(target.id, []).append(node.value)
             elif isinstance(node, ast.NamedExpr):
                 assigned.setdefault(node.target.id, []).append(node.value)
-        # Twice: a name may be assigned from another one that comes later in the dictionary.
+        # Twice, since a name may be assigned from another name that comes later in the dictionary.
         self._scopes.append(declared)
         for _ in range(2):
             for name, values in assigned.items():
@@ -126,7 +126,7 @@ class Linter(ast.NodeVisitor):
         return self._scopes.pop()
 
     def _loop_targets(self, node: ast.For | ast.comprehension) -> list[tuple[str, Kind]]:
-        """The names that a loop binds, as far as they may be sets."""
+        """The names that a loop binds, if they may be sets."""
         target, source = node.target, node.iter
         if isinstance(target, ast.Name):
             return [(target.id, self._kind(source).item or OTHER)]
@@ -154,7 +154,7 @@ class Linter(ast.NodeVisitor):
             self._aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
         if node.level == 0:
             if module == "random" and all(alias.name == "Random" for alias in node.names):
-                return  # its uses are checked
+                return  # each use of the name is checked
             self._check_import(node, module.partition(".")[0])
 
     def _check_import(self, node: ast.stmt, top: str) -> None:
@@ -164,11 +164,11 @@ class Linter(ast.NodeVisitor):
             self._report(node, "import", f"do not import from 'random': {BANNED_IMPORTS[top]}")
 
     def visit_Name(self, node: ast.Name) -> None:
-        """A name imported from somewhere."""
+        """Note a name that was imported from a module."""
         self._check_name(node, self._aliases.get(node.id, ""))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """`module.name`, checked as a whole."""
+        """Check `module.name` as a whole."""
         dotted = self._dotted(node)
         if dotted:
             self._check_name(node, dotted)
@@ -195,7 +195,7 @@ class Linter(ast.NodeVisitor):
     # --- calls ------------------------------------------------------------------------------
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Banned calls, and calls that consume a set in order."""
+        """Check for banned calls, and for calls that consume a set in order."""
         function = node.func
         name = last_name(function)
         if isinstance(function, ast.Name) and name in BANNED_BUILTINS:
@@ -260,7 +260,7 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Set(self, node: ast.Set) -> None:
-        """`{*a, *b}` makes a set of sets' elements: no order is lost."""
+        """`{*a, *b}` makes a set from sets: no order is lost."""
         self._order_free.update(node.elts)
         self.generic_visit(node)
 
@@ -271,13 +271,13 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
-        """A set in a text."""
+        """A set in an f-string."""
         if self._kind(node.value) == SET:
             self._report_order(node, "the text shows a set in its order")
         self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """`a, b = set`, and writes into module state."""
+        """`a, b = set`, and assignments to module state."""
         for target in node.targets:
             if isinstance(target, ast.Tuple | ast.List) and self._is_unordered(node.value):
                 self._report_order(node, "unpacking follows the order of a set")
@@ -301,11 +301,11 @@ class Linter(ast.NodeVisitor):
         )
 
     def _is_unordered(self, node: ast.expr) -> bool:
-        """Whether iterating over it follows the order of a set."""
+        """Whether iteration over it follows the order of a set."""
         return self._kind(node) == SET
 
     def _kind(self, node: ast.expr | None) -> Kind:
-        """The kind of the value of an expression."""
+        """The kind of an expression's value."""
         if isinstance(node, ast.Set | ast.SetComp):
             return SET
         if isinstance(node, ast.Name):
@@ -381,7 +381,7 @@ class Linter(ast.NodeVisitor):
             self._check_shared(target, target.value)
 
     def _check_shared(self, node: ast.AST, changed: ast.expr) -> None:
-        """Report a change of module state that no inner scope has a name of its own for."""
+        """Report a change of module state, unless an inner scope binds the same name."""
         if (
             isinstance(changed, ast.Name)
             and changed.id in self._globals
@@ -390,7 +390,7 @@ class Linter(ast.NodeVisitor):
             self._report_global(node, changed.id)
 
     def visit_Global(self, node: ast.Global) -> None:
-        """`global` announces a write."""
+        """Report `global`, which announces a write to module state."""
         for name in node.names:
             self._report_global(node, name)
 
@@ -437,7 +437,7 @@ def _annotations_of(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _walk_scope(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """All nodes of a scope, without the inside of functions and classes."""
+    """All syntax nodes of a scope, without the bodies of functions and classes inside it."""
     pending = list(body)[::-1]
     while pending:
         node = pending.pop()

@@ -1,5 +1,5 @@
-"""Rules of the determinism lint: banned names with their replacements, and names that tell whether
-the order of a set matters.
+"""Rules of the determinism lint: banned names with replacements, and names that decide whether the
+order of a set matters.
 """
 
 from __future__ import annotations

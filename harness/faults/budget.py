@@ -2,9 +2,9 @@
 
 A replicated system promises to survive the loss of a minority's data, so a run that destroys more
 proves nothing, however the system fails. A node is charged when a fault destroys its synced data
-(`damages` of its kind); un-synced data may be lost everywhere at once. A node that was filled again
-from scratch would be whole again, but the harness cannot see that, so it stays charged for the run.
-To hit it once more costs nothing.
+(`damages` of the fault's kind). Unsynced data may be lost on all nodes at once. A node that
+recovers its data from other replicas would be whole again, but the harness cannot see that, so the
+node stays charged for the whole run. Another fault on a charged node costs nothing.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from harness.cluster import NodeSpec
 from harness.errors import listed
 
 _COPIES: Final = 3
-"""The assumed copies of all data on the nodes of one role that no observed group names: they may
-hold replicas all the same."""
+"""The assumed number of copies of all data on nodes of one role that no observed group contains:
+such nodes may still hold replicas."""
 _NAMED_MAX: Final = 8
 
 
 class DamageBudget:
-    """The damaged nodes of one run, and the limits on more."""
+    """The damaged nodes of one run, and the limit on further damage."""
 
     def __init__(self, specs: Mapping[str, NodeSpec], *, majority: bool) -> None:
-        """All are whole. With `majority` there is no budget."""
+        """Start with no damaged node. With `majority` there is no limit."""
         self._specs = specs
         self._majority = majority
         self._damaged: set[str] = set()
 
     def charge(self, nodes: Sequence[str], groups: Mapping[str, Sequence[str]]) -> str | None:
-        """Charge all of these nodes, unless a majority of a group would be damaged then.
+        """Charge all of these nodes, unless that would damage a majority of a group.
 
         `groups` are the members of each observed group. Returns the reason of a refusal.
         """

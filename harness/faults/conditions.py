@@ -1,8 +1,8 @@
-"""The wanted states of links, clocks, processors and disks: all faults that are on them at once.
+"""The states of links, clocks, processors and disks that result from all active faults together.
 
-Offsets, drifts and delays add up to the possible maximum, factors multiply, and of independent
-errors any is one; a link is cut while any fault cuts it. Each change sets the whole state of a node
-or link, so nothing depends on the order in which faults end.
+Offsets, drifts and delays add up, limited to the possible maximum. Factors multiply. Probabilities
+of errors combine as independent events. A link is cut while any fault cuts it. Each change sets the
+whole state of a node or link, so nothing depends on the order in which faults end.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class _OnLinks:
 
 
 class Links:
-    """The links of one run."""
+    """The links of one run, with the faults on them."""
 
     def __init__(self, controls: Controls) -> None:
-        """All are whole."""
+        """Start with no fault on any link."""
         self._controls = controls
         self._laid: dict[str, _OnLinks] = {}
 
     async def lay(
         self, fault_id: str, what: Cut | Shape | Stream, links: Iterable[Link], lease_s: float
     ) -> None:
-        """Cut or worsen these links."""
+        """Cut or degrade these links."""
         quality = None if isinstance(what, Cut) else what.quality
         laid = _OnLinks(quality, links)
         if not laid.links:
@@ -70,19 +70,19 @@ class Links:
             await self._settle(laid.links, lease_s)
         except BaseException as error:
             del self._laid[fault_id]
-            if not isinstance(error, UsageError):  # which is raised before anything is done
+            if not isinstance(error, UsageError):  # raised before any change
                 await self._settle(laid.links, lease_s)
             raise
 
     async def lift(self, fault_id: str) -> Bite:
-        """Take one fault off its links and return what it did."""
+        """Remove one fault from its links and return its effect."""
         laid = self._laid[fault_id]
         await self._take_off(laid, laid.links)
         del self._laid[fault_id]
         return laid.bite
 
     async def relieve(self, ends: Collection[str]) -> None:
-        """Make all links among these ends whole; faults stay on other links."""
+        """Make all links among these ends work normally; faults stay active on other links."""
         for laid in list(self._laid.values()):
             inside = [each for each in laid.links if {each.source, each.destination} <= {*ends}]
             await self._take_off(laid, frozenset(inside))
@@ -96,7 +96,7 @@ class Links:
             raise
 
     async def _settle(self, links: Iterable[Link], lease_s: float) -> None:
-        """Set these links to what all faults make of them, and account for faults that left."""
+        """Set these links to the combined state of all faults, and account for removed faults."""
         wanted = {
             link: {name: each.quality for name, each in self._laid.items() if link in each.links}
             for link in sorted(links)
@@ -115,26 +115,26 @@ class _Laid:
         self.nodes = list(nodes)
         self.hit = self.unmeasured = len(nodes)
         self.since_ns = now_ns
-        self.touched = 0.0  # requests of disks, or ms by which wall clocks jumped
-        self.new = True  # requests so far came before it
-        self.dark = False  # the offset of a strobe between two flashes
+        self.touched = 0.0  # disk requests, or ms by which wall clocks jumped
+        self.new = True  # requests before the fault do not count
+        self.dark = False  # a strobing offset is off at the moment
         self.strobe: asyncio.Task[None] | None = None
 
 
 class Conditions:
-    """The clocks, processors and disks of one run's nodes."""
+    """The clocks, processors and disks of one run's nodes, with the faults on them."""
 
     def __init__(self, controls: Controls, env: ClientEnv) -> None:
-        """All are good. Strobes are tasks of `env`."""
+        """Start with no fault on any node. Strobes run as tasks of `env`."""
         self._controls = controls
         self._env = env
         self._laid: dict[str, _Laid] = {}
         self._offsets_ms: dict[str, float] = {}
-        self._measured: set[str] = set()  # nodes that report what they felt of a drift
+        self._measured: set[str] = set()  # nodes that report the measured effect of a drift
         self._turn = asyncio.Lock()
 
     async def lay(self, fault_id: str, what: Condition, nodes: Sequence[str]) -> None:
-        """Make it worse for these nodes."""
+        """Apply the degradation to these nodes."""
         laid = self._laid[fault_id] = _Laid(what, nodes, self._env.clock.monotonic_ns())
         try:
             await self._settle(laid, nodes)
@@ -148,10 +148,10 @@ class Conditions:
             laid.strobe = self._env.spawn(flashes, name=f"strobe-{fault_id}")
 
     async def lift(self, fault_id: str) -> Bite:
-        """Take one fault away and return what it did."""
+        """Remove one fault and return its effect."""
         laid = self._laid.pop(fault_id)
         if laid.strobe is not None:
-            async with self._turn:  # a change that is under way ends first
+            async with self._turn:  # wait for a change that is under way
                 laid.strobe.cancel()
         try:
             await self._settle(laid, laid.nodes)
@@ -169,22 +169,22 @@ class Conditions:
                 return Bite(laid.hit, "processes")
 
     async def relieve(self, nodes: Iterable[str]) -> None:
-        """Make all good for these nodes, although faults are on them."""
+        """Make these nodes work normally, although faults are active on them."""
         wanted = set(nodes)
-        # Processors first: a slow node may not live to hear of the rest in time.
+        # Processors first: a slow node might fail before it learns of the other changes.
         for laid in sorted(self._laid.values(), key=lambda each: not isinstance(each.what, Cpu)):
             relieved = [node for node in laid.nodes if node in wanted]
             laid.nodes = [node for node in laid.nodes if node not in wanted]
             await self._settle(laid, relieved)
 
     async def _settle(self, changed: _Laid, nodes: Sequence[str]) -> None:
-        """Set the clocks, processors or disks of these nodes, whichever the change concerns."""
+        """Set the clocks, processors or disks of these nodes, depending on the kind of change."""
         async with self._turn:
             for node in nodes:
                 await self._settle_node(changed, node)
 
     async def _settle_node(self, changed: _Laid, node: str) -> None:
-        """Account for the change also at the fault that comes or goes."""
+        """Set the nodes, and attribute the measured change to the fault that comes or goes, too."""
         laid = [each for each in self._laid.values() if node in each.nodes]
         concerned = [*laid, *([] if changed in laid else [changed])]
         kind = type(changed.what)
@@ -215,7 +215,7 @@ class Conditions:
         loop = asyncio.get_running_loop()
         due_s = loop.time()
         while True:
-            # To change a real clock and to measure it takes a part of the time between two flashes.
+            # Changing and measuring a real clock takes part of the time between two flashes.
             due_s = max(due_s + wait_s, loop.time())
             await asyncio.sleep(due_s - loop.time())
             laid.dark = not laid.dark

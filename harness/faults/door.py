@@ -1,4 +1,4 @@
-"""The public door to a cluster: its nodes as the environment has them, and faults by the ledger."""
+"""The public interface to a cluster: the environment's nodes, and faults through the ledger."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Door:
     """A cluster with faults (`harness.cluster.Cluster`)."""
 
     def __init__(self, controls: Controls, ledger: Ledger) -> None:
-        """`ledger` is the one of the run, on the same controls."""
+        """`ledger` is the ledger of the run; it uses the same controls."""
         self._controls = controls
         self._ledger = ledger
 

@@ -1,19 +1,20 @@
-"""The ledger: the one book of a run's faults, active faults, their targets and bites.
+"""The ledger: the only record of a run's faults, with active faults, their targets and their
+effects.
 
-Nemeses only take aim; everything is broken through the ledger, so that faults which overlap mean
-the same everywhere. A fault keeps one id from the case to the page. A node that is down or frozen
-is hit by no other fault that would do the same to it, and only the fault that did it lets it go.
-The states of links, clocks, processors and disks follow from all faults that are on them
-(`harness.faults.conditions`). A fault that would destroy the synced data of too many nodes is
-refused (`harness.faults.budget`).
+Nemeses only choose targets. Every fault goes through the ledger, so that overlapping faults mean
+the same in all environments. A fault keeps one id from the case to the report page. A fault does
+not hit a node that is already down (or frozen) if it would do the same to the node again, and only
+the fault that stopped the node releases it. The states of links, clocks, processors and disks
+follow from all faults that are active on them (`harness.faults.conditions`). A fault that would
+destroy the synced data of too many nodes is refused (`harness.faults.budget`).
 
-Every fault is a lease: unless it is healed before, it is healed when its time is over
-(`Controls.call_later`). If the harness is dead or frozen by then, the environment's warden undoes
-every fault that would outlive it.
+Every fault has a lease: if nothing heals the fault earlier, the ledger heals it when its time is
+over (`Controls.call_later`). If the harness is dead or frozen by then, the environment's warden
+undoes every fault that would outlive it.
 
-A node may end over the effect of a fault on its disk or clock (`may_end`). It is started again when
-that fault is healed, or as soon as it ends within `EXCUSED_AFTER_NS` of that, unless another fault
-holds it down.
+A node may exit because of a fault on its disk or clock (`may_end`). The ledger starts the node
+again when that fault is healed. If the node exits within `EXCUSED_AFTER_NS` after the heal, the
+ledger starts it at once. In both cases another fault may keep the node down.
 """
 
 from __future__ import annotations
@@ -62,16 +63,16 @@ _DID: Final = {
 
 
 class Injection(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes that a fault really hit; none if it missed (no node led, say), or was `refused`.
+    """The nodes that a fault really hit; empty if it missed (no node led, say) or was `refused`.
 
-    `disks`: of nodes that were down already when their power was cut; their page caches are lost.
+    `disks`: nodes that were already down when their power was cut; they lost their page caches.
     """
 
     targets: tuple[str, ...]
     note: str
     id: str = ""
     what: FaultKind | None = None
-    refused: bool = False  # by the damage budget
+    refused: bool = False  # refused by the damage budget
     disks: tuple[str, ...] = ()
 
 
@@ -79,29 +80,29 @@ OnHeal = Callable[[Injection, Bite], None]
 
 
 class _Entry:
-    """One fault."""
+    """The ledger's entry for one fault."""
 
     def __init__(self, injection: Injection, on_heal: OnHeal | None) -> None:
         self.injection = injection
         self.on_heal = on_heal
-        self.bite: Bite | None = None  # once it is known
+        self.bite: Bite | None = None  # set once it is known
         self.on = True
         self.active = False  # from the end of its injection to the end of its heal
-        self.turn = asyncio.Lock()  # its lease may end during a heal
+        self.turn = asyncio.Lock()  # the fault's lease may end during a heal
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
-        """Whether it is on this node."""
+        """Whether the fault is active on this node."""
         return self.on and node in self.injection.targets and node not in self.relieved
 
 
 class Ledger:
-    """All faults of one run on one cluster."""
+    """The ledger of all faults of one run on one cluster."""
 
     def __init__(self, controls: Controls, env: ClientEnv, *, damage: Damage = "minority") -> None:
-        """Nothing is broken; strobes and the ends of leases are tasks of `env`.
+        """Start without faults. Strobes and the ends of leases run as tasks of `env`.
 
-        `damage`: the part of a group of replicas whose synced data may be destroyed.
+        `damage`: the part of a replica group whose synced data faults may destroy.
         """
         self._controls = controls
         self._env = env
@@ -115,17 +116,17 @@ class Ledger:
         controls.subscribe(self._on_event)
 
     def new_id(self) -> str:
-        """The id of a fault that no case has planned."""
+        """A new id for a fault that is not in the case's plan."""
         ids = (f"f{number}" for number in self._numbers)
         return next(each for each in ids if each not in self._planned | self._entries.keys())
 
     def expect(self, planned: Iterable[str]) -> None:
-        """Keep the ids of planned faults for them."""
+        """Reserve the ids of planned faults."""
         self._planned |= set(planned)
 
     @property
     def active(self) -> list[str]:
-        """The faults that are not healed yet, in the order in which they took hold."""
+        """The faults that are not healed yet, in the order in which they took effect."""
         return [fault_id for fault_id, entry in self._entries.items() if entry.active]
 
     async def inject(
@@ -137,12 +138,13 @@ class Ledger:
         fault_id: str | None = None,
         on_heal: OnHeal | None = None,
     ) -> Injection:
-        """Break the targets of `aim` for `lease_s` at most; returns what it hit.
+        """Break the targets of `aim` for `lease_s` at most; returns the nodes that were hit.
 
-        `groups`: the members of each group of replicas that is observed, for the damage budget.
-        `on_heal` is called once with the bite, when the fault is healed, by its lease or before.
-        Raises the environment's errors: a fault that does not take is an infrastructure error.
-        So is one that cannot be undone when its lease ends, which ends the run.
+        `groups`: the members of each observed replica group, for the damage budget. `on_heal` is
+        called once with the bite, when the fault is healed, whether by its lease or earlier. Raises
+        the environment's errors: a fault that does not take effect is an infrastructure error. A
+        fault that cannot be undone when its lease ends is an infrastructure error, too, and ends
+        the run.
         """
         if not 0 < lease_s <= _LEASE_S_MAX:
             raise UsageError(
@@ -158,7 +160,7 @@ class Ledger:
         if refusal is not None:
             return Injection(targets=(), note=refusal, refused=True)
         injection = Injection(targets=aim.targets, note=aim.note, id=fault_id, what=what)
-        # From here on it keeps its targets down, though they may take a while to go down.
+        # From here on the fault keeps its targets down, though they may take a while to go down.
         entry = self._entries[fault_id] = _Entry(injection, on_heal)
         async with entry.turn:
             try:
@@ -170,10 +172,10 @@ class Ledger:
             note = f"missed: {', '.join(aim.targets)} not running"
             disks = aim.targets if isinstance(what, Kill) and what.power_cut else ()
             return Injection(targets=(), note=note, disks=disks)
-        self._entries[fault_id] = entry  # behind the faults that took hold before
+        self._entries[fault_id] = entry  # after the faults that took effect before
 
         def end_lease() -> None:
-            if entry.on or entry.turn.locked():  # the heal under way may fail
+            if entry.on or entry.turn.locked():  # the heal that is under way may fail
                 self._env.spawn(self.heal(fault_id), name=f"lease-{fault_id}")
 
         self._controls.call_later(lease_s, end_lease)
@@ -200,11 +202,13 @@ class Ledger:
         return True
 
     async def _end(self, node: str) -> bool:
-        """Kill a node that runs; one that is paused stays so, and reads its disk later if ever."""
+        """Kill a running node. A paused node stays paused; it reads its disk only if it restarts
+        later.
+        """
         return self._controls.state(node) is NodeState.RUNNING and await self._controls.kill(node)
 
     async def _down(self, what: Kill | Restart | Pause, node: str, lease_s: float) -> bool:
-        """Whether this fault is what took the node down, or froze it."""
+        """Whether this fault stopped the node or froze it."""
         match what:
             case Kill():
                 return await self._controls.kill(node, lose_unsynced=what.power_cut, torn=what.torn)
@@ -214,7 +218,7 @@ class Ledger:
                 return await self._controls.pause(node, lease_s=lease_s)
 
     async def heal(self, fault_id: str) -> Bite:
-        """Undo one fault and return what it did; a second call returns the same.
+        """Undo one fault and return its effect; a second call returns the same.
 
         Raises `UsageError` for a fault that was never injected.
         """
@@ -227,7 +231,7 @@ class Ledger:
                 try:
                     bite = await self._undo(entry)
                 except BaseException:
-                    entry.on = True  # to be tried again, at the latest by its lease
+                    entry.on = True  # the heal is tried again, at the latest when the lease ends
                     raise
                 entry.bite = entry.bite or bite
                 entry.active = False
@@ -249,7 +253,7 @@ class Ledger:
             case Reset() | None:
                 pass
             case what:
-                if entry.bite is None:  # else it was lifted before, and a start failed
+                if entry.bite is None:  # else already lifted, but a start failed
                     entry.bite = await self._conditions.lift(entry.injection.id)
                 if what.may_end:
                     self._excuse(targets)
@@ -263,9 +267,10 @@ class Ledger:
         self._excused_until_ns |= dict.fromkeys(nodes, until_ns)
 
     async def _start_again(self, node: str, *, ended_by: _Entry | None = None) -> None:
-        """Start a node, unless an active fault keeps it down or would end it again at once.
+        """Start a node, unless an active fault keeps it down or would make it exit again at once.
 
-        `ended_by` is the fault for which it was ended, to be started on it.
+        `ended_by` is the fault for which the ledger killed the node, in order to start it under
+        this fault.
         """
         held = any(
             entry.is_on(node)
@@ -283,8 +288,8 @@ class Ledger:
             self._env.spawn(self._start_again(event.node), name=f"start-again-{event.node}")
 
     async def relieve(self, nodes: Collection[str]) -> None:
-        """Thaw these nodes, and make good their clocks, processors, disks and all links among them
-        and the clients, although faults are on them.
+        """Thaw these nodes, and restore their clocks, processors, disks and all links among them
+        and the clients, although faults are active on them.
         """
         for node in nodes:
             await self._controls.resume(node)
@@ -296,12 +301,12 @@ class Ledger:
         await self._links.relieve({*nodes, *self._controls.clients})
 
     async def heal_active(self) -> None:
-        """Undo every fault, in the order in which they took hold."""
+        """Undo every fault, in the order in which they took effect."""
         for fault_id in self.active:
             await self.heal(fault_id)
 
     async def heal_all(self) -> None:
-        """Undo every fault and make everything good, except that nodes may be down."""
+        """Undo every fault and restore everything, except that nodes may stay down."""
         await self.heal_active()
         await self._controls.mend()
 
@@ -313,7 +318,9 @@ def _described(injection: Injection, hit: Sequence[str]) -> Injection:
 
 
 def _keeps_down(what: FaultKind | None, *, lived_with_it: bool) -> bool:
-    """A wrong clock does not keep down a node that had lived with it."""
+    """Whether a node would exit again at once; a wrong clock does not count if the node ran with
+    it.
+    """
     if isinstance(what, Clock) and lived_with_it:
         return False
     return isinstance(what, Kill | Restart) or (isinstance(what, Condition) and what.may_end)

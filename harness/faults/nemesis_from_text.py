@@ -1,6 +1,6 @@
-"""Nemeses made of faults in words: a schedule, a selector and a kind, and nothing else.
+"""Nemeses made from faults in words, which consist of a schedule, a selector and a kind.
 
-The targets are chosen at the moment of the fault.
+The targets are chosen when the fault strikes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ DRAW_MAX: Final = 2**31
 
 
 class AimedNemesis(Nemesis):
-    """Faults by sentences; each fault is one of them, drawn where there are several."""
+    """A nemesis defined by sentences. Each fault follows one sentence; if there are several, it is
+    drawn.
+    """
 
     def __init__(
         self,
@@ -54,13 +56,13 @@ class AimedNemesis(Nemesis):
 
     @classmethod
     def of_text(cls, text: str) -> AimedNemesis:
-        """The nemesis of a fault in words; its name is the text."""
+        """The nemesis of a fault in words; the text is its name."""
         return cls(text, "what its name says", text)
 
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """Its schedule; see `harness.faults.schedules`."""
+        """The nemesis's schedule; see `harness.faults.schedules`."""
         return self._schedule.plan(
             self.name,
             rng,
@@ -71,16 +73,16 @@ class AimedNemesis(Nemesis):
         )
 
     def draw_args(self, rng: random.Random) -> dict[str, Any]:
-        """Draw the sentence (`choice`), and the number that decides its draws (`draw`)."""
+        """Draw the sentence (`choice`), and the number that determines its targets (`draw`)."""
         return {name: rng.randrange(limit) for name, limit in self._drawn.items()}
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Refuse arguments that `draw_args` never draws: a case may be written by hand."""
+        """Refuse arguments that `draw_args` never draws: users may write cases by hand."""
         for name, value in args.items():
             if name == KEEP_OTHERS and self.name == "partition-leader":
                 right, rule = type(value) is bool, "true or false"
             elif name in self._drawn:
-                # Nodes that go one by one count on from the draw.
+                # Nodes that are hit one by one count up from the draw.
                 limit = self._drawn[name] + (self._schedule.nodes if name == DRAW else 0)
                 right = type(value) is int and 0 <= value < limit
                 rule = f"a whole number in 0 .. {limit - 1}"
@@ -96,7 +98,7 @@ class AimedNemesis(Nemesis):
                 )
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
-        """Raise `UsageError` where it names a node, a group, ... that this target lacks."""
+        """Raise `UsageError` if a sentence names a node, a group, ... that this target lacks."""
         for sentence in self.sentences:
             try:
                 check_names(sentence.whom, specs, target.groups)
@@ -106,7 +108,7 @@ class AimedNemesis(Nemesis):
                 raise UsageError(f"the fault {sentence.text!r}: {error}") from error
 
     def may_hit(self, specs: Mapping[str, NodeSpec], what: Collection[Capability]) -> Sequence[str]:
-        """The nodes that it may hit by a fault that needs any of `what`."""
+        """The nodes that the nemesis may hit with a fault that needs any capability of `what`."""
         hit = [
             name
             for sentence in self.sentences
@@ -116,16 +118,16 @@ class AimedNemesis(Nemesis):
         return list(dict.fromkeys(hit))
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether this fault waits for a leader; or the group that it names."""
+        """Whether this fault waits for a leader; a text names the group of that leader."""
         whom = self._sentence(fault).whom
         return whom.group or whom.needs_leader
 
     def trigger_of(self, fault: Fault) -> Trigger | None:
-        """The event that this fault waits for, if it does."""
+        """The event that this fault waits for, if there is one."""
         return self._sentence(fault).trigger
 
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """The targets of this fault's sentence now."""
+        """The current targets of this fault's sentence."""
         sentence = self._sentence(fault)
         scene = msgspec.structs.replace(scene, draw=int(fault.args.get(DRAW, 0)))
         whom = sentence.whom
@@ -147,13 +149,13 @@ class AimedNemesis(Nemesis):
 
 CLIENTS_LISTED_MAX: Final = 20
 KEEP_OTHERS: Final = "keep_others"
-"""The argument by which older cases choose between the sentences of `partition-leader`."""
+"""The argument that selects a sentence of `partition-leader` in older cases."""
 
 
 def load_nemesis(name: str) -> Nemesis:
     """An installed nemesis by its name, or the nemesis of a fault in words.
 
-    Raises `UsageError`, as `load_plugin` and `parse` do.
+    Raises `UsageError` like `load_plugin` and `parse`.
     """
     if are_words(name):
         return AimedNemesis.of_text(name)
@@ -191,7 +193,7 @@ def _missed(sentence: Sentence, scene: Scene) -> Aim:
 
 
 def _listed(ends: Sequence[str], scene: Scene) -> str:
-    """All nodes, and the first clients; all clients together have one name."""
+    """All nodes and the first clients as text; all clients together have one name."""
     clients = [end for end in ends if is_client(end)]
     nodes = [end for end in ends if not is_client(end)]
     if clients == list(scene.clients):
@@ -206,7 +208,7 @@ def _sentence_on(
     links: Sequence[Link],
     scene: Scene,
 ) -> str:
-    """A sentence on the effect of a link fault."""
+    """A sentence about the effect of a link fault."""
     few, many = _listed(ends, scene), _listed(others, scene)
     leader = scene.roles(sentence.whom.group).leader
     if sentence.whom.needs_leader and list(ends) == [leader]:

@@ -1,4 +1,6 @@
-"""The `name=value` part of a fault in words: how bad links, clocks, processors and disks get."""
+"""The `name=value` part of a fault in words: the severity of faults of links, clocks, processors
+and disks.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,11 @@ from harness.nodes.degradation import (
 from harness.nodes.faults import Clock, Condition, Cpu, Disk, Shape, Stream
 
 CONDITIONS: Final = ("clock", "cpu", "disk")
-"""The verbs that need settings and hit nodes; `shape` needs them, too, and hits links."""
+"""The verbs that need settings and hit nodes; `shape` needs settings, too, but hits links."""
 
 
 def wrong(text: str, what: str, fix: str) -> UsageError:
-    """The error for a fault in words that reads `text`."""
+    """The error for a mistake in the fault in words `text`."""
     return UsageError(f"the fault {text!r} {what}; {fix}")
 
 
@@ -45,7 +47,7 @@ _OF_STREAMS: Final = [effect.word for effect in StreamQuality.EFFECTS.values()]
 
 
 def examples(verb: str) -> list[str]:
-    """One setting of this verb for each capability in which environments differ."""
+    """One setting of this verb for each capability that differs between environments."""
     settings: dict[Capability, str] = {}
     for effect in _EFFECTS[verb].values():
         if effect.word and effect.needs is not None:
@@ -73,7 +75,7 @@ def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def shape(text: str, settings: Sequence[str]) -> Shape | Stream:
-    """A fault of links, or of the streams on them; raises `UsageError`."""
+    """The fault of links, or of the streams on them; raises `UsageError`."""
     fields = _fields(text, "shape", settings)
     of_streams = fields.keys() & StreamQuality.EFFECTS.keys()
     if not of_streams:
@@ -87,7 +89,7 @@ def shape(text: str, settings: Sequence[str]) -> Shape | Stream:
 
 
 def condition(text: str, verb: str, settings: Sequence[str]) -> Condition:
-    """A fault of a clock, a processor or a disk; raises `UsageError`."""
+    """The fault of a clock, a processor or a disk; raises `UsageError`."""
     fields = _fields(text, verb, settings)
     match verb:
         case "clock":

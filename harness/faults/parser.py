@@ -1,4 +1,4 @@
-"""Faults in words, as `--fault`, case files and the page of nemeses have them.
+"""The parser of faults in words, which `--fault`, case files and the page of nemeses use.
 
     kill leader
     power-cut all
@@ -56,7 +56,7 @@ EXAMPLES: Final = (
     "kill it when event leader",
     "do rolling-restart on all",
 )
-"""One fault of each sort in which environments differ."""
+"""One example of each sort of fault that differs between environments."""
 
 _NODE_VERBS: Final[dict[str, FaultKind]] = {
     "kill": Kill(),
@@ -80,14 +80,14 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities that an environment needs."""
+        """The capabilities that the fault needs from an environment."""
         more = {Capability.AIM_AT_EVENTS} if self.trigger is not None else set()
         more |= {Capability.SINGLE_CLIENTS} if self.whom.single_clients else set()
         return self.kind.requires | more
 
     @property
     def clients_min(self) -> int:
-        """The number of clients that must exist: all up to the last one that it names."""
+        """The number of clients that must exist: up to the last client that the fault names."""
         ends = self.whom.ends if isinstance(self.whom, Links) else []
         names = [int(end.name) for end in ends if end.word == CLIENT and end.name]
         return max(names, default=-1) + 1
@@ -97,7 +97,9 @@ _SEE: Final = " (`harness list faults` has examples)"
 
 
 def are_words(name: str) -> bool:
-    """Whether a name among a case's nemeses is a fault in words; no plug-in's name has a space."""
+    """Whether a name among a case's nemeses is a fault in words; names of plug-ins contain no
+    space.
+    """
     return " " in name
 
 
@@ -231,7 +233,7 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
         return Schedule()
     if at_once and names in (["every"], ["at"]):
         names, values = [*names, "for"], [*values, f"{round(FAULT_S_MIN * 1000)}ms"]
-    if waits and names == ["for"]:  # waits from the start of the chaos on, once
+    if waits and names == ["for"]:  # one wait, from the start of the chaos phase
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
         raise wrong(text, f"has {' '.join(words)!r} as its time", rule)

@@ -1,8 +1,8 @@
-"""The times of faults: a schedule drawn before the run, so that a case is plain data.
+"""The times of faults: a schedule is drawn before the run, so that a case is plain data.
 
-A nemesis breaks something about once per interval. The last fault of such a schedule outlives the
-chaos phase on purpose: a run then has something broken when it must come back to life on a quorum
-alone, as in TigerBeetle's liveness mode (`src/vopr.zig`).
+A nemesis injects a fault about once per interval. The last fault outlives the chaos phase on
+purpose: something is then still broken when the run checks that a quorum alone can serve, as in
+TigerBeetle's liveness mode (`src/vopr.zig`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Draw = Callable[[random.Random], dict[str, Any]]
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     """The times of one nemesis; by default once in each interval of the case, at a random moment.
 
-    `every_ns` and `for_ns`: exactly, again and again; `at_ns` and `for_ns`: exactly once. `times`:
-    each fault comes and goes this often. `nodes`: it hits this number of nodes, one after the
-    other, and lets go of them in another order.
+    With `every_ns` and `for_ns`, faults come at exact intervals. With `at_ns` and `for_ns`, there
+    is one fault at an exact time. `times`: each fault comes and goes this often. `nodes`: each
+    fault hits this number of nodes, one after the other, and releases them in another order.
     """
 
     every_ns: int = 0
@@ -65,7 +65,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     def _drawn(
         self, rng: random.Random, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Iterator[tuple[int, int]]:
-        """Once in each interval, and the last outlives the chaos phase."""
+        """One fault in each interval; the last fault outlives the chaos phase."""
         count = min(max(1, horizon_ns // interval_ns), FAULTS_MAX // (self.times * self.nodes))
         slot_ns = horizon_ns // count
         for number in range(count):
@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         return ((start_ns, self.for_ns) for start_ns in starts)
 
     def _parts(self, fault: Fault, rng: random.Random) -> list[Fault]:
-        """The faults of one planned time: the fault itself, several short ones, or one per node."""
+        """The faults of one planned time: a single fault, several short ones, or one per node."""
         count = self.times * self.nodes
         if count == 1:
             return [fault]

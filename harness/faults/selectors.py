@@ -1,4 +1,4 @@
-"""The targets of a fault: roles and counts, resolved at the moment of the fault, not before.
+"""The targets of a fault: roles and counts, which are resolved when the fault strikes, not before.
 
 | nodes         | are                                                        | of         |
 |---------------|------------------------------------------------------------|------------|
@@ -18,12 +18,12 @@
 | `client`      | all of the harness's own clients, as an end of links       |            |
 | `client:2`    | the client that is process 2, and its later replacements   |            |
 
-Members are the nodes that can lead, in the target's first group of replicas if none is named. `@`
-chooses among others: `one@members`, `one@nonmembers`; by the role that nodes declare,
-`majority@tserver`; by the group, `leader@catalog`; and at the end of links among clients,
-`half@clients`. Links are `A from B` (both ways), `A to B` (what A sends), `halves`, `ring` and
-`bridge`: the partitions of Jepsen's `jepsen.nemesis`. They reach clients on both sides, except with
-`halves with clients`.
+Members are the nodes that can lead, in the target's first replica group if none is named. `@`
+chooses from another set: `one@members`, `one@nonmembers`; nodes of a declared role,
+`majority@tserver`; a group, `leader@catalog`; and clients as link ends, `half@clients`. Links are
+`A from B` (both ways), `A to B` (messages that A sends), or `halves`, `ring` and `bridge`, which
+are the partitions of Jepsen's `jepsen.nemesis`. These partitions keep all nodes reachable for
+clients, except with `halves with clients`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LINK_SHAPES: Final = ("halves", "ring", "bridge")
 SHAPES_OF_CLIENTS: Final = ("halves", "bridge")
 _NEED_LEADER: Final = ("leader", "follower", "followers")
 _ONE_NODE: Final = ("leader", "follower", "one", "node", IT)
-"""One node each; a group on the other end of links is all but this one."""
+"""Words for single nodes; a group word at the other link end means all nodes but this one."""
 _DRAW: Final = ("follower", "minority", "majority", "one", "half")
 
 
@@ -58,37 +58,37 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
     """A selector of nodes: a word of the table, and the set that it chooses from."""
 
     word: str
-    name: str = ""  # behind `node:`, `role:` or `client:`
+    name: str = ""  # the name after `node:`, `role:` or `client:`
     among: str = ""  # behind `@`
 
     @property
     def is_clients(self) -> bool:
-        """Whether it means clients, and no nodes."""
+        """Whether the selector means clients and no nodes."""
         return self.word == CLIENT or self.among == CLIENTS
 
     @property
     def single_clients(self) -> bool:
-        """Whether it tells clients apart."""
+        """Whether the selector needs to tell clients apart."""
         return self.is_clients and (self.word != CLIENT or bool(self.name))
 
     @property
     def needs_leader(self) -> bool:
-        """Whether it depends on who leads."""
+        """Whether the selection depends on the leader."""
         return self.word in _NEED_LEADER
 
     @property
     def draws(self) -> bool:
-        """Whether it depends on a draw."""
+        """Whether the selection depends on a draw."""
         return self.word in _DRAW
 
     @property
     def group(self) -> str:
-        """The group whose leader it means, if it means one."""
+        """The group whose leader the selector means, if there is one."""
         return self.among if self.needs_leader else ""
 
     @property
     def names_it(self) -> bool:
-        """Whether it means the node of an event."""
+        """Whether the selector means the node of an event."""
         return self.word == IT
 
 
@@ -98,27 +98,27 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
     left: Nodes | None = None
     right: Nodes | None = None
     shape: str = ""
-    with_clients: bool = False  # the shape puts some of them on each side
+    with_clients: bool = False  # the shape puts some clients on each side
     one_way: bool = False
 
     @property
     def ends(self) -> list[Nodes]:
-        """The two sets of nodes; none where it is a shape."""
+        """The two sets of nodes; empty for a shape."""
         return [end for end in (self.left, self.right) if end is not None]
 
     @property
     def needs_leader(self) -> bool:
-        """Whether it depends on who leads."""
+        """Whether the selection depends on the leader."""
         return any(end.needs_leader for end in self.ends)
 
     @property
     def draws(self) -> bool:
-        """Whether it depends on a draw."""
+        """Whether the selection depends on a draw."""
         return bool(self.shape) or any(end.draws for end in self.ends)
 
     @property
     def group(self) -> str:
-        """The group whose leader it means, if it means one."""
+        """The group whose leader the selector means, if there is one."""
         return next((end.group for end in self.ends if end.group), "")
 
     @property
@@ -128,7 +128,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def single_clients(self) -> bool:
-        """Whether it tells clients apart."""
+        """Whether the selector needs to tell clients apart."""
         return self.with_clients or any(end.single_clients for end in self.ends)
 
 
@@ -153,7 +153,7 @@ def check_names(
 
 
 def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
-    """The nodes that it may mean at any moment; members are unknown before the run."""
+    """The nodes that the selector may mean at any moment; members are unknown before the run."""
     if selector.word == "node":
         return [name for name in specs if name == selector.name]
     role = selector.name if selector.word == "role" else selector.among
@@ -162,9 +162,10 @@ def may_mean(selector: Nodes, specs: Mapping[str, NodeSpec]) -> list[str]:
 
 
 def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[str, ...]:
-    """The nodes or clients that it means now, in their order but for draws; none where it misses.
+    """The nodes or clients that the selector means now, in declaration order unless drawn; empty if
+    it misses.
 
-    `excluded` are on the other end of the links.
+    `excluded` are the nodes at the other link end.
     """
     if selector.word == CLIENT and selector.name:
         return tuple(end for end in scene.clients if end == client_end(int(selector.name)))
@@ -198,7 +199,7 @@ def pick(selector: Nodes, scene: Scene, excluded: Sequence[str] = ()) -> tuple[s
 
 
 def _digit(scene: Scene, excluded: Sequence[str]) -> int:
-    """The part of the draw that decides about one end, independent of the other end."""
+    """The part of the draw that decides about one link end, independent of the other end."""
     return scene.draw // len(scene.specs) if excluded else scene.draw
 
 
@@ -219,10 +220,10 @@ def _pool(selector: Nodes, scene: Scene) -> list[str]:
 
 
 def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """The two sides and the links that it means now; no links where it misses.
+    """The two sides and the links that the selector means now; no links if it misses.
 
-    The first side is the subject of the fault: the node that others are cut from, the smaller half,
-    a node rather than the clients.
+    The first side is the subject of the fault: the isolated node, the smaller half, or a node
+    rather than the clients.
     """
     if selector.shape == "ring":
         return _ring(scene)
@@ -256,9 +257,10 @@ def cut_links(selector: Links, scene: Scene) -> tuple[tuple[str, ...], tuple[str
 
 
 def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], list[str]]:
-    """Members and other nodes, each about in half, and clients if wanted.
+    """Two halves, each with about half of the members and of the other nodes, and clients on
+    request.
 
-    A bridge is one more member, in neither half.
+    A bridge is one more member, which is in neither half.
     """
     rng = random.Random(scene.draw)
     left: list[str] = []
@@ -277,7 +279,9 @@ def _halves(scene: Scene, *, bridge: bool, clients: bool) -> tuple[list[str], li
 
 
 def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
-    """Each member hears a majority, and no two the same one (Jepsen's `majorities-ring`)."""
+    """The links of a ring: each member reaches a majority, and no two members the same majority
+    (Jepsen's `majorities-ring`).
+    """
     order = _shuffled(scene.members(), random.Random(scene.draw))
     if len(order) < 3:
         return (), (), []
@@ -291,7 +295,9 @@ def _ring(scene: Scene) -> tuple[tuple[str, ...], tuple[str, ...], list[Link]]:
 
 
 def _shuffled(names: Sequence[str], rng: random.Random) -> list[str]:
-    """A Fisher-Yates shuffle on `randrange` alone, so that draws are stable across versions."""
+    """A Fisher-Yates shuffle that only uses `randrange`, so that draws are stable across Python
+    versions.
+    """
     order = list(names)
     for last in range(len(order) - 1, 0, -1):
         other = rng.randrange(last + 1)

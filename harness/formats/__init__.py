@@ -9,7 +9,7 @@
 | register-table | four columns of reads and writes                          | register          |
 | jepsen-edn     | histories of Jepsen, Knossos and Elle                     | by its operations |
 
-In every format a history becomes `harness.ops.Op`s; a model interprets them.
+Every format yields `harness.ops.Op`s, which a model interprets.
 """
 
 from harness.formats.detect import SUFFIXES, is_history_file, open_history

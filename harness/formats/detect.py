@@ -1,4 +1,4 @@
-"""The format of a file."""
+"""The detection of a file's format."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _OF_OPS: Final = tuple(re.compile(rb'[:"]%s\b' % name) for name in (b"process", 
 
 
 def is_parquet(head: bytes) -> bool:
-    """Whether a file that begins like this is Parquet."""
+    """Whether a file that begins with `head` is Parquet."""
     return head.startswith(b"PAR1")
 
 
 class SealedHistory:
-    """One of our own sealed histories, read from the Parquet file alone.
+    """A sealed history of the harness, read from the Parquet file alone.
 
-    It is checked against its digest, and has no lines.
+    It is checked against its digest.
     """
 
     format = "parquet"
@@ -54,7 +54,7 @@ class SealedHistory:
         return iter(read_parquet(self._path))
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Nowhere: Parquet has no lines."""
+        """Always `None`: Parquet has no lines."""
         del index
         return None
 
@@ -71,10 +71,10 @@ _FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Source]], 
 
 
 def is_history_file(path: Path) -> bool:
-    """Whether a file found in a folder is taken for a history; others are left aside.
+    """Whether a file in a folder counts as a history; other files are skipped.
 
-    The suffix decides, but where it is one that many other files have, there must be ops. What
-    cannot be read is taken for a history, so that it is not passed over in silence.
+    The suffix decides. If many other files have this suffix, the file must also contain ops. An
+    unreadable file counts as a history, so that it is not skipped silently.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -93,20 +93,20 @@ def is_history_file(path: Path) -> bool:
 
 
 def _source_of(head: bytes) -> Callable[[Path], Source] | None:
-    """The format of a file that begins like this."""
+    """The format of a file that begins with `head`."""
     return next((source for recognises, source in _FORMATS if recognises(head)), None)
 
 
 def _may_be_text(source: Callable[[Path], Source], head: bytes) -> bool:
-    """Whether a file taken for EDN or JSON by its first bracket shows no op."""
+    """Whether a file whose first bracket suggests EDN or JSON shows no op."""
     return source in {JsonOps, JepsenEdn} and not all(name.search(head) for name in _OF_OPS)
 
 
 def open_history(path: Path) -> Source:
-    """The file as a source of ops; raises `HistoryError` if it is in none of the formats."""
+    """The file as a source of ops; raises `HistoryError` if the file has none of the formats."""
     try:
-        # Looking at the head of a pipe takes it away: the rest would be taken for the whole.
-        # Asked beforehand, since opening a pipe without a writer would wait for ever.
+        # Reading the head of a pipe consumes it, and the rest would be taken for the whole file.
+        # Checked before opening, since opening a pipe without a writer would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
             raise HistoryError(
                 f"{str(path)!r} is not a regular file, and a history is read more than once; write "
@@ -131,7 +131,7 @@ def _compression(head: bytes) -> str | None:
 
 
 def _what_is_wrong(head: bytes) -> str:
-    """The reason why a file that begins like this is no history."""
+    """The reason why a file that begins with `head` is not a history."""
     if not head:
         return "the file is empty; a history has operations"
     if len(head) < HEAD_BYTES and _NOTHING.fullmatch(head):

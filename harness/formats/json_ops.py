@@ -1,9 +1,9 @@
-"""Histories in JSON: an array of ops, or one op per line, as elle-cli and others write them.
+"""Histories in JSON: an array of ops, or one op per line, as written by elle-cli and other tools.
 
     {"process": 0, "type": "invoke", "f": "txn", "value": [["append", "x", 1]], "index": 0}
 
-The keys are Jepsen's. Strings stay strings: only the keys of ops, and the names of types,
-operations and micro-operations may begin with a colon.
+The keys are Jepsen's. Strings stay strings. Only the keys of ops and the names of types, operations
+and micro-operations may begin with a colon.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BLANKS: Final = re.compile(r"[\s,]*")
 
 
 def begins_json(head: bytes) -> bool:
-    """Whether a file that begins like this is JSON with an object, perhaps in an array."""
+    """Whether a file that begins with `head` is JSON with an object, perhaps in an array."""
     return _BEGINNING.match(head) is not None
 
 
@@ -50,7 +50,7 @@ _DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float
 
 
 class JsonOps:
-    """One such file."""
+    """A history file in JSON."""
 
     format = "json"
 
@@ -75,7 +75,7 @@ class JsonOps:
         return None
 
     def _objects(self) -> Iterator[tuple[Any, int, int]]:
-        """All values of the file, or of its array, with line and column."""
+        """All values in the file, or in its array, with line and column."""
         text = self._text()
         start = _blanks(text, 0)
         is_array = text.startswith("[", start)
@@ -147,7 +147,7 @@ def _op(form: Any, position: int) -> Op:
 
 
 def _named(value: Any) -> Any:
-    """A value that is only shown, with names in place of values that JSON does not have."""
+    """A value that is only displayed; names replace values that JSON cannot express."""
     if isinstance(value, dict):
         return {key: _named(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -5,14 +5,14 @@
     2026-01-01 10:00:00,000{GMT}  INFO  [jepsen worker 0] jepsen.util: 0  :invoke  :write  1
     INFO  jepsen.util - 0    :invoke :cas    [3 1]
 
-Process, type, operation, value in EDN, and perhaps an error, separated by tabs or blanks. A file
-whose first line begins with an op holds nothing else. In others, ops are found at any place,
-and other lines are left out; but one that begins like an op and is none is refused, since an op
-that is left out changes verdicts.
+Process, type, operation, value in EDN, and perhaps an error, separated by tabs or blanks. If the
+first line of a file begins with an op, every line must be an op. In other files, ops may occur
+anywhere, and other lines are skipped. A line that begins like an op but is malformed is refused,
+since a missing op changes verdicts.
 
-`jepsen.util -` is how Jepsen logged in 2014, and those logs are Porcupine's: `:fail` is kept, and
-whether it is an observation (a compare-and-set that found another value) or means that nothing
-happened is for the model to say. There, a value of `:timed-out` is the op's error.
+`jepsen.util -` is the log format of Jepsen in 2014, which Porcupine's test logs have. In these logs
+`:fail` is kept: the model decides whether it is an observation (a compare-and-set that found
+another value) or means that nothing happened. A value of `:timed-out` is the op's error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REST: Final = (
     r"(?P<f>:[^\x00-\x20,;\"()\[\]{}]+|\"[^\"\\]*\")(?:\s+(?P<value>\S.*))?"
 )
 _WHOLE: Final = re.compile(rf"\s*(?P<process>-?[0-9]+|:[\w.-]+)\s+{_REST}")
-# Within other text names are no processes, but for the nemesis: `:type :ok :f` is part of a map.
+# Within other text only the nemesis counts as a named process: `:type :ok :f` is part of a map.
 _WITHIN: Final = re.compile(rf".*?(?<!\S)(?P<process>-?[0-9]+|:nemesis)\s+{_REST}")
 _LOGGED: Final = re.compile(r".*?\bjepsen\.util(?P<dash>\s+-\s+|:\s+)")
 _MEANT: Final = re.compile(r"-?[0-9]+(?:\s+:|\s*\Z)|\S+\s+:\S+\s+:")
@@ -45,13 +45,13 @@ SEARCHED_BYTES_MAX: Final = 64 << 20
 
 
 def begins_log(head: bytes) -> bool:
-    """Whether the first line of a file that begins like this is an op, perhaps behind a prefix."""
+    """Whether the first line of a file that begins with `head` is an op, perhaps after a prefix."""
     first = head.lstrip().split(b"\n", 1)[0].decode(errors="replace").strip()
     return _LOGGED.match(first) is not None or _WHOLE.fullmatch(first) is not None
 
 
 def has_op_lines(path: Path) -> bool:
-    """Whether any line of the file's first 64 MiB holds an op."""
+    """Whether any line in the file's first 64 MiB contains an op."""
     size = 0
     try:
         for _, text in numbered_lines(path):
@@ -68,7 +68,7 @@ def has_op_lines(path: Path) -> bool:
 
 
 class OpLines:
-    """One such log; `format` says whose, as soon as it is open."""
+    """One log file; `format` is known as soon as the file is open."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,13 +106,13 @@ class OpLines:
             yield op
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """The place of the op with this index."""
+        """The line and column of the op with this index."""
         if index >= len(self._lines):
             return None
         return self._lines[index], self._columns[index]
 
     def _match(self, line: int, text: str) -> re.Match[str] | None:
-        """The op in a line, if there is one; raises `HistoryError` if there should be."""
+        """The op in a line, if there is one; raises `HistoryError` for a malformed op."""
         logged = _LOGGED.match(text)
         start = 0 if logged is None else logged.end()
         is_op = _WITHIN if logged is None and not self._pure else _WHOLE
@@ -148,9 +148,9 @@ class OpLines:
         return form
 
     def _read(self, match: re.Match[str], line: int, text: str) -> list[Any]:
-        """The forms of EDN behind the operation; of one that says why it failed, as far as it is.
+        """The EDN forms after the operation; if the operation failed, as many forms as can be read.
 
-        If the op is not judged, or failed, a value that is not EDN is text.
+        If the op is not judged or failed, a value that is not EDN becomes text.
         """
         reader = ExactReader(text, final=True)
         values: list[Any] = []

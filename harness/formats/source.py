@@ -17,7 +17,7 @@ LINE_BYTES_MAX: Final = 1 << 20
 
 
 class Source(Protocol):
-    """One file of histories. Every iteration reads it again.
+    """A file with a history. Every iteration reads the file again.
 
     Raises `HistoryError` with line and column for anything that cannot be parsed.
     """
@@ -29,14 +29,14 @@ class Source(Protocol):
         ...
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """Line and column (from 1) of the op with this index, where the format has lines."""
+        """Line and column (from 1) of the op with this index, if the format has lines."""
         ...
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, with their numbers, from 1, and without their ends.
+    """The lines that are not blank, with their numbers (from 1), without line ends.
 
-    Raises `HistoryError` for lines beyond `LINE_BYTES_MAX` and bytes that are no UTF-8.
+    Raises `HistoryError` for lines longer than `LINE_BYTES_MAX` and for bytes that are not UTF-8.
     """
     try:
         with path.open("rb") as file:
@@ -64,7 +64,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 class Row(NamedTuple):
-    """An operation given as an interval; `returned` is `None` if its answer was lost."""
+    """An operation with its start and end; `returned` is `None` if the answer was lost."""
 
     line: int
     call: int
@@ -75,11 +75,11 @@ class Row(NamedTuple):
 
 
 class Table(abc.ABC):
-    """A file of which each line is an operation, given as an interval.
+    """A file in which each line is an operation with its start and end.
 
-    They become ops in the order of their times. Intervals are closed: of events at one time the
-    calls come first. Tables name no processes, so each operation gets the lowest number that is
-    free at its call; operations that never return keep theirs.
+    Starts and ends become ops in the order of their times. Intervals are closed: at equal times,
+    calls come before returns. Tables do not name processes, so each operation gets the lowest
+    process number that is free at its call. Operations that never return keep their number.
     """
 
     format: str
@@ -89,7 +89,7 @@ class Table(abc.ABC):
         self._lines = array("Q")  # by index
 
     def __iter__(self) -> Iterator[Op]:
-        """Invocations and completions; an op's time is the table's, in its own unit."""
+        """Invocations and completions; an op's time is the table's, in the table's unit."""
         rows = [self._row(line, text) for line, text in numbered_lines(self._path)]
         self._lines = array("Q")
         events = [(row.call, 0, number) for number, row in enumerate(rows)]
@@ -116,9 +116,9 @@ class Table(abc.ABC):
                 yield Op(index, time, process, OpType.OK, row.f, row.answer)
 
     def position(self, index: int) -> tuple[int, int] | None:
-        """The line and column of the operation of the op with this index."""
+        """The line and column of the operation that the op with this index belongs to."""
         return (self._lines[index], 1) if index < len(self._lines) else None
 
     @abc.abstractmethod
     def _row(self, line: int, text: str) -> Row:
-        """The operation in one line; raises `HistoryError` that says where it is wrong."""
+        """The operation in one line; raises `HistoryError` with the position of a mistake."""

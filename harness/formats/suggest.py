@@ -1,8 +1,8 @@
-"""The model that a history's operations suggest: only one that its values and answers agree with.
+"""The model that a history's operations suggest; its values and answers must agree with the model.
 
-Names alone say little: `add` and `read` are a set's, and a counter's; `read` is a register's, and a
-bank's. So all values are looked at, and where they are not in the words of exactly one model there
-is none. A wrong guess would convict a healthy system, or acquit a broken one.
+Names alone say little: a set and a counter have `add` and `read`; a register and a bank have
+`read`. So all values are checked, and a model is suggested only if the values fit exactly one
+model. A wrong guess would make a healthy system invalid or a broken system valid.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are tuples; kv-string and compare-and-set have values that look so."""
+        """Whether values are `[key value]` tuples; values of kv-string and compare-and-set look the
+        same.
+        """
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -65,22 +67,22 @@ class _Words:
         return [op.value for op in self.ops if op.f in names and op.type is OpType.INVOKE]
 
     def answers(self, f: str) -> list[Any]:
-        """The answers of operations of this name, but for nil."""
+        """The answers of operations with this name, without nil."""
         ok = (op.value for op in self.ops if op.f == f and op.type is OpType.OK)
         return [value for value in ok if value is not None]
 
     def micro(self) -> list[Any]:
-        """Micro-operations, of any operation whose value is a list of them."""
+        """All micro-operations, from operations whose value is a list of micro-operations."""
         values = (op.value for op in self.ops if _is_list(op.value))
         items = (item for value in values for item in value if _is_list(item))
         return [item for item in items if len(item) == 3 and isinstance(item[0], str)]
 
     def are_transactions(self) -> bool:
-        """Whether there are micro-operations that a model knows."""
+        """Whether a model knows micro-operations that occur."""
         return any(f in _KNOWN for f, _, _ in self.micro())
 
     def none(self, why: str) -> UsageError:
-        """The error that no model is suggested, and why."""
+        """The error that no model can be suggested, with the reason."""
         names = ", ".join(sorted(self.names)[:_NAMES_SHOWN_MAX])
         return UsageError(
             f"its operations ({names}) suggest no model: {why}; name one with --model or --elle, "
@@ -91,8 +93,8 @@ class _Words:
 def model_for(format_: str, ops: Iterable[Op], independent: bool | None = None) -> str:
     """The model for a history in this format, from its operations.
 
-    `independent` is whether values are `[key value]`, if the user decided; else their shape does.
-    Raises `UsageError` where they suggest none, with the reason and the option to give.
+    `independent` says whether values are `[key value]`; if it is `None`, their shape decides.
+    Raises `UsageError` if the operations suggest no model, with the reason and the option to use.
     """
     if format_ in _MODELS:
         return _MODELS[format_]

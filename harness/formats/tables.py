@@ -1,11 +1,11 @@
-"""Tables: of a catalog, eleven columns separated by tabs; of a register, four columns.
+"""Histories as tables: eleven columns separated by tabs for a catalog, four columns for a register.
 
     op name name2 payload result id version seen_payload listing call return
 
 `op` is create, drop, alter, ren, get or list. A result of `?`, with a return of 1000000000 or more,
-means that the answer was lost; an unknown create still carries the id that it got if it took
-effect. In ops, an invocation's value is `{name, name2, payload, id}`, a completion's `{result, id,
-version, payload, listing}`.
+means that the answer was lost; a create with a lost answer still has the id that the table got if
+the create took effect. In ops, an invocation's value is `{name, name2, payload, id}`, a
+completion's value is `{result, id, version, payload, listing}`.
 
     is_write value call return
 
@@ -55,12 +55,12 @@ _CATALOG_LINE: Final = re.compile(
 
 
 def is_catalog_table(head: bytes) -> bool:
-    """Whether a file that begins like this is such a table."""
+    """Whether a file that begins with `head` is a catalog table."""
     return _CATALOG_LINE.match(head) is not None
 
 
 class CatalogTable(Table):
-    """One such table."""
+    """A history file that is a catalog table."""
 
     format = "catalog-table"
 
@@ -125,12 +125,12 @@ class CatalogTable(Table):
 
 
 def is_register_table(head: bytes) -> bool:
-    """Whether a file that begins like this is such a table."""
+    """Whether a file that begins with `head` is a register table."""
     return _REGISTER_LINE.match(head) is not None
 
 
 class RegisterTable(Table):
-    """One such table."""
+    """A history file that is a register table."""
 
     format = "register-table"
 

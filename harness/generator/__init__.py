@@ -1,9 +1,9 @@
 """Pure, composable generators of operations, after Jepsen's algebra.
 
 Write plain values and wrap them: `time_limit(60, stagger(1 / 30, mix(reads, writes)))`. The
-protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. For more,
-write a class with `op` and `update`, as in `workloads/`; a nemesis is planned by `harness.faults`
-and is no generator. Names, and Jepsen's:
+protocol is in `core`; `harness.run.interpreter` runs a generator against real clients. For anything
+else, write a class with `op` and `update`, as in `workloads/`. Nemeses are not generators:
+`harness.faults` plans them. Jepsen's names correspond to these:
 
 | Jepsen                     | here                                           | module      |
 |----------------------------|------------------------------------------------|-------------|

@@ -1,8 +1,9 @@
 """Combinators that choose among several generators.
 
-`any_of` asks all and takes the soonest; `mix` and `weighted` draw whose turn it is, so that a
-mixture keeps its proportions at all times of its generators. Unlike Jepsen's, `mix` passes
-updates on, and a pending member does not hold up the others.
+`any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw the
+generator whose turn it is, so that a mixture keeps its proportions whatever the timing of its
+generators. Unlike Jepsen's `mix`, this one passes updates on, and a pending generator does not
+block the others.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from harness.ops import Op
 def _update_all(
     generators: tuple[Generator, ...], ctx: Context, event: Op
 ) -> tuple[Generator, ...]:
-    """All updated; the same tuple if nothing changed, so that callers can tell cheaply."""
+    """All generators after the update; the same tuple if nothing changed, so that callers can
+    compare by identity.
+    """
     updated = [generator.update(ctx, event) for generator in generators]
     for old, new in zip(generators, updated, strict=True):
         if old is not new:
@@ -36,7 +39,7 @@ def _update_all(
 
 
 def _any(states: Sequence[Generator]) -> Generator:
-    """The remaining `states`, bound together again."""
+    """The generators that are left, combined again."""
     left = tuple(state for state in states if state is not NOTHING)
     if len(left) < 2:
         return left[0] if left else NOTHING
@@ -60,14 +63,14 @@ class _Any(Node, frozen=True):
 
 
 def any_of(*generators: GeneratorLike) -> Generator:
-    """Whichever operation is soonest, from any of them; ties are drawn. Ends when all have."""
+    """Take the earliest operation of all generators; ties are drawn. Ends when all have ended."""
     return _any([lift(generator) for generator in generators])
 
 
 class _Mix(Node, frozen=True):
     generators: tuple[Generator, ...]
     weights: tuple[float, ...]
-    turn: int | None = None  # drawn when the one before was emitted: a retry changes nothing
+    turn: int | None = None  # drawn at the previous emission: a retry changes nothing
 
     def op(self, ctx: Context) -> Step:
         if not ctx.free_mask:
@@ -95,12 +98,12 @@ class _Mix(Node, frozen=True):
         turn: int,
         pending: Pending,
     ) -> Step:
-        """Whose turn it is cannot go on now; the next that can takes its place."""
+        """Take the next generator that can continue now, if the current one cannot."""
         for ahead in range(1, len(generators)):
             position = (turn + ahead) % len(generators)
             step = generators[position].op(ctx)
             if isinstance(step, Emit):
-                # The turn stays: it is made up for as soon as it can be.
+                # The turn stays with the pending generator, which catches up as soon as it can.
                 return Emit(step.draft, _replaced(generators, weights, position, step.next, turn))
         return Pending(_replaced(generators, weights, turn, pending.next, turn))
 
@@ -110,7 +113,7 @@ class _Mix(Node, frozen=True):
 
 
 def _draw(weights: tuple[float, ...], rng: random.Random) -> int:
-    """A position, with a probability in proportion to its weight."""
+    """Draw a position, with a probability in proportion to its weight."""
     if len(weights) == 1:
         return 0
     point = rng.random() * sum(weights)
@@ -118,7 +121,7 @@ def _draw(weights: tuple[float, ...], rng: random.Random) -> int:
         point -= weight
         if point < 0:
             return position
-    return len(weights) - 1  # reached by rounding only
+    return len(weights) - 1  # reached only by rounding errors
 
 
 def _replaced(
@@ -134,7 +137,7 @@ def _replaced(
 
 
 def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
-    """A random mixture in proportion to the weights; an exhausted member leaves the draw.
+    """A random mixture in proportion to the weights; exhausted generators are no longer drawn.
 
     Raises `UsageError` for a weight that is negative or not finite.
     """
@@ -149,7 +152,7 @@ def weighted(choices: Iterable[tuple[float, GeneratorLike]]) -> Generator:
 
 
 def mix(*generators: GeneratorLike) -> Generator:
-    """A uniform random mixture; an exhausted member leaves the draw.
+    """A uniform random mixture; exhausted generators are no longer drawn.
 
     Raises `UsageError` for a single list: as a generator that would be a sequence, not a mixture.
     """

@@ -1,17 +1,18 @@
-"""The protocol of generators, the context they look at, and the helpers they share.
+"""The protocol of generators, their context, and shared helpers.
 
 A generator is an immutable value with two functions (`jepsen.generator`, README of
 https://github.com/jepsen-io/generator):
 
-* `op(ctx)` says what to do next: `None` (exhausted, for good), `Pending` (nothing now, ask again
-  after the next event), or `Emit` (a draft, and the generator to go on with). An emission is an
-  *offer*: the caller may drop it together with its successor and ask the old generator again later,
-  which the interpreter does with every draft that lies in the future.
-* `update(ctx, event)` tells it about an invocation or a completion; the result replaces it.
+* `op(ctx)` returns the next step: `None` (exhausted for good), `Pending` (nothing now, ask again
+  after the next event), or `Emit` (a draft, and the generator to continue with). An emission is an
+  *offer*: the caller may drop the draft together with the new generator and ask the old generator
+  again later. The interpreter does this with every draft that starts in the future.
+* `update(ctx, event)` informs the generator of an invocation or a completion, and returns the
+  generator that replaces it.
 
-All state is in the returned value. The one thing that moves elsewhere is `ctx.random`: the draws
-of a dropped offer are spent, so combinators keep what they drew for *later* in their state, which
-also keeps a retried draw from biasing the outcome.
+All state is in the returned value, except for `ctx.random`: the draws of a dropped offer are not
+undone. Combinators therefore keep values that they drew for *later* in their state. This also
+prevents a bias from retried draws.
 
 `Context` is immutable too, and cheap: threads are the bits of two integers (all, free), so that
 taking, freeing and restricting threads costs a few words at any concurrency. Processes are
@@ -19,8 +20,9 @@ numbered as in Jepsen (`old + concurrency` after a crash), so `process % concurr
 thread of a process, and no map is needed. Nemeses have no thread here: faults are planned and
 injected by `harness.faults`.
 
-A generator of one's own may leave `process` and `time_ns` out of its drafts and need not look at
-who is free: `harness.generator.lift`, through which everything passes, fills them in.
+A generator outside this package may omit `process` and `time_ns` in its drafts and need not check
+which processes are free: `harness.generator.lift`, which every generator passes through, fills them
+in.
 
 Nothing here iterates over a set, reads a clock or draws from a module's randomness.
 """
@@ -61,11 +63,11 @@ SLEEP: Final = "sleep"
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """An operation to be. Generators emit it with `process` and `time_ns` filled in.
+    """A future operation. Generators emit it with `process` and `time_ns` filled in.
 
-    `time_ns` is the earliest start, in ns since the start of the run; `None` is now. A `process`
-    of `None` is any free one. `type` is `invoke`, or `info` for a `SLEEP`. One that goes
-    `together` with the one before is not held back by `stagger`, which waits longer afterwards.
+    `time_ns` is the earliest start, in ns since the start of the run; `None` means now. A `process`
+    of `None` means any free process. `type` is `invoke`, or `info` for a `SLEEP`. `stagger` does
+    not delay a draft that goes `together` with the previous draft, but waits longer afterwards.
     """
 
     f: str
@@ -76,12 +78,12 @@ class Draft(msgspec.Struct, frozen=True):
     together: bool = False
 
     def replace(self, **changes: Any) -> Draft:
-        """A copy with other values in the named fields."""
+        """A copy with changed values in the named fields."""
         return replace(self, **changes)
 
 
 class Context(msgspec.Struct, frozen=True, eq=False):
-    """The run as a generator sees it: the time, and the free threads in its part.
+    """The run as a generator sees it: the time, and the free threads among its own threads.
 
     `free_process` rotates over the free threads: the search starts one thread further for each
     invocation of the run, so that no thread is favoured and no randomness is spent.
@@ -109,12 +111,12 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         )
 
     def is_free(self, process: Process) -> bool:
-        """Whether `process` is current, in this context, and does nothing."""
+        """Whether `process` is current, belongs to this context, and is idle."""
         index = self.index_of(process)
         return bool(self.free_mask >> index & 1) and self.processes[index] == process
 
     def free_process(self) -> int | None:
-        """The free process whose turn it is, or `None` if all are busy."""
+        """The next free process in rotation, or `None` if all are busy."""
         free = self.free_mask
         if not free:
             return None
@@ -124,7 +126,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return self.processes[(free & -free).bit_length() - 1]
 
     def restrict(self, mask: int) -> Context:
-        """This context with the threads of `mask` only."""
+        """This context with only the threads in `mask`."""
         return replace(self, all_mask=self.all_mask & mask, free_mask=self.free_mask & mask)
 
     def at(self, time_ns: int) -> Context:
@@ -132,7 +134,7 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return replace(self, time_ns=time_ns)
 
     def busy(self, index: int, time_ns: int) -> Context:
-        """At `time_ns`, the thread `index` got to work."""
+        """The context after thread `index` became busy at `time_ns`."""
         rotation = self.rotation + 1
         return replace(
             self,
@@ -142,18 +144,18 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         )
 
     def freed(self, index: int, time_ns: int) -> Context:
-        """At `time_ns`, the thread `index` became free."""
+        """The context after thread `index` became free at `time_ns`."""
         time_ns = max(self.time_ns, time_ns)
         return replace(self, time_ns=time_ns, free_mask=self.free_mask | 1 << index)
 
     def retired(self, index: int) -> Context:
-        """The thread `index` goes on under a new process number."""
+        """The context after thread `index` got a new process number."""
         new = (self.processes[index] + len(self.processes),)
         return replace(self, processes=self.processes[:index] + new + self.processes[index + 1 :])
 
 
 class Generator(Protocol):
-    """A pure description of what to do; see the module's docstring."""
+    """A pure description of operations; see the module's docstring."""
 
     def op(self, ctx: Context) -> Step:
         """Return the next step. Without a process or a time, the draft of an `Emit` means any free
@@ -162,19 +164,19 @@ class Generator(Protocol):
         ...
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Learn of an invocation or a completion; `ctx` is the one just after it."""
+        """Process an invocation or a completion; `ctx` is the context just after it."""
         ...
 
 
 class Emit(msgspec.Struct, frozen=True, eq=False):
-    """Do `draft`, and go on with `next`."""
+    """Run `draft`, and continue with `next`."""
 
     draft: Draft
     next: Generator
 
 
 class Pending(msgspec.Struct, frozen=True, eq=False):
-    """Nothing to do until something happens; then ask `next`."""
+    """Nothing to do until the next event; then ask `next`."""
 
     next: Generator
 
@@ -183,31 +185,33 @@ Step: TypeAlias = Emit | Pending | None
 
 
 class Node(msgspec.Struct, frozen=True, eq=False):
-    """The base of the generators of this package: they emit drafts with process and time."""
+    """The base of this package's generators, which emit drafts with process and time."""
 
     def update(self, ctx: Context, event: Op) -> Generator:  # noqa: ARG002  the protocol's shape
-        """Nothing to learn."""
+        """Ignore the event."""
         return cast("Generator", self)
 
 
 class Around(Node, frozen=True):
-    """The base of generators that wrap another, which learns of all events."""
+    """The base of generators that wrap another generator and pass all events on to it."""
 
     generator: Generator
 
     def op(self, ctx: Context) -> Step:
-        """The step of the other one; `emitted` decides about emissions."""
+        """The step of the wrapped generator; `emitted` may change emissions."""
         step = self.generator.op(ctx)
         if isinstance(step, Pending):
             return Pending(self if step.next is self.generator else self.around(step.next))
         return None if step is None else self.emitted(ctx, step)
 
     def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002
-        """Change an emission; by default none, and the wrapper continues around the rest."""
+        """Change an emission; by default unchanged, with the wrapper around the remaining
+        generator.
+        """
         return Emit(step.draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """The same wrapper around what the other one became."""
+        """The same wrapper around the updated generator."""
         inner = self.generator.update(ctx, event)
         return self if inner is self.generator else self.around(inner)
 
@@ -220,11 +224,11 @@ GeneratorLike: TypeAlias = (
     "Generator | Draft | Request | Sequence[GeneratorLike]"
     " | Callable[[Context], GeneratorLike] | None"
 )
-"""What `lift` takes, and every combinator with it."""
+"""The types that `lift` and every combinator accept."""
 
 
 def indices(mask: int) -> list[int]:
-    """The bits set in `mask`, ascending."""
+    """The positions of the bits in `mask`, ascending."""
     free = []
     while mask:
         low = mask & -mask
@@ -240,8 +244,8 @@ def new_context(
     time_ns: int = 0,
     processes: Sequence[int] | None = None,
 ) -> Context:
-    """A context with all threads free. `processes` has one per thread, by default the thread's
-    number. Raises `UsageError`.
+    """A context with all threads free. `processes` has one process per thread; by default its
+    number is the thread's number. Raises `UsageError`.
     """
     if concurrency < 1:
         raise UsageError(f"the concurrency is {concurrency}; a run needs at least one thread")
@@ -257,7 +261,7 @@ def new_context(
 
 
 def nanoseconds(seconds: float, what: str) -> int:
-    """Seconds as ns. Raises `UsageError` for other values than time spans."""
+    """Seconds as ns. Raises `UsageError` for values that are not time spans."""
     if not 0 <= seconds < 1e9:
         raise UsageError(f"{what} is {seconds} s; it must be in 0 .. 1e9")
     return round(seconds * NS_PER_S)
@@ -271,9 +275,10 @@ def due_ns(draft: Draft) -> int:
 
 
 def complete(draft: Draft, ctx: Context) -> Draft | None:
-    """Fill in process and time; `None` while no process, or not the wanted one, is free.
+    """Fill in process and time; `None` while the requested process, or every process, is busy.
 
-    Raises `UsageError` if the wanted process is not one of this context: it would wait forever.
+    Raises `UsageError` if the requested process is not in this context: the draft would wait
+    forever.
     """
     process = draft.process
     if process is None:
@@ -296,10 +301,10 @@ def complete(draft: Draft, ctx: Context) -> Draft | None:
 def sooner(
     first: tuple[Emit, int, int], second: tuple[Emit, int, int], rng: random.Random
 ) -> tuple[Emit, int, int]:
-    """Of two offers `(emission, weight, position)` the earlier one.
+    """The earlier of two offers `(emission, weight, position)`.
 
-    A tie is drawn by weight, and the winner carries the weight of both: folding over many offers
-    is then fair to all. Always favouring one side would starve the other.
+    A tie is drawn by weight, and the winner gets the sum of both weights, so that folding over many
+    offers is fair to all. A fixed preference for one side would starve the other.
     """
     first_ns, second_ns = due_ns(first[0].draft), due_ns(second[0].draft)
     if first_ns != second_ns:

@@ -1,4 +1,4 @@
-"""Catching a generator when it breaks its contract."""
+"""The detection of generators that break the protocol."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _shown(value: object) -> str:
 
 
 def _problem(ctx: Context, step: object) -> str | None:
-    """The mistake in an answer; `None` without one."""
+    """The mistake in an answer, or `None`."""
     if step is None or isinstance(step, Pending):
         return None
     if not isinstance(step, Emit):
@@ -60,8 +60,8 @@ class _Validate(Around, frozen=True):
 
 
 def validate(generator: GeneratorLike) -> Generator:
-    """Raise `InternalError` for an answer that breaks the protocol. The interpreter does this
-    to every generator at its top; inside, it finds the culprit.
+    """Raise `InternalError` for an answer that breaks the protocol. The interpreter applies this to
+    the outermost generator; inside a combinator it finds the generator at fault.
     """
     inner = lift(generator)
     return inner if inner is NOTHING else _Validate(inner)

@@ -1,8 +1,8 @@
 """Generators from plain values: `lift`, sequences, limits and repetition.
 
-Everything that takes a generator takes these too, and everything passes through `lift`. That is
-also where a generator from outside this package gets the parts of the protocol it left out: free
-processes, times.
+Every function that takes a generator also takes these values, and passes them through `lift`.
+`lift` also adds the parts of the protocol that a generator from outside this package may omit: free
+processes and times.
 
 Unlike in `jepsen.generator`, a pending step never counts against `limit` or `repeat`.
 """
@@ -30,14 +30,14 @@ from harness.generator.core import (
 from harness.ops import Op, Request
 
 EMPTY_MAX: Final = 1000
-"""The limit of empty generators that a function may return in a row."""
+"""The maximum number of empty generators that a function may return in a row."""
 
 
 class _Nothing(Node, frozen=True):
     """The exhausted generator."""
 
     def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
-        """Nothing, ever."""
+        """The generator without any operation."""
         return None
 
 
@@ -47,9 +47,10 @@ NOTHING: Final[Generator] = _Nothing()
 def soonest(
     states: list[Generator], asked: Iterable[tuple[int, Context, int]], rng: random.Random
 ) -> Emit | None:
-    """The soonest operation that those asked offer, if any; their states move on in place.
+    """The earliest operation that the asked generators offer, if any; updates their states in
+    place.
 
-    `asked` has a position among `states`, the context there and its weight in a tie.
+    Each entry of `asked` has a position in `states`, the context for it and its weight in a tie.
     """
     best: tuple[Emit, int, int] | None = None
     for position, ctx, weight in asked:
@@ -67,7 +68,7 @@ def soonest(
 
 
 class _Once(Node, frozen=True):
-    """One draft."""
+    """A generator of one draft."""
 
     draft: Draft
 
@@ -78,14 +79,14 @@ class _Once(Node, frozen=True):
 
 
 class _Sequence(Node, frozen=True):
-    """One generator after the other; `current` is the state of the one at `position`."""
+    """One generator after the other; `current` is the state of the generator at `position`."""
 
     generators: tuple[Generator, ...]
     position: int
     current: Generator
 
     def op(self, ctx: Context) -> Step:
-        """From the first that is not exhausted."""
+        """The step of the first generator that is not exhausted."""
         position, current, last = self.position, self.current, len(self.generators) - 1
         while True:
             step = current.op(ctx)
@@ -106,7 +107,7 @@ class _Sequence(Node, frozen=True):
         return _Sequence(self.generators, position, current)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Only the generator in turn learns; those to come are as they were written."""
+        """Only the current generator gets the event; later ones stay unchanged."""
         current = self.current.update(ctx, event)
         if current is self.current:
             return self
@@ -114,13 +115,13 @@ class _Sequence(Node, frozen=True):
 
 
 class _Call(Node, frozen=True):
-    """A function that is called for a generator again and again, until it returns `None`."""
+    """A function that is called for a new generator again and again, until it returns `None`."""
 
     function: Callable[[Context], GeneratorLike]
     current: Generator | None = None
 
     def op(self, ctx: Context) -> Step:
-        """Exhaust what the function made, then call it again."""
+        """Exhaust the generator that the function returned, then call the function again."""
         current = self.current
         if current is None and not ctx.free_mask:
             return Pending(self)
@@ -144,7 +145,7 @@ class _Call(Node, frozen=True):
         )
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Pass the event to the generator that the function made last."""
+        """Pass the event to the generator that the function returned last."""
         if self.current is None:
             return self
         current = self.current.update(ctx, event)
@@ -152,10 +153,12 @@ class _Call(Node, frozen=True):
 
 
 class _Outside(Around, frozen=True):
-    """A generator of another package: its drafts may leave out process and time."""
+    """A generator of another package, whose drafts may omit process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """Its step, with the gaps filled in; not asked while no process is free."""
+        """The generator's step, with omitted fields filled in; it is not asked while no process is
+        free.
+        """
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)
@@ -172,16 +175,16 @@ class _Outside(Around, frozen=True):
         return Pending(self) if draft is None else Emit(draft, self.around(step.next))
 
     def around(self, generator: Generator) -> Generator:
-        """Nothing is around what became one of ours."""
+        """No wrapper is needed around a generator of this package."""
         return generator if isinstance(generator, Node) else _Outside(generator)
 
 
 def lift(value: GeneratorLike) -> Generator:
     """The generator that a plain value means. Raises `UsageError` for anything else.
 
-    `None` is exhausted; a `Draft` or request is emitted once; a list or tuple runs one after the
-    other; a function of the context is called again and again, each result run to its end, until
-    it returns `None`.
+    `None` is exhausted. A `Draft` or request is emitted once. The generators in a list or tuple run
+    one after the other. A function of the context is called again and again, and each result runs
+    to its end, until the function returns `None`.
     """
     if value is None:
         return NOTHING
@@ -209,7 +212,7 @@ def concat(*generators: GeneratorLike) -> Generator:
     flat: list[Generator] = []
     for item in generators:
         lifted = lift(item)
-        if isinstance(lifted, _Sequence):  # flat, so that long chains do not nest
+        if isinstance(lifted, _Sequence):  # flattened, so that long chains do not nest
             flat += (lifted.current, *lifted.generators[lifted.position + 1 :])
         elif lifted is not NOTHING:
             flat.append(lifted)
@@ -227,7 +230,7 @@ class _Limit(Around, frozen=True):
 
 
 def limit(n: int, generator: GeneratorLike) -> Generator:
-    """At most `n` operations."""
+    """At most `n` operations of the generator."""
     inner = lift(generator)
     _check_count(n, "limit")
     return NOTHING if inner is NOTHING or n == 0 else _Limit(inner, n)
@@ -250,9 +253,9 @@ class _Repeat(Around, frozen=True):
 
 
 def repeat(generator: GeneratorLike, n: int | None = None) -> Generator:
-    """The first operation of the generator over and over, for ever or `n` times.
+    """Repeat the first operation of the generator, for ever or `n` times.
 
-    The generator's state does not move on, so a random one emits different operations.
+    The generator's state does not change, so a random generator emits different operations.
     """
     inner = lift(generator)
     if n is not None:

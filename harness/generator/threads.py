@@ -1,13 +1,13 @@
-"""Combinators over threads: who may run what, and waiting for one another.
+"""Combinators over threads: assigning generators to threads, and waiting for threads.
 
-Restricting a generator to threads restricts its context, and it learns only of what happens on
-them. `reserve` takes its ranges from the threads of its own context, in order, so that it nests
-(in Jepsen it always counts from thread 0). A `reserve` of more threads than
-there are would wait for ever; that is a `UsageError` when it is first asked.
+A generator that is restricted to some threads has a restricted context and receives only the events
+of these threads. `reserve` takes its ranges from the threads of its own context, in order, so that
+it can be nested (in Jepsen it always counts from thread 0). A `reserve` of too many threads would
+wait for ever, so it raises `UsageError` when it is first asked.
 
-`each_thread` holds many generators. It asks them in rotation and takes the first whose operation is
-due now, and only if none is due compares them all: asking everybody every time costs a multiple of
-the concurrency per operation.
+`each_thread` has many generators. It asks them in rotation and takes the first operation that is
+due now. Only if none is due, it compares them all: always asking every generator would multiply the
+cost per operation by the concurrency.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from harness.ops import Op
 
 class _Reserve(Node, frozen=True):
     counts: tuple[int, ...]
-    generators: tuple[Generator, ...]  # one for each count, and the default
+    generators: tuple[Generator, ...]  # one generator per count, and the default generator
     all_mask: int = 0  # of the context that the masks were made for
     masks: tuple[int, ...] = ()
 
@@ -85,7 +85,7 @@ class _Reserve(Node, frozen=True):
                     return self
                 states = (*self.generators[:position], new, *self.generators[position + 1 :])
                 return _Reserve(self.counts, states, ctx.all_mask, masks)
-        return self  # another part of the run
+        return self  # the event belongs to another part of the run
 
 
 def reserve(*counts_and_generators: int | GeneratorLike) -> Generator:
@@ -117,7 +117,7 @@ def _lift_argument(value: int | GeneratorLike) -> Generator:
 
 
 def _in_rotation(ctx: Context, mask: int) -> Iterator[int]:
-    """The bits of `mask`, from the one whose turn it is on."""
+    """The bits of `mask`, starting at the thread whose turn it is."""
     late = mask >> ctx.rotation << ctx.rotation
     for part in (late, mask ^ late):
         left = part
@@ -174,7 +174,9 @@ class _Each(Node, frozen=True):
 
 
 def each_thread(generator: GeneratorLike) -> Generator:
-    """An independent copy for every thread; each sees only its own. Ends when all have."""
+    """An independent copy for every thread, which sees only its own thread. Ends when all have
+    ended.
+    """
     inner = lift(generator)
     return inner if inner is NOTHING else _Each(inner)
 
@@ -187,11 +189,11 @@ class _Synchronize(Around, frozen=True):
 
 
 def synchronize(generator: GeneratorLike) -> Generator:
-    """Wait until every thread of the context is free, then go on."""
+    """Wait until every thread of the context is free, then continue."""
     inner = lift(generator)
     return inner if inner is NOTHING else _Synchronize(inner)
 
 
 def phases(*generators: GeneratorLike) -> Generator:
-    """One after the other, each beginning only when all operations before it have ended."""
+    """Run generators one after the other; each begins when all earlier operations have ended."""
     return concat(*(synchronize(generator) for generator in generators))

@@ -1,6 +1,7 @@
 """Parts of a node's declaration: readiness probes and variants, as data.
 
-`harness.cluster` has `NodeSpec` and hands these on; `harness.nodes.deployment` has the rules.
+`harness.cluster` defines `NodeSpec` and re-exports these parts; `harness.nodes.deployment` has the
+rules.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 BASE: Final = "base"
-"""The name of what a node is without any variant: as it is declared."""
+"""The name of a node's base variant: the node exactly as it is declared."""
 
 _READY_S: Final = 60.0
 
@@ -35,17 +36,19 @@ class ReadyHttp(_Probe, frozen=True, tag="http"):
 
 
 class ReadyLog(_Probe, frozen=True, tag="log"):
-    """Ready once a line that it has printed since its start matches the regular expression."""
+    """Ready once a line that the program has printed since its start matches the regular
+    expression.
+    """
 
     pattern: str
     within_s: float = _READY_S
 
 
 class ReadyCommand(_Probe, frozen=True, tag="command"):
-    """Ready once the command exits with 0; placeholders are filled in.
+    """Ready once the command exits with 0; placeholders in it are replaced.
 
-    It runs with the environment and the user of the node: in its data folder, in Docker in its
-    container, which must have a shell (`sh`). Each try may take 10 s.
+    The command runs with the node's environment variables and user, in the node's data folder; in
+    Docker it runs in the node's container, which must have a shell (`sh`). Each try may take 10 s.
     """
 
     command: tuple[str, ...]
@@ -56,10 +59,11 @@ Ready = ReadyPort | ReadyHttp | ReadyLog | ReadyCommand
 
 
 class Variant(msgspec.Struct, frozen=True, kw_only=True):
-    """The differences of a node that runs as this variant: another version, other flags.
+    """The changes to a node's declaration when the node runs as this variant: another version,
+    other flags.
 
-    Fields replace those of the node; `config` and `environment` are merged key by key. A node on
-    `Env` has no command as a variant either, and a foreign program no entry.
+    Fields replace those of the node; `config` and `environment` are merged key by key. A variant
+    cannot give a command to a node on `Env`, or an entry to a foreign program.
     """
 
     entry: str | None = None

@@ -1,8 +1,9 @@
-"""Degradations of links, streams, disks, clocks and processors, and what each requires.
+"""Degradations of links, streams, disks, clocks and processors, and their requirements.
 
 A quality is a struct of amounts. For each amount, `EFFECTS` has the capability that it needs, its
-name in `--fault`, its allowed values, and how several add up. Everything else derives from that:
-the requirements of a fault, its settings in words, the checks, the matrix.
+name in `--fault`, its allowed values, and the rule that combines several amounts. Everything else
+derives from this table: the requirements of a fault, its settings in words, the checks, and the
+matrix of faults and environments.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import msgspec
 from harness.errors import UsageError
 
 DELAY_MS_MAX: Final = 60_000.0
-RESET_AFTER_MS_MAX: Final = 5_000.0  # healing waits this long for a real Toxiproxy
-SLICE_BYTES_MAX: Final = 32_768  # one read of a proxy
+RESET_AFTER_MS_MAX: Final = 5_000.0  # a heal waits this long for a real Toxiproxy
+SLICE_BYTES_MAX: Final = 32_768  # the size of one read in a proxy
 RATE_KB_S_MAX: Final = 1_000_000
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
 class Capability(enum.Enum):
-    """One thing an environment may be able to do to a cluster."""
+    """A kind of change to a cluster that an environment may support."""
 
     START = "start"
     STOP = "stop"
@@ -62,29 +63,31 @@ class Capability(enum.Enum):
 
 
 def _added(amounts: Sequence[float]) -> float:
-    """One by one: from Python 3.12 on `sum` rounds otherwise, and histories have to stay."""
+    """Added one by one: `sum` rounds differently from Python 3.12 on, but histories must not
+    change.
+    """
     return functools.reduce(operator.add, amounts, 0.0)
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of one amount of a quality."""
 
-    needs: Capability | None  # None: as for its neighbour
-    word: str  # in `--fault`; "" where words do not have it
-    read: Callable[[str], Any]  # its value in words; `None` if it is none
-    rule: str  # its allowed values with an example, for errors
+    needs: Capability | None  # None: the same as for the previous amount
+    word: str  # in `--fault`; "" if it cannot be written in words
+    read: Callable[[str], Any]  # parses its value in words; returns `None` for an invalid text
+    rule: str  # its allowed values with an example, for error messages
     most: float
     least: float = 0
     together: Callable[[Sequence[Any]], Any] = _added
 
     @property
     def example(self) -> str:
-        """It in words: the end of its rule."""
+        """The amount in words: the end of its rule."""
         return self.rule.rpartition(" ")[2]
 
 
 def seconds_in(text: str) -> float | None:
-    """A time such as 200ms, 4s or 2m in s; `None` for other texts."""
+    """A time such as 200ms, 4s or 2m in s; `None` for another text."""
     match = re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)(ms|s|m)", text)
     return float(match[1]) * _SECONDS[match[2]] if match else None
 
@@ -92,7 +95,7 @@ def seconds_in(text: str) -> float | None:
 def duration(
     word: str, needs: Capability | None, most_ms: float, example: str, *, signed: bool = False
 ) -> Effect:
-    """A time in ms, above 0 unless it is `signed`."""
+    """The value type of a time in ms, which is above 0 unless `signed`."""
 
     def read(text: str) -> float | None:
         minus = signed and text.startswith("-")
@@ -108,7 +111,7 @@ def duration(
 def number(
     word: str, needs: Capability, unit: str, most: int, example: str, *, signed: bool = False
 ) -> Effect:
-    """A whole number of a unit, of 1 or more unless it is `signed`."""
+    """The value type of a whole number of a unit, which is 1 or more unless `signed`."""
 
     def read(text: str) -> int | None:
         match = re.fullmatch(rf"({'-?' if signed else ''}\d{{1,7}}){unit}", text)
@@ -121,7 +124,7 @@ def number(
 
 
 def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
-    """A factor."""
+    """The value type of a factor."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"\d{1,4}(?:\.\d{1,6})?", text)
@@ -134,7 +137,7 @@ def multiple(word: str, needs: Capability, most: int, example: str) -> Effect:
 
 
 def _share(word: str, needs: Capability, of: str, example: str) -> Effect:
-    """A probability. Of independent events any is one."""
+    """The value type of a probability. Several probabilities combine as independent events."""
 
     def read(text: str) -> float | None:
         match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)%", text)
@@ -163,7 +166,7 @@ def _slowest(rates: Sequence[int]) -> int:
 
 
 def required(amounts: msgspec.Struct, effects: Mapping[str, Effect]) -> frozenset[Capability]:
-    """The capabilities that the set amounts need."""
+    """The capabilities that the amounts in this quality need."""
     well = type(amounts)()
     wanted = {
         effect.needs
@@ -174,29 +177,33 @@ def required(amounts: msgspec.Struct, effects: Mapping[str, Effect]) -> frozense
 
 
 class _Quality(msgspec.Struct, frozen=True):
-    """The base of all qualities. Without amounts it changes nothing."""
+    """The base of all qualities. A quality without amounts changes nothing."""
 
     EFFECTS: ClassVar[Mapping[str, Effect]]
 
     @classmethod
     def together(cls, qualities: Sequence[Self]) -> Self:
-        """All at once: delays add up, of independent events any is one, the slowest rate wins."""
+        """Combine qualities: delays add up, probabilities combine as independent events, the lowest
+        rate wins.
+        """
         each = {name: [getattr(each, name) for each in qualities] for name in cls.EFFECTS}
         return cls(**{name: cls.EFFECTS[name].together(values) for name, values in each.items()})
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities that it needs."""
+        """The capabilities that the quality needs."""
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """The same, with no amount above what it may be: several faults at once may be too much."""
+        """The quality with each amount limited to its maximum, which several faults together may
+        exceed.
+        """
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)
 
     def check(self) -> None:
-        """Raise `UsageError` where an amount is none."""
+        """Raise `UsageError` if an amount has an invalid value."""
         for name, effect in self.EFFECTS.items():
             value = getattr(self, name)
             if not effect.least <= (value or 0) <= effect.most:
@@ -209,11 +216,11 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
-    drop: float = 0.0  # probability a frame, 0..1
+    drop: float = 0.0  # probability per frame, 0..1
     duplicate: float = 0.0
     reorder: float = 0.0
     rate_kb_s: int = 0
-    stall: bool = False  # hold everything back until healed
+    stall: bool = False  # hold back all data until the fault is healed
 
     EFFECTS: ClassVar = {
         "delay_ms": duration("delay", Capability.DELAY, DELAY_MS_MAX, "200ms"),
@@ -229,14 +236,14 @@ class LinkQuality(_Quality, frozen=True, kw_only=True):
 
 
 class StreamQuality(_Quality, frozen=True, kw_only=True):
-    """Effects of a bad link on byte streams, above TCP: those of Toxiproxy's toxics.
+    """Effects of a bad link on byte streams above TCP, with the meaning of Toxiproxy's toxics.
 
-    Data are halved until no piece is larger than `slice_bytes`; few are smaller than half of it.
-    `reset_after_ms` resets a connection both ways after its first bytes in this direction, which
-    are lost.
+    Data are halved until no piece is larger than `slice_bytes`, so few pieces are smaller than half
+    of it. `reset_after_ms` resets a connection in both directions after its first bytes in this
+    direction, which are lost.
     """
 
-    slice_bytes: int = 0  # 0: as they come
+    slice_bytes: int = 0  # 0: no slicing
     gap_ms: float = 0.0  # after each piece
     reset_after_ms: float | None = None
 
@@ -249,7 +256,7 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
     }
 
     def check(self) -> None:
-        """Raise `UsageError` where an amount is none, or nothing would happen."""
+        """Raise `UsageError` if an amount has an invalid value, or the quality has no effect."""
         super().check()
         if self == StreamQuality():
             raise UsageError(f"{self} leaves the streams as they are; set slice_bytes, ...")
@@ -260,14 +267,14 @@ class StreamQuality(_Quality, frozen=True, kw_only=True):
 class DiskQuality(_Quality, frozen=True, kw_only=True):
     """Effects of a bad disk on the requests of a node.
 
-    A failed request has no effect; on a full disk, writes fail. A rotten block (4 KiB of a file) is
-    read with one bit flipped, always the same one.
+    A failed request has no effect. On a full disk, writes fail. A read of a rotten block (4 KiB of
+    a file) returns data with one flipped bit, always the same bit.
     """
 
-    error: float = 0.0  # probability a request that it fails with EIO, 0..1
-    full: bool = False  # what would take room fails with ENOSPC
+    error: float = 0.0  # probability per request that it fails with EIO, 0..1
+    full: bool = False  # requests that need space fail with ENOSPC
     delay_ms: float = 0.0
-    bitrot: float = 0.0  # probability a block that it rots, 0..1
+    bitrot: float = 0.0  # probability per block that it is rotten, 0..1
 
     EFFECTS: ClassVar = {
         "error": _share("error", Capability.DISK_ERROR, "requests", "5%"),

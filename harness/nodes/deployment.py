@@ -1,7 +1,7 @@
-"""The rules of a deployment: what may be declared together, who starts after whom, and variants.
+"""The rules of a deployment: valid combinations of declarations, the order of starts, and variants.
 
-Every environment checks the declarations by these before anything starts, and starts nodes in the
-same order. What only some environments can do, they refuse themselves.
+Every environment checks the declarations by these rules before anything starts, and starts nodes in
+the same order. An environment itself refuses declarations that it does not support.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _STOP_SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGQUIT")
 
 
 def check_nodes(nodes: Sequence[NodeSpec]) -> None:
-    """Raise `UsageError` for declarations that cannot be, wherever they were to run."""
+    """Raise `UsageError` for declarations that are invalid in every environment."""
     names = [spec.name for spec in nodes]
     for spec in nodes:
         for name in spec.after:
@@ -192,7 +192,7 @@ def _check_variant(spec: NodeSpec, name: str, variant: Variant) -> None:
 
 
 def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
-    """Raise `UsageError` for what only real processes and containers have."""
+    """Raise `UsageError` for features that only exist for real processes and containers."""
     nodes = list(nodes)
     foreign = [node.name for node in nodes if node.entry is None]
     if foreign:
@@ -229,7 +229,9 @@ def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
 
 
 def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
-    """The node as it runs as this variant; raises `UsageError` for one that is not declared."""
+    """The node's declaration when it runs as this variant; raises `UsageError` for an undeclared
+    variant.
+    """
     if name == BASE:
         return spec
     if name not in spec.variants:
@@ -251,12 +253,12 @@ def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
 
 
 def forms_of(spec: NodeSpec) -> dict[str, NodeSpec]:
-    """All that a node may run as, by the name of the variant."""
+    """The declarations of all variants of a node, by the name of the variant."""
     return {name: as_variant(spec, name) for name in (BASE, *spec.variants)}
 
 
 def words_of(spec: NodeSpec) -> list[str]:
-    """Everything of a node, its variants included, in which placeholders are filled in."""
+    """All texts of a node and its variants in which placeholders are replaced."""
     words = [*spec.files.values(), *(word for command in spec.setup for word in command)]
     if isinstance(spec.ready, ReadyCommand):
         words += spec.ready.command
@@ -270,7 +272,7 @@ def words_of(spec: NodeSpec) -> list[str]:
 
 
 def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
-    """Names in layers: each node comes after the nodes that it starts after.
+    """Names in layers: each node is in a later layer than the nodes that it starts after.
 
     Raises `UsageError` for a circle.
     """
@@ -299,9 +301,10 @@ async def start_in_order(
     start: Callable[[str], Awaitable[object]],
     wait_ready: Callable[[str], Awaitable[None]],
 ) -> None:
-    """Start all nodes, each once those it starts after are ready; returns when all are.
+    """Start all nodes, each once the nodes that it starts after are ready; returns when all are
+    ready.
 
-    The first failure is raised once everything else that was begun has ended.
+    The first failure is raised once all other started tasks have ended.
     """
 
     async def start_one(name: str) -> None:
@@ -310,7 +313,8 @@ async def start_in_order(
             await wait_ready(name)
 
     for layer in start_layers(nodes.values()):
-        # Not a TaskGroup: a start that is cancelled half-way would be undone while it still runs.
+        # Not a TaskGroup: it would cancel a start half-way, and the undo would overlap with the
+        # start.
         begun = (start_one(name) for name in layer)
         for answer in await asyncio.gather(*begun, return_exceptions=True):
             if isinstance(answer, BaseException):
@@ -318,7 +322,7 @@ async def start_in_order(
 
 
 def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
-    """The longest wait of `start_down` in all."""
+    """The longest total wait of `start_down`."""
     waits = (nodes[name].ready for name in names)
     return sum(ready.within_s for ready in waits if ready is not None)
 
@@ -326,8 +330,8 @@ def start_bound_s(nodes: Mapping[str, NodeSpec], names: Iterable[str]) -> float:
 async def start_down(cluster: Cluster, names: Iterable[str]) -> None:
     """Start the nodes that are down, each after the nodes that it starts after.
 
-    Nodes that no other starts after are not waited for. The wait for a node ends at its limit:
-    checkers judge what it owes.
+    Only nodes that another node starts after are waited for. The wait for a node ends at its limit
+    without an error: checkers judge whether the node is ready.
     """
     wanted = [cluster.nodes[name] for name in names]
     awaited = {name for spec in wanted for name in spec.after}

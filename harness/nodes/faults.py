@@ -1,7 +1,7 @@
-"""The kinds of faults: one struct each, with its needs and its effects.
+"""The kinds of faults: one struct per kind, with its requirements and effects.
 
-A kind that hits nodes is injected into the nodes that a selector chose; a kind that hits links,
-into the links between them. The struct goes into the history as it is.
+A kind that hits nodes is injected into the nodes that a selector chose. A kind that hits links is
+injected into the links between these nodes. The history contains the struct unchanged.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _DOWN_AND_UP: Final = frozenset({Capability.START})
 class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="fault"):
     """The common part of all kinds.
 
-    `word` is the kind in the history (`harness.ops`), by which reports and limits go; `requires`
-    are the capabilities that an environment needs; `may_end`: a node that ends during such a fault,
-    or soon after, is not to blame for it; `damages`: it destroys synced data, which is charged to
+    `word` is the kind in the history (`harness.ops`), which reports and limits use. `requires` are
+    the capabilities that an environment needs. `may_end`: a node may exit during such a fault, or
+    soon after, without being blamed. `damages`: the fault destroys synced data, which is charged to
     the damage budget (`harness.faults.budget`).
     """
 
@@ -59,9 +59,9 @@ class _Kind(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 class Kill(_Kind, frozen=True, tag="kill"):
-    """A process is gone at once (SIGKILL); its writes stay, even un-synced ones.
+    """A process dies at once (SIGKILL); its writes survive, even unsynced ones.
 
-    With `power_cut` an arbitrary part of the un-synced data is lost; with `torn` the last surviving
+    With `power_cut` an arbitrary part of the unsynced data is lost; with `torn` the last surviving
     write may be cut in the middle.
     """
 
@@ -75,15 +75,15 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """Kill and start; a power cut reaches disks as well."""
+        """The capabilities to kill and to start; a power cut also needs those for disks."""
         needs = _DOWN_AND_UP | {Capability.KILL}
         needs |= {Capability.LOSE_UNSYNCED} if self.power_cut else set()
         return needs | ({Capability.TORN_WRITE} if self.torn else set())
 
 
 class Restart(_Kind, frozen=True, tag="restart"):
-    """An administrator's restart: a process is asked to end (SIGTERM, or as it declares) and is
-    started again later.
+    """An administrator's restart: a process is stopped gracefully (SIGTERM, or its declared signal)
+    and started again later.
     """
 
     word: ClassVar[str] = RESTART
@@ -91,18 +91,19 @@ class Restart(_Kind, frozen=True, tag="restart"):
 
 
 class Pause(_Kind, frozen=True, tag="pause"):
-    """A process is frozen (SIGSTOP), as by a long garbage collection or on a stalled host."""
+    """A process is frozen (SIGSTOP), as in a long garbage collection or on a stalled host."""
 
     word: ClassVar[str] = PAUSE
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.PAUSE})
 
 
 class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
-    """A node's wall clock jumps by `offset_ms`, both its clocks run fast or slow by `drift_ppm`.
+    """A node's wall clock jumps by `offset_ms`, and both its clocks run fast or slow by
+    `drift_ppm`.
 
     With `strobe_ms` the offset comes and goes at this interval: clocks that jump back and forth
-    found more than steady ones (Jepsen's `nemesis/time.clj`). The node's `max_error_ns` does not
-    follow: a clock does not know that it is wrong.
+    found more bugs than steadily wrong clocks (Jepsen's `nemesis/time.clj`). The node's
+    `max_error_ns` does not change: a clock does not know that it is wrong.
     """
 
     offset_ms: float = 0.0
@@ -120,12 +121,12 @@ class Clock(_Kind, frozen=True, kw_only=True, tag="clock"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """An offset, a drift, or both."""
+        """The capabilities for an offset, a drift, or both."""
         return required(self, self.EFFECTS)
 
 
 class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
-    """A node computes `factor` times as slowly."""
+    """A node's processor is slower by `factor`."""
 
     factor: float
     word: ClassVar[str] = CPU
@@ -136,9 +137,9 @@ class Cpu(_Kind, frozen=True, kw_only=True, tag="cpu"):
 
 
 class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
-    """A node's disk gets worse: requests fail, find no room, take long, or read rotten blocks.
+    """A node's disk degrades: requests fail, find no space, take long, or read rotten blocks.
 
-    A node may end over an error of its disk, and should do so rather than go on with data that it
+    A node may exit because of a disk error, and should exit rather than continue with data that it
     could not make durable (Rebello et al., "Can applications recover from fsync failures?", ATC
     2020). Most nodes read their disk only when they start, so a node that runs when its disk begins
     to rot is killed and started again.
@@ -149,68 +150,69 @@ class Disk(_Kind, frozen=True, kw_only=True, tag="disk"):
 
     @property
     def may_end(self) -> bool:  # type: ignore[override]
-        """A disk that is only slow ends no node."""
+        """False for a disk that is only slow: that excuses no exit."""
         return bool(self.quality.error or self.quality.full or self.quality.bitrot)
 
     @property
     def damages(self) -> bool:  # type: ignore[override]
-        """Only rot: requests that fail or wait leave the data as they are."""
+        """True only for rot: failed or delayed requests leave the data unchanged."""
         return bool(self.quality.bitrot)
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The needs of its quality; rot needs a start of the node as well."""
+        """The capabilities for its quality; rot also needs a start of the node."""
         needs = self.quality.requires
         return needs | _DOWN_AND_UP | {Capability.KILL} if self.damages else needs
 
 
 class Cut(_Kind, frozen=True, tag="cut"):
-    """Everything on the links is swallowed: silence, not refusal. `one_way`: in one direction."""
+    """The links drop all packets: nothing is refused. `one_way`: in one direction only."""
 
     one_way: bool = False
     word: ClassVar[str] = CUT
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """A partition, one-way or not."""
+        """The capability for a partition, one-way or not."""
         return frozenset({Capability.PARTITION_ONE_WAY if self.one_way else Capability.PARTITION})
 
 
 class Shape(_Kind, frozen=True, tag="shape"):
-    """The links get worse: late, lossy, narrow."""
+    """The links degrade: delay, loss, low bandwidth."""
 
     quality: LinkQuality
     word: ClassVar[str] = SHAPE
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The needs of its quality."""
+        """The capabilities for its quality."""
         return self.quality.requires
 
 
 class Stream(_Kind, frozen=True, tag="stream"):
-    """The byte streams on the links get worse: they come in pieces, or end with a reset."""
+    """The byte streams on the links degrade: they arrive in pieces, or end with a reset."""
 
     quality: StreamQuality
     word: ClassVar[str] = SHAPE
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The needs of its quality."""
+        """The capabilities for its quality."""
         return self.quality.requires
 
 
 class Reset(_Kind, frozen=True, tag="reset"):
-    """The open connections on the links are reset (RST), once, at the beginning of the fault."""
+    """The open connections on the links are reset (RST) once, when the fault begins."""
 
     word: ClassVar[str] = RESET
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.RESET})
 
 
 class Operate(_Kind, frozen=True, kw_only=True, tag="operation"):
-    """An administrator's work, no fault: an operation of the system, or a rolling restart.
+    """An administrator's work, which is not a fault: an operation of the system, or a rolling
+    restart.
 
-    The nodes that it restarts run as `variant` from then on (`NodeSpec.variants`).
+    The nodes that the operation restarts run as `variant` from then on (`NodeSpec.variants`).
     """
 
     name: str
@@ -226,23 +228,23 @@ FaultKind = NodeFault | LinkFault | Operate
 
 
 class Link(msgspec.Struct, frozen=True, order=True):
-    """One direction between two ends, each a node or one of `Cluster.clients`."""
+    """One direction of a link between two ends; each end is a node or one of `Cluster.clients`."""
 
     source: str
     destination: str
 
     @staticmethod
     def between(left: Iterable[str], right: Iterable[str]) -> list[Link]:
-        """Both directions of every pair across two groups, sorted."""
+        """Both directions of every link between the two groups, sorted."""
         pairs = [(a, b) for a in left for b in right if a != b]
         return sorted({Link(a, b) for a, b in pairs} | {Link(b, a) for a, b in pairs})
 
 
 class Aim(msgspec.Struct, frozen=True, kw_only=True):
-    """The intention of a nemesis now: a fault, and the nodes or links to hit.
+    """The choice of a nemesis at one moment: a fault, and the nodes or links to hit.
 
-    Without targets it misses, and `note` gives the reason. For links, `targets` are the nodes that
-    the fault is about, and `note` describes it.
+    Without targets the fault misses, and `note` gives the reason. For links, `targets` are the
+    nodes that the fault is about, and `note` describes it.
     """
 
     what: FaultKind

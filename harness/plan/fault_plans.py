@@ -1,4 +1,4 @@
-"""Schedules of faults: what nemeses plan, checked, and with ids that no two faults share."""
+"""Schedules of faults: plans of nemeses, checked, with unique ids."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from harness.support.interrupts import blaming
 
 FAULTS_MAX: Final = 100_000
 PLAN_TRIES: Final = 20
-"""The number of plans of a nemesis until no schedule hides another."""
+"""The maximum number of plans of a nemesis that are tried to find a schedule that hides no other.
+"""
 
 
 def plan_beside(
     others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
 ) -> Sequence[Fault]:
-    """A schedule that hides no other and is hidden by none, if `PLAN_TRIES` suffice.
+    """A schedule that hides no other schedule and is not hidden by one, if found in `PLAN_TRIES`
+    tries.
 
-    If every fault of a nemesis begins under one of another, it may never hit a node: a kill of all
-    nodes leaves nothing to kill. Without others the first try counts.
+    If every fault of a nemesis begins during a fault of another nemesis, it may never hit a node: a
+    kill of all nodes leaves no node to kill. Without other nemeses the first try is used.
     """
     first: Sequence[Fault] = ()
     for number in range(PLAN_TRIES):
@@ -46,7 +48,7 @@ def plan_beside(
 
 
 def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> list[Fault]:
-    """The faults that a nemesis planned, renamed to its requested name (maybe PACKAGE:NAME).
+    """The faults that a nemesis planned, under the nemesis's requested name (maybe PACKAGE:NAME).
 
     Raises `TargetError` for a plan that cannot be carried out.
     """
@@ -74,14 +76,18 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
 
 
 def with_own_id(fault: Fault, others: Collection[str]) -> Fault:
-    """`fault`, called after its nemesis where another plan has its id: ids say which to heal."""
+    """`fault`, with the nemesis's name added to its id if another plan uses this id: heals name
+    faults by id.
+    """
     if fault.id not in others:
         return fault
     return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether a fault of `plan` begins while none of the other plans is on; true without faults."""
+    """Whether a fault of `plan` begins while no fault of another plan is active; true if `plan` is
+    empty.
+    """
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans
@@ -94,7 +100,7 @@ def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> 
 
 
 def check_faults(faults: Sequence[Fault]) -> None:
-    """Refuse a schedule, written by hand or shrunk, that cannot be carried out as it says."""
+    """Refuse a handwritten or shrunk schedule that cannot be carried out as written."""
     if len(faults) > FAULTS_MAX:
         raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
     seen: dict[str, Fault] = {}

@@ -1,4 +1,4 @@
-"""Requirements of workloads and nemeses, matched with the installed targets.
+"""Checks of requirements of workloads and nemeses against the installed targets.
 
 A workload may require options of the target (`Workload.needs`), which the user can override. A
 target may list options that add roles or spares (`Target.larger`), which messages suggest.
@@ -17,13 +17,15 @@ from harness.registry import load_all
 
 class _Fits(Protocol):
     def __call__(self, target: Target, options: Mapping[str, Any], /) -> None:
-        """Raise `HarnessError` where a target with these options does not fit."""
+        """Raise `HarnessError` if a target with these options does not fit."""
 
 
 def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The options of the target that a workload with these options needs, unless given."""
+    """The target's options that a workload with these options needs, except for options the user
+    set.
+    """
     names = {option.name.replace("-", "_") for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)
@@ -34,7 +36,7 @@ def needed_options(
 
 
 def flags_of(options: Mapping[str, Any]) -> str:
-    """Options as the command line spells them."""
+    """Options in the syntax of the command line."""
     return " ".join(
         f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
         for name, value in options.items()
@@ -62,7 +64,7 @@ def no_vocabulary(target: Target, workload: Workload) -> UsageError:
 
 
 def no_such_bug(bug: str, target: Target) -> UsageError:
-    """The error, with the target that has the bug, or the closest name."""
+    """The error for an unknown bug; names the target that has the bug, or the closest name."""
     start = f"the target {target.name!r} has no bug {bug!r}"
     for name, other in load_all("targets"):
         if not isinstance(other, UsageError) and bug in other.bugs:
@@ -72,7 +74,7 @@ def no_such_bug(bug: str, target: Target) -> UsageError:
 
 
 def fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
-    """The options with which `target` `fits`, or else those of other targets."""
+    """The options with which `target` `fits`, or else options of other targets."""
     fitting = list(_that_fit(target, fits))
     if fitting:
         yield from fitting

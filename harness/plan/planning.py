@@ -1,6 +1,6 @@
 """From options to a complete, checked case.
 
-Everything that can be refused is refused here, before the first node starts.
+Invalid options are refused here, before the first node starts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(TargetPlan, frozen=True, kw_only=True):
-    """A case together with the plug-ins that carry it out."""
+    """A case together with the plug-ins that it needs."""
 
     workload: Workload
     checkers: tuple[Checker, ...]
@@ -58,7 +58,7 @@ class Plan(TargetPlan, frozen=True, kw_only=True):
 def plan_target(case: Case, environment: Environment) -> TargetPlan:
     """The system of a case, without a workload and without planned faults.
 
-    Nodes are prepared for the nemeses of the case, which users start by hand. Raises `UsageError`.
+    Nodes are prepared for the nemeses of the case, which users inject by hand. Raises `UsageError`.
     """
     target: Target = load_plugin("targets", case.target)
     _check_behaviour(case, target)
@@ -72,7 +72,7 @@ def plan_target(case: Case, environment: Environment) -> TargetPlan:
 
 
 def plan_case(case: Case, environment: Environment | None) -> Plan:
-    """Load the plug-ins, fill in defaults and the fault schedule, and refuse the impossible.
+    """Load the plug-ins, fill in defaults and the fault schedule, and refuse impossible options.
 
     With `environment` its capabilities are checked too. Raises `UsageError`.
     """
@@ -110,7 +110,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
             raise _with_fix(error, name, nemesis, target, environment) from error
         refuse_clients(nemesis, case.concurrency)
     with blaming(f"the workload {case.workload!r}: generator()"):
-        workload.generator(case)  # refuses bad workload options now, not in the middle of a run
+        workload.generator(case)  # refuse bad workload options now, not in the middle of a run
     return Plan(
         case=case,
         target=target,
@@ -125,7 +125,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
 def _with_fix(
     error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
 ) -> UsageError:
-    """The error for a nemesis that a target cannot have, with the options that it needs."""
+    """The error for a nemesis that does not suit a target, with the options that it needs."""
 
     def fits(other: Target, options: Mapping[str, Any]) -> None:
         case = Case(
@@ -156,7 +156,7 @@ def _check_behaviour(case: Case, target: Target) -> None:
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
-    """The promises that the target does not make with these settings."""
+    """The permits of the target's profile with these settings."""
     with blaming(f"the target {target.name!r}: permits()"):
         permits = list(target.permits(settings))
         for permit in permits:
@@ -198,7 +198,7 @@ def _declared(
 
 
 def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
-    """Raise `UsageError` for arguments that the nemesis would fail on during a run."""
+    """Raise `UsageError` for arguments that would make the nemesis fail during a run."""
     try:
         with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
             nemesis.check_args(fault.args)
@@ -207,13 +207,13 @@ def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
 
 
 def _nemesis_names(case: Case) -> list[str]:
-    """Every nemesis the case names, in order, each once."""
+    """Every nemesis that the case names, in order, without duplicates."""
     planned = [fault.nemesis for fault in case.faults or ()]
     return list(dict.fromkeys([*case.nemeses, *planned]))
 
 
 def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
-    """The arguments that a nemesis draws for one fault outside a plan."""
+    """The arguments that a nemesis draws for one fault outside of a plan."""
     planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
     return dict(planned[0].args) if planned else {}
 

@@ -1,4 +1,5 @@
-"""The draws of a seed in a soak: its nemeses and their pace, its world and its load.
+"""The random choices of a seed in a soak: its nemeses and their pace, its environment knobs and its
+load.
 
 Composing every nemesis in every seed weakens runs: little is written while most nodes are down, and
 each fault hides the others. One or two nemeses per seed, in runs that differ in everything that the
@@ -32,11 +33,11 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         (
             {"interval_s": 10.0, "duration_s": 5.0},  # time to recover, and to forget
             {"interval_s": 5.0, "duration_s": 2.5},
-            {"interval_s": 4.0, "duration_s": 1.0},  # back before another node took over
+            {"interval_s": 4.0, "duration_s": 1.0},  # healed before another node took over
         ),
     ),
-    # With many, some are still free when another leader is elected, and stay with the old one.
-    # They wait longer: hundreds of operations of unknown outcome are more than a checker can order.
+    # With many clients, some are still free when another leader is elected, and stay with the old
+    # leader. These clients wait longer: a checker cannot order hundreds of unknown outcomes.
     (
         "clients",
         (
@@ -46,19 +47,20 @@ DRAWN_TOGETHER: Final[tuple[tuple[str, tuple[Fields, ...]], ...]] = (
         ),
     ),
 )
-"""Fields of a case that are drawn in groups: a group of which something is given is not drawn.
+"""Fields of a case that are drawn in groups. If the user gives a field, its whole group is not
+drawn.
 
-The pace is drawn in simulations alone: to start real nodes again takes longer than such a fault.
+The pace is drawn only in simulation: real nodes take longer to restart than such a fault lasts.
 """
 _DEFAULTS: Final = Case(seed=0)
 DRAWABLE: Final = tuple(name for _, choices in DRAWN_TOGETHER for name in choices[0])
 
 
 def expand_any(case: Case, environment: Environment | None) -> Case:
-    """The case with the nemeses that `any` means, at most two of which a seed draws.
+    """The case with the nemeses that `any` means; a seed draws at most two of them.
 
-    These are the `nemeses` of the target, or all installed ones that suit all targets, as far as
-    the environment can do them. Raises `UsageError` if none is left.
+    The nemeses are those in the target's `nemeses`, or all installed nemeses that suit all targets,
+    without nemeses that the environment cannot perform. Raises `UsageError` if none is left.
     """
     if ANY not in case.nemeses:
         return case
@@ -70,7 +72,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
     target: Target = load_plugin("targets", case.target)
     names = target.nemeses
     if names is None:
-        # One that does not load breaks nothing; `harness doctor` says why.
+        # A nemesis that does not load is skipped; `harness doctor` gives the reason.
         names = tuple(
             name
             for name, nemesis in load_all("nemeses")
@@ -96,7 +98,7 @@ def expand_any(case: Case, environment: Environment | None) -> Case:
 
 
 def draw_case(case: Case, environment: Environment | None) -> Case:
-    """The case with what its seed draws, once and for all."""
+    """The case with the draws of its seed filled in."""
     if not case.draw:
         return case
     rng = stream(case.seed, "draw/nemeses")
@@ -126,7 +128,7 @@ def draw_case(case: Case, environment: Environment | None) -> Case:
 
 
 def undrawn(case: Case) -> Case:
-    """The case before its seed drew."""
+    """The case before the draws of its seed."""
     if not case.drawn:
         return case
     asked = {**case.drawn, "nemeses": tuple(case.drawn["nemeses"])}

@@ -1,4 +1,4 @@
-"""Capabilities: whether a nemesis can do in an environment what it needs, and to which nodes."""
+"""The reach of a nemesis: whether it can do what it needs in an environment, and on which nodes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ from harness.support.interrupts import blaming
 
 
 def can(able: Mapping[Capability, Fidelity], capability: Capability) -> bool:
-    """Whether `able` includes the capability, in any fidelity."""
+    """Whether `able` includes the capability with any fidelity."""
     return able.get(capability, Fidelity.NONE) is not Fidelity.NONE
 
 
 def needs_faulty_disk(nemesis: Nemesis) -> bool:
-    """Whether it does something to disks."""
+    """Whether the nemesis affects disks."""
     return not nemesis.requires.isdisjoint(FAULTY_DISK)
 
 
 def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
-    """The foreign programs to which it may do anything that needs any of `what`."""
+    """The foreign programs to which the nemesis may apply a fault that needs any capability of
+    `what`.
+    """
     if nemesis.requires.isdisjoint(what):
         return []
     foreign = {node.name: node for node in nodes if node.entry is None}
@@ -46,9 +48,10 @@ def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capabi
 def out_of_reach(
     nemesis: Nemesis, nodes: Iterable[NodeSpec], reach: Collection[Capability] = ()
 ) -> list[str]:
-    """The foreign programs that it may hit, but cannot affect.
+    """The foreign programs that the nemesis may hit but cannot affect.
 
-    `reach`: the part of `ENV_NODES_ONLY` that works on all of them. Disks depend on the node.
+    `reach`: the part of `ENV_NODES_ONLY` that works on all foreign programs. For disks it depends
+    on the node.
     """
     nodes, lacks = list(nodes), ENV_NODES_ONLY - frozenset(reach)
     bare = [node for node in nodes if not node.faulty_disk]
@@ -64,7 +67,7 @@ def why_no_faulty_disks(environment: Environment | None) -> str | None:
 def can_hit_all(
     nemesis: Nemesis, nodes: Sequence[NodeSpec], environment: Environment | None
 ) -> bool:
-    """Whether the nemesis can hit all of these nodes, as far as anything says."""
+    """Whether the nemesis can hit all of these nodes, as far as its declaration tells."""
     able = None if environment is None else environment.capabilities
     if able is not None and not all(can(able, needed) for needed in nemesis.requires):
         return False
@@ -77,7 +80,7 @@ def can_hit_all(
 def refuse_unable(
     nemeses: Mapping[str, Nemesis], environment: str, capabilities: Mapping[Capability, Fidelity]
 ) -> None:
-    """Raise `UsageError` for a nemesis that needs more than the environment can do."""
+    """Raise `UsageError` for a nemesis that needs more capabilities than the environment has."""
     for name, nemesis in nemeses.items():
         for capability in sorted(nemesis.requires, key=lambda item: item.value):
             if not can(capabilities, capability):
@@ -87,11 +90,11 @@ def refuse_unable(
 
 
 def _able(capability: Capability) -> list[str]:
-    """The installed environments that can do it."""
+    """The installed environments that can perform the nemesis."""
     return [
         name
         for name, other in load_all("environments")
-        # One that does not load can do nothing; `harness doctor` says why.
+        # An environment that does not load is skipped; `harness doctor` gives the reason.
         if not isinstance(other, UsageError) and can(other.capabilities, capability)
     ]
 
@@ -104,7 +107,7 @@ def refuse_nodes(
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot hit these nodes, or names an unknown one.
 
-    Also if foreign programs cannot have the disks that they declare.
+    Also raises if foreign programs cannot have the disks that they declare.
     """
     reach = ENV_NODES_ONLY if environment is None else environment.reaches_foreign or ()
     beyond = out_of_reach(nemesis, specs.values(), reach)
@@ -143,8 +146,8 @@ def refuse_by_hand(
 ) -> None:
     """Raise `UsageError` for a nemesis that cannot affect a running system.
 
-    `clocks` are the foreign programs that were started for faults of clocks; `fix` names the option
-    that starts them so.
+    `clocks` are the foreign programs that were started with support for clock faults; `fix` names
+    the option for such a start.
     """
     refuse_nodes(nemesis, specs, target, environment)
     bare = [node for node in may_hit(nemesis, specs.values(), CLOCKS) if node not in clocks]
@@ -162,16 +165,16 @@ def foreign_clocks(nemeses: Mapping[str, Nemesis], nodes: Sequence[NodeSpec]) ->
 
 
 def nodes_for(nodes: Sequence[NodeSpec], nemeses: Mapping[str, Nemesis]) -> tuple[NodeSpec, ...]:
-    """The nodes to deploy: without faults of disks, all use the disk of the machine."""
+    """The nodes to deploy: if no nemesis affects disks, all nodes use the disk of the machine."""
     if any(needs_faulty_disk(nemesis) for nemesis in nemeses.values()):
         return tuple(nodes)
     return tuple(msgspec.structs.replace(node, faulty_disk=False) for node in nodes)
 
 
 def client_ends(nemeses: Mapping[str, Nemesis], concurrency: int) -> tuple[str, ...]:
-    """The ends of links that belong to the harness; one per client only if a nemesis needs them.
+    """The link ends that belong to the harness; one per client only if a nemesis needs it.
 
-    One per concurrent client: each is a port, and containers wait for it.
+    There is one end per concurrent client: each end is a port, and containers wait for it.
     """
     per_client = any(Capability.SINGLE_CLIENTS in each.requires for each in nemeses.values())
     return (CLIENT, *(map(client_end, range(concurrency)) if per_client else ()))

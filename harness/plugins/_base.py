@@ -1,9 +1,9 @@
-"""The base class of all plug-ins, and how optional members are declared.
+"""The base class of all plug-ins, and the declaration of optional members.
 
 The class body holds the required data of a plug-in. Optional behaviour is a method with a default,
-which a plug-in replaces under `@override`. Optional data is set in the class header, as in
-`class MyTarget(Target, groups=("masters",))`. mypy finds a misspelt name of either kind, and Python
-refuses one of the header.
+which a plug-in replaces under `@override`. Optional data is set in the class header, as in `class
+MyTarget(Target, groups=("masters",))`. mypy finds misspelt names of both kinds, and Python refuses
+a misspelt name in the header.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
 
     def override(method):  # noqa: ANN001, ANN202 - typing has the types; it is only here since 3.12
-        """Mark a method that replaces one of a base class, for type checkers."""
+        """Mark a method that overrides a method of a base class, for type checkers."""
         return method
 
 
@@ -32,7 +32,7 @@ class Plugin(ABC):
 
 
 def set_traits(plugin: type, allowed: type, traits: Mapping[str, object]) -> None:
-    """Set the optional data of a class, given in its header; `allowed` is a `TypedDict`."""
+    """Set the optional data of a class from its header; `allowed` is a `TypedDict`."""
     names = sorted(allowed.__annotations__)
     for name in names:
         if name in vars(plugin):

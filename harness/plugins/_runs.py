@@ -34,16 +34,16 @@ class WorkloadTraits(TypedDict, total=False):
 
 
 class Workload(Plugin):
-    """Operations that clients ask for, in a vocabulary that targets speak."""
+    """Operations that clients ask for, in a vocabulary that targets implement."""
 
     vocabulary: str
     options: tuple[Option, ...]
-    checkers: tuple[str, ...]  # names of checkers to run on its histories
+    checkers: tuple[str, ...]  # names of the checkers that judge its histories
 
     target: str | None = None
-    """The target that it takes if the user names none."""
+    """The target that the workload uses if the user names none."""
     usual: Mapping[str, Any] = MappingProxyType({})
-    """Its defaults for fields of the case, such as {"rate": 120.0}."""
+    """The workload's defaults for fields of the case, such as {"rate": 120.0}."""
 
     def __init_subclass__(cls, **traits: Unpack[WorkloadTraits]) -> None:
         set_traits(cls, WorkloadTraits, traits)
@@ -57,25 +57,27 @@ class Workload(Plugin):
 
     @abstractmethod
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Return one operation of each kind, in an order in which all can succeed one by one.
+        """Return one operation of each kind, in an order in which all of them can succeed.
 
-        Another `attempt` works on other names. A `retry` repeats a request that definitely did
-        nothing: it has the same names, but new values where a history needs unique ones (nonces).
+        Another `attempt` uses other names. A `retry` repeats a request that definitely did nothing:
+        the names stay the same, but values that must be unique in a history (nonces) are new.
         """
 
     @abstractmethod
     def final(self, case: Case) -> Sequence[Request]:
-        """Return the reads that end a run."""
+        """Return the final reads of a run."""
 
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Return the target's options that these options require; the user can override them."""
+        """Return the target options that these workload options require; the user can override
+        them.
+        """
         del options, target_options
         return {}
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of one seed of a soak: all that are `given`, and drawn ones."""
+        """Return the options for one seed of a soak: all options in `given`, and drawn ones."""
         del rng
         return dict(given)
 
@@ -88,9 +90,9 @@ class NemesisTraits(TypedDict, total=False):
 
 
 class Nemesis(Plugin):
-    """One way to break a cluster, aimed by role at the moment of the fault.
+    """One way to break a cluster; targets are chosen by role when the fault strikes.
 
-    Most are faults in words (`harness.faults.nemesis_from_text.AimedNemesis`).
+    Most nemeses are faults in words (`harness.faults.nemesis_from_text.AimedNemesis`).
     """
 
     requires: frozenset[Capability]
@@ -98,7 +100,7 @@ class Nemesis(Plugin):
     suits_all: bool = True
     """False for a nemesis that `--nemesis any` draws only if the target names it."""
     clients_min: int = 0
-    """The least concurrency with which the clients that it aims at exist."""
+    """The lowest concurrency at which the clients that the nemesis hits exist."""
 
     def __init_subclass__(cls, **traits: Unpack[NemesisTraits]) -> None:
         set_traits(cls, NemesisTraits, traits)
@@ -107,35 +109,38 @@ class Nemesis(Plugin):
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """Return the schedule over a chaos phase of `horizon_ns`; pure."""
+        """Return the schedule for a chaos phase of `horizon_ns`; must be pure."""
 
     @abstractmethod
     def aim(self, scene: Scene, fault: Fault) -> Aim:
-        """Choose what to break now, and where; pure. `harness.faults.ledger` breaks and heals it.
+        """Choose the fault and its targets now; must be pure. `harness.faults.ledger` breaks and
+        heals.
 
-        `scene.it` is the node whose event `trigger_of(fault)` waited for.
+        `scene.it` is the node of the event that `trigger_of(fault)` waited for.
         """
 
     def check_args(self, args: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for arguments that a user wrote into a case and `plan` never draws."""
+        """Raise `UsageError` for arguments in a handwritten case that `plan` never draws."""
 
     def check_target(self, specs: Mapping[str, NodeSpec], target: Target) -> None:
         """Raise `UsageError` for nodes, groups or operations that this target does not have."""
 
     def needs_leader(self, fault: Fault) -> bool | str:
-        """Whether the fault waits for a leader, for at least 5 s; a text names the group."""
+        """Whether the fault waits at least 5 s for a leader; a text names the leader's group."""
         del fault
         return True
 
     def may_hit(
         self, specs: Mapping[str, NodeSpec], capabilities: Collection[Capability]
     ) -> Sequence[str]:
-        """Return the nodes to which it may do something that needs any of these capabilities."""
+        """Return the nodes that the nemesis may hit with a fault that needs any of these
+        capabilities.
+        """
         del capabilities
         return list(specs)
 
     def trigger_of(self, fault: Fault) -> Trigger | None:
-        """Return the event of a node that the fault waits for, if it waits for one."""
+        """Return the event of a node that the fault waits for, if there is one."""
         del fault
         return None
 
@@ -149,22 +154,22 @@ class CheckerTraits(TypedDict, total=False):
 class Checker(Plugin):
     """A pure function of a history.
 
-    A result that a larger budget could decide says so by a true `limited` in its details.
+    If a larger budget could decide a result, the result has a true `limited` in its details.
     """
 
     version: str | None = None
-    """Reports judge again when it changes. Without a version, they do after any change of the
-    checker's package or of the bundled checkers."""
+    """The version of the checker: when it changes, reports judge runs again. Without a version,
+    reports judge again after any change of the checker's package or of the bundled checkers."""
 
     def __init_subclass__(cls, **traits: Unpack[CheckerTraits]) -> None:
         set_traits(cls, CheckerTraits, traits)
 
     @abstractmethod
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
-        """Judge; `unknown` with the reason where a bound is hit."""
+        """Judge the history; the result is `unknown` with the reason if a limit is reached."""
 
     def bounded(self, *, steps: int, configurations: int) -> Checker:
-        """Return this checker with other bounds of its search, if it searches."""
+        """Return this checker with other search limits, if it searches."""
         del steps, configurations
         return self
 
@@ -173,7 +178,7 @@ class Checker(Plugin):
 
 
 class PreparedCheck(Protocol):
-    """One history, understood by one model and ready to be judged."""
+    """One history that a model has parsed and can judge."""
 
     @property
     def operations(self) -> int:
@@ -183,9 +188,10 @@ class PreparedCheck(Protocol):
     def check(
         self, *, time_limit_s: float, draw: bool
     ) -> tuple[CheckResult, Counterexample | None]:
-        """Judge; with `draw`, an invalid history comes with its counterexample.
+        """Judge the history; with `draw`, the result of an invalid history contains its
+        counterexample.
 
-        Entries of `details` that the command shows: `configurations` (states of the search),
+        Entries of `details` that `harness check` shows: `configurations` (states of the search),
         `proof` (an object, the certificate of the verdict), and Elle's `anomalies` and `not` (the
         weakest consistency models violated), both lists of names.
         """
@@ -199,23 +205,23 @@ class ModelTraits(CheckerTraits, total=False):
 
 
 class HistoryModel(Checker):
-    """A checker that judges the histories of others, too.
+    """A checker that also judges histories of other tools.
 
     The model reads ops in its own vocabulary of `f` and values.
     """
 
     kind: str = "model"
-    """The option of `harness check` that takes its name: "model" or "elle"."""
+    """The option of `harness check` that selects the model: "model" or "elle"."""
 
     def __init_subclass__(cls, **traits: Unpack[ModelTraits]) -> None:
         set_traits(cls, ModelTraits, traits)
 
     @abstractmethod
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
-        """Understand all ops, executing nothing.
+        """Parse all ops without judging them.
 
         Raises `HistoryError` with a text that begins with `op N` for ops outside the vocabulary,
-        and `UsageError` for settings without a meaning for this model.
+        and `UsageError` for settings that have no meaning for this model.
         """
 
     def check(self, history: History, case: Case, *, time_limit_s: float) -> CheckResult:
@@ -234,10 +240,10 @@ class ReporterTraits(TypedDict, total=False):
 
 
 class Reporter(Plugin):
-    """Makes one artefact of a finished run, such as a page to look at."""
+    """Makes one artefact of a finished run, such as a page."""
 
     default: bool = True
-    """False for a reporter that is used only if `--reporters` names it."""
+    """False for a reporter that runs only if `--reporters` names it."""
 
     def __init_subclass__(cls, **traits: Unpack[ReporterTraits]) -> None:
         set_traits(cls, ReporterTraits, traits)
@@ -246,12 +252,13 @@ class Reporter(Plugin):
     def write(self, folder: Path) -> Path:
         """Make the artefact of the run in `folder` and return its path, inside the folder.
 
-        `run.json` is complete. An exception becomes a note to the user and changes no verdict.
+        `run.json` is already complete. An exception becomes a note to the user and changes no
+        verdict.
         """
 
 
 class SoakExecutor(Plugin):
-    """Runs the seeds of a soak elsewhere than in workers on this machine."""
+    """Runs the seeds of a soak outside of this machine's worker processes."""
 
     @abstractmethod
     def run(
@@ -260,13 +267,13 @@ class SoakExecutor(Plugin):
         """Run `job` (a `harness.soak.SeedJob` as JSON) for each of `seeds`, in any order.
 
         Calls `take` with each `harness.soak.SeedResult` as JSON as soon as it exists, and stops
-        when it returns false. If the job names a lake, its runs are there before that. Raises
-        `UsageError` or `InfrastructureError`.
+        when `take` returns false. If the job names a lake, each run is in the lake before this
+        call. Raises `UsageError` or `InfrastructureError`.
         """
 
 
 class SoakSink(Plugin):
-    """Keeps the runs of soaks elsewhere than in folders of a store."""
+    """Keeps the runs of soaks in another place than folders of a store."""
 
     @abstractmethod
     def open(self, uri: str, *, name: str, prefix: str) -> SunkRuns:
@@ -277,30 +284,31 @@ class SoakSink(Plugin):
 
 
 class SunkRuns(Protocol):
-    """The runs of one soak at the place of a `SoakSink`."""
+    """The runs of one soak in a `SoakSink`."""
 
     uri: str
 
     def holds(self, run: str, digest: str, verdict: str) -> bool:
-        """Whether the place has this run, with this content."""
+        """Whether the sink has this run with this content."""
         ...
 
     def results(self, code: str) -> Iterator[bytes]:
-        """The runs there that this code made, as `harness.soak.SeedResult` in JSON.
+        """The runs in the sink that this code made, as `harness.soak.SeedResult` in JSON.
 
-        A run that the place does not confirm is left out, and made again.
+        A run that the sink does not confirm is left out, and the soak makes it again.
         """
         ...
 
     def add(self, folder: Path) -> None:
-        """Take a finished run. Its folder goes when the run is safe, now or at a later call.
+        """Take a finished run. Its folder is removed when the run is safe, now or at a later call.
 
-        Raises `InfrastructureError` where it cannot be: the folders stay, to be added again.
+        Raises `InfrastructureError` if the run cannot be stored. The folders then stay, to be added
+        again.
         """
         ...
 
     def flush(self) -> None:
-        """Make all added runs safe; raises as `add`, but only once."""
+        """Make all added runs safe; raises like `add`, but only once."""
         ...
 
     def look(self) -> None:
@@ -308,24 +316,26 @@ class SunkRuns(Protocol):
         ...
 
     def place_of(self, run: str) -> str | None:
-        """The place of the files of a run; `None` if only its rows are kept."""
+        """The location of a run's files; `None` if the sink keeps only its rows."""
         ...
 
     def fetch_words(self, run: str, store: str) -> list[str]:
-        """The command that makes a folder of `store` of the run again."""
+        """The command that restores the run as a folder of `store`."""
         ...
 
 
 class Diagnosis(Plugin):
-    """Looks for something that parts of the harness use and none needs, such as Java."""
+    """Looks for an optional dependency of the harness, such as Java."""
 
     @abstractmethod
     def look(self) -> tuple[bool, str]:
-        """Return whether it is there, and its version or how to get it, for `harness doctor`."""
+        """Return whether the dependency is there, and its version or how to get it, for `harness
+        doctor`.
+        """
 
 
 class Verb(Protocol):
-    """A module that is a verb of the command line."""
+    """A module that implements a verb of the command line."""
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run the verb with the arguments after its name, and return the exit code."""

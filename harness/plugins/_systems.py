@@ -20,10 +20,10 @@ from harness.plugins.options import Option
 
 
 class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The set-up of a target; `options` has a value for each of its `Option`s.
+    """The settings of a target; `options` has a value for each of its `Option`s.
 
-    `environment` is its name, if it is known: in simulation a target may use other programs than in
-    processes.
+    `environment` is the name of the environment, if it is known: in simulation a target may use
+    other programs than in processes.
     """
 
     profile: str
@@ -33,7 +33,9 @@ class TargetSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeRole(msgspec.Struct, frozen=True):
-    """The role that one node reports. `ready` is false for a leader that does not serve yet."""
+    """The role that one node reports. `ready` is false for a leader that does not serve clients
+    yet.
+    """
 
     role: str  # "leader", "follower", ... in the target's words
     term: int = 0
@@ -54,30 +56,30 @@ class Roles(msgspec.Struct, frozen=True):
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """The state at the moment of a fault, and the number that decides its draws."""
+    """The state at the moment of a fault, and the number that determines its draws."""
 
     specs: Mapping[str, NodeSpec]
-    groups: Mapping[str, Roles]  # the first is meant where none is named
+    groups: Mapping[str, Roles]  # the first group counts if none is named
     clients: Sequence[str] = (CLIENT,)  # the harness's ends of links (`Cluster.clients`)
     it: str = ""  # the node of the event that the fault waited for
     draw: int = 0
 
     def roles(self, group: str = "") -> Roles:
-        """The roles in this group, or in the first one."""
+        """The roles in this group, or in the first group."""
         names = [group] if group in self.groups else list(self.groups)[:1]
         return self.groups[names[0]] if names else Roles({}, ())
 
     def members(self, group: str = "") -> list[str]:
-        """The nodes that can lead in it, in declaration order."""
+        """The nodes that can lead in this group, in declaration order."""
         candidates = self.roles(group).candidates
         return [name for name in self.specs if name in candidates]
 
 
 class Convergence(msgspec.Struct, frozen=True):
-    """Whether the target came to rest; `pending` lists the open points in words.
+    """Whether the target has settled; `pending` lists the open points in words.
 
-    `at` may name the state by fields of answers (term, revision). If a snapshot names another one,
-    final reads and snapshot are repeated (`harness.run.phases`).
+    `at` may identify the settled state by fields of answers (term, revision). If a snapshot has
+    another state, final reads and snapshot are repeated (`harness.run.phases`).
     """
 
     ok: bool
@@ -89,9 +91,10 @@ class Client(Protocol):
     """One client process. It never retries a mutation silently and classifies every outcome."""
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
-        """Do one operation within `timeout_s`; a lost mutation is `info`, a lost read `fail`.
+        """Do one operation within `timeout_s`; a mutation without an answer is `info`, such a read
+        `fail`.
 
-        Attempt times are the env clock's `monotonic_ns`.
+        Attempt times are `monotonic_ns` of the env's clock.
         """
         ...
 
@@ -118,26 +121,28 @@ class Target(Plugin):
 
     vocabularies: frozenset[str]
     profiles: tuple[str, ...]
-    bugs: Mapping[str, str]  # switch -> one line
+    bugs: Mapping[str, str]  # bug switch -> description in one line
     options: tuple[Option, ...]
 
     workload: str | None = None
-    """The workload that it runs if the user names none."""
+    """The workload that the target runs if the user names none."""
     usual: Mapping[str, Any] = MappingProxyType({})
-    """Its defaults for other fields of the case, such as {"profile": "hive4"}."""
+    """The target's defaults for other fields of the case, such as {"profile": "hive4"}."""
     nemeses: tuple[str, ...] | None = None
-    """The nemeses that `--nemesis any` draws from. By default, all installed ones that suit all
+    """The nemeses that `--nemesis any` draws from. By default, all installed nemeses that suit all
     targets."""
     checkers: tuple[str, ...] = ()
-    """Checkers of what only this target promises (such as `bounds`), added to the workload's."""
+    """Checkers for promises that only this target makes (such as `bounds`), added to the
+    workload's."""
     groups: tuple[str, ...] = ()
-    """The groups of replicas that selectors of faults may name."""
+    """The replica groups that fault selectors may name."""
     operations: tuple[str, ...] = ()
     """The operations of an administrator (`System.operations` and `System.restarting`)."""
     variant_of: Mapping[str, str] = MappingProxyType({})
-    """The variant that an operation restarts nodes as, by its name."""
+    """The variant as which an operation restarts nodes, by the operation's name."""
     larger: tuple[Mapping[str, Any], ...] = ()
-    """Options that add roles or spares, which refusals suggest for a nemesis that needs them."""
+    """Options that add roles or spare nodes; error messages suggest them for nemeses that need
+    these."""
 
     def __init_subclass__(cls, **traits: Unpack[TargetTraits]) -> None:
         set_traits(cls, TargetTraits, traits)
@@ -148,15 +153,15 @@ class Target(Plugin):
 
     @abstractmethod
     def open(self, deployment: Deployment) -> System:
-        """Return the system that was just deployed; it lives as long as the run."""
+        """Return the system of a new deployment; it lives as long as the run."""
 
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """Return what the profile does not promise (`harness.permits`)."""
+        """Return the permits: promises that the profile does not make (`harness.permits`)."""
         del settings
         return ()
 
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of one seed of a soak: all that are `given`, and drawn ones."""
+        """Return the options for one seed of a soak: all options in `given`, and drawn ones."""
         del rng
         return dict(given)
 
@@ -172,17 +177,17 @@ class Deployment(msgspec.Struct, frozen=True):
 Operation = Callable[[Sequence[str]], Coroutine[Any, Any, str | None]]
 """An administrator's work on these nodes; returns its effect in words, or `None` if it failed.
 
-Each call keeps to a time limit of its own, or is given up after a minute.
+Each call has its own time limit; the harness abandons it after a minute.
 """
 
 
 Restart = Callable[[str, str], Coroutine[Any, Any, bool]]
-"""Stops a node in order and starts it as a variant, which it then stays; whether that was done.
+"""Stop a node gracefully and start it as a variant, which it keeps; returns whether that was done.
 
 A node that is down is left alone.
 """
 RestartingOperation = Callable[[Sequence[str], Restart], Coroutine[Any, Any, str | None]]
-"""An `Operation` that restarts nodes; it is among the `operations` of the target all the same."""
+"""An `Operation` that restarts nodes; the `operations` of the target list it, too."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -202,7 +207,7 @@ class System(ABC):
 
     @abstractmethod
     def core(self, rng: random.Random) -> Sequence[str]:
-        """Draw a smallest set of nodes that must now serve on its own."""
+        """Draw a smallest set of nodes that must be able to serve without the other nodes."""
 
     @abstractmethod
     async def ready(self) -> Convergence:
@@ -212,16 +217,16 @@ class System(ABC):
     async def groups(self) -> Mapping[str, Roles]:
         """Return the roles in each group of replicas, the main group first.
 
-        Asks every node that can lead and leaves out silent ones. The damage budget counts by these
+        Asks every node that can lead and leaves out silent nodes. The damage budget uses these
         groups.
         """
 
     @abstractmethod
     async def converged(self) -> Convergence:
-        """Return whether all nodes agree and nothing is under way."""
+        """Return whether all nodes agree and no change is under way."""
 
     async def snapshot(self) -> dict[str, Any]:
-        """Return the state of every node as plain JSON, for checks of invariants."""
+        """Return the state of every node as plain JSON, for checkers of invariants."""
         return {}
 
     def operations(self) -> Mapping[str, Operation]:
@@ -237,7 +242,7 @@ class System(ABC):
         del restart
 
     async def tool(self, arguments: Sequence[str]) -> Said:
-        """Run the target's own command-line tool; raises `HarnessError`s as a verb does."""
+        """Run the target's own command-line tool; raises `HarnessError`s like a verb."""
         del arguments
         raise UsageError("the target has no tool of its own")
 

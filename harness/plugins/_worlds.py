@@ -26,12 +26,12 @@ class DeploymentPlan(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeSpec, ...]
     seed: int
     knobs: dict[str, Any]
-    folder: Path | None  # for node logs; None keeps nothing
-    link_proxy: str | None = None  # URL of a Toxiproxy server to use instead of our own
+    folder: Path | None  # for node logs; with `None` there are no logs
+    link_proxy: str | None = None  # URL of a Toxiproxy server, instead of the harness's own proxy
     clients: int = 1  # the number of concurrent clients
-    ends: tuple[str, ...] = (CLIENT,)  # of links, for them; see `Cluster.clients`
+    ends: tuple[str, ...] = (CLIENT,)  # the clients' link ends; see `Cluster.clients`
     clocks: frozenset[str] = frozenset()  # foreign programs whose clocks the run may change
-    data: Path | None = None  # one folder per node, with which it starts
+    data: Path | None = None  # one folder per node with its initial data
 
 
 @runtime_checkable
@@ -39,7 +39,7 @@ class KeepsData(Protocol):
     """A cluster whose nodes have data in folders that can be copied out."""
 
     def data_place(self, node: str) -> str:
-        """The place of a node's data, in words; empty if there is none."""
+        """The location of a node's data, in words; empty if there is none."""
         ...
 
     async def save_data(self, node: str, folder: Path) -> None:
@@ -48,14 +48,16 @@ class KeepsData(Protocol):
 
 
 class Session:
-    """A deployment while it lasts, on its running event loop."""
+    """A running deployment, on its running event loop."""
 
-    cluster: Controls  # faults go through it
+    cluster: Controls  # faults go through this cluster
     env: ClientEnv  # for clients; also the clock and randomness of the run
     interrupted: asyncio.Event  # set by the first Ctrl-C; the second cancels the run
 
     def trace_digest(self) -> str | None:
-        """Return a digest of all that happened so far, equal for equal runs; only simulated."""
+        """Return a digest of everything that happened so far, equal for equal runs; only in
+        simulation.
+        """
         return None
 
 
@@ -67,46 +69,49 @@ class EnvironmentTraits(TypedDict, total=False):
 
 
 class Environment(Plugin):
-    """A world that deploys nodes and breaks them."""
+    """An environment that deploys nodes and breaks them."""
 
     capabilities: Mapping[Capability, Fidelity]
 
     reaches_foreign: Mapping[Capability, Fidelity] | None = None
-    """What of `ENV_NODES_ONLY` it can do to foreign programs, and what else less faithfully than to
-    nodes of `Env`. `None` if it runs no foreign programs."""
+    """The capabilities of `ENV_NODES_ONLY` that also work on foreign programs, and other
+    capabilities with lower fidelity than on nodes of `Env`. `None` if the environment runs no
+    foreign programs."""
     restores_data: bool = False
-    """Whether nodes of `Env` start on the data of `DeploymentPlan.data`."""
+    """Whether nodes of `Env` can start on the data in `DeploymentPlan.data`."""
 
     def __init_subclass__(cls, **traits: Unpack[EnvironmentTraits]) -> None:
         set_traits(cls, EnvironmentTraits, traits)
 
     @abstractmethod
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Deploy with all nodes started, run `main` on the world's loop, and tear down.
+        """Deploy and start all nodes, run `main` on the environment's loop, and tear down.
 
-        The result of `main` survives a failing teardown, which is logged as a warning and left to
-        `clean`. Raises `InfrastructureError` if the nodes cannot be deployed.
+        If the teardown fails, `main`'s result is still returned; a warning is logged, and `clean`
+        can remove the rest. Raises `InfrastructureError` if the nodes cannot be deployed.
         """
 
     def unavailable(self) -> str | None:
-        """Return why it cannot be used here, with the fix; `None` if it can."""
+        """Return the reason why the environment cannot be used here, with the fix; `None` if it
+        can.
+        """
         return None
 
     def prepare(self, progress: Callable[[str], None]) -> None:
-        """Make what every deployment needs and is missing, such as an image; report `progress`.
+        """Create missing things that every deployment needs, such as an image; report `progress`.
 
         Raises `InfrastructureError`.
         """
 
     def prepare_nodes(self, nodes: Sequence[NodeSpec], progress: Callable[[str], None]) -> None:
-        """Make what these nodes need and is missing, such as their images, as `prepare` does."""
+        """Create missing things that these nodes need, such as their images, like `prepare`."""
 
     def why_no_faulty_disks(self) -> str | None:
-        """Return what foreign programs lack here to have a faulty disk; `None` if they can."""
+        """Return why foreign programs cannot have a faulty disk here; `None` if they can."""
         return f"the environment {self.name!r} has none"
 
     def check_knobs(self, knobs: Mapping[str, Any]) -> None:
-        """Raise `UsageError` for knobs without a meaning here; called before anything starts."""
+        """Raise `UsageError` for knobs that have no meaning here; called before anything starts."""
         if knobs:
             raise UsageError(
                 f"the knobs {', '.join(sorted(knobs))} turn the simulation only; drop them from "
@@ -114,7 +119,9 @@ class Environment(Plugin):
             )
 
     def draw_knobs(self, rng: random.Random) -> dict[str, Any] | None:
-        """Return the knobs of a seed that draws its own world (`Case.draw`), if it has knobs."""
+        """Return the knobs for a seed that draws its own environment (`Case.draw`), if there are
+        knobs.
+        """
         del rng
         return None
 

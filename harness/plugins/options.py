@@ -1,4 +1,4 @@
-"""Options that targets and workloads bring to the command line, and the values they allow."""
+"""Options that targets and workloads add to the command line, and their allowed values."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from harness.errors import UsageError, choices_near
 
 
 class Option(msgspec.Struct, frozen=True):
-    """A command-line option that a target or workload brings: `--name VALUE`.
+    """A command-line option that a target or workload adds: `--name VALUE`.
 
-    Its type is the type of the default. A number may be bounded, both ends included; other values
-    are refused before the plug-in sees them.
+    Its type is the type of the default. A number may have bounds, which are inclusive; values out
+    of bounds are refused before the plug-in sees them.
     """
 
-    name: str  # with dashes; in mappings of values it has underscores
+    name: str  # with dashes; in mappings of option values the name has underscores
     default: int | float | str | bool
     help: str
     within: tuple[float, float] | None = None
 
     def checked(self, value: Any, owner: str) -> Any:
-        """`value` in the option's type; raises `UsageError`, which names the `owner` of it."""
+        """`value` in the option's type; raises `UsageError`, which names the option's `owner`."""
         wanted = type(self.default)
         if wanted is float and type(value) is int:
             value = float(value)
@@ -34,7 +34,7 @@ class Option(msgspec.Struct, frozen=True):
             )
         if self.within is not None and isinstance(value, int | float):
             least, most = self.within
-            if not least <= value <= most:  # NaN is not either
+            if not least <= value <= most:  # false for NaN, too
                 raise UsageError(f"--{self.name} is {value}; it must be in {least} .. {most}")
         return value
 
@@ -42,7 +42,7 @@ class Option(msgspec.Struct, frozen=True):
 def with_defaults(
     kind: str, owner: str, options: Sequence[Option], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`given`, checked and completed from the defaults; raises `UsageError`."""
+    """The options in `given`, checked and completed with the defaults; raises `UsageError`."""
     by_name = {option.name.replace("-", "_"): option for option in options}
     for name in given:
         if name not in by_name:

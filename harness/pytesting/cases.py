@@ -1,4 +1,4 @@
-"""`run_case`: one whole run, all its phases, and a test that fails unless the verdict is valid."""
+"""`run_case`: runs a whole case in a test, which fails unless the verdict is valid."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ class RunCase(Fixture):
         check_time_limit: float = CHECK_TIME_LIMIT_S,
         **settings: object,
     ) -> JudgedRun:
-        """Run what `settings` (the flags of `harness run`, with underscores) or `case` ask for.
+        """Run the case that `settings` (the flags of `harness run`, with underscores) or `case`
+        describe.
 
-        The workload's checkers judge it, or those named. Fails the test unless the verdict is
-        `expect`; `unknown` is let pass only by `allow_unknown`. Raises `UsageError` for what
-        cannot be, before anything starts.
+        The workload's checkers or the named checkers judge the run. Fails the test unless the
+        verdict is `expect`; `unknown` passes only with `allow_unknown`. Raises `UsageError` for
+        impossible settings before anything starts.
         """
         __tracebackhide__ = True
         refuse_running_loop("run_case")
@@ -75,7 +76,7 @@ class RunCase(Fixture):
 
 
 def refuse_running_loop(what: str) -> None:
-    """Raise `UsageError` where a loop runs already: environments bring loops of their own."""
+    """Raise `UsageError` if an event loop already runs: environments bring their own loops."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,8 +1,8 @@
-"""`cluster`: a deployed target in which a coroutine of the test's own runs, in any environment.
+"""`cluster`: a deployed target, in any environment, against which a test runs its own coroutine.
 
-An environment owns the loop on which a deployment lives (virtual time in the simulation), so a test
-hands its coroutine in rather than getting a cluster out. What the coroutine does through
-`LiveCluster` is recorded like a run's operations, sealed, and can be judged by `history.check`.
+An environment owns the loop of a deployment (virtual time in the simulation), so a test passes a
+coroutine in instead of receiving a cluster. Everything that the coroutine does through
+`LiveCluster` is recorded like a run's operations and sealed, and `history.check` can judge it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ class ClusterFactory(Fixture):
     def __call__(self, **settings: object) -> Deployment:
         """Choose the deployment: the flags of `harness run`, with underscores.
 
-        `nemesis` breaks nothing here: it names what the coroutine may break, where nodes must be
-        started for that. Raises `UsageError` for what cannot be.
+        `nemesis` injects nothing by itself: it names the nemeses that the coroutine may use, so
+        that nodes are started with the support they need. Raises `UsageError` for impossible
+        settings.
         """
         __tracebackhide__ = True
         env_name, wanted = self._runs.merged_settings(settings)
@@ -53,12 +54,12 @@ class ClusterFactory(Fixture):
 
 @dataclass(eq=False)
 class Deployment:
-    """A target about to be deployed, once for each `run`; see `ClusterFactory`."""
+    """A target that is deployed at each `run`; see `ClusterFactory`."""
 
     _runs: RunsOfTest
     _plan: Plan
     _environment: Environment
-    _clocks: frozenset[str]  # the foreign programs whose clocks can be made wrong
+    _clocks: frozenset[str]  # the foreign programs that support clock faults
 
     def run(self, body: Callable[[LiveCluster], Coroutine[Any, Any, T]]) -> T:
         """Deploy, wait until the target serves, run `body`, tear down; returns its result.

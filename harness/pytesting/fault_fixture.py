@@ -1,7 +1,8 @@
 """`nemesis`: a fault that lasts as long as a block of the test's coroutine.
 
-The plug-ins are the same as in a run; faults are aimed at the moment they happen and recorded as in
-a run. A strike that hits nothing fails the test: a test that broke nothing proves nothing.
+The plug-ins are the same as in a run. Targets are chosen when the fault strikes, and faults are
+recorded as in a run. A fault that hits nothing fails the test: a test that broke nothing proves
+nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from harness.pytesting.runs import Fixture, RunsOfTest
 from harness.run.conductor import trigger_of
 
 LEASE_S: Final = 600.0
-"""A block may last this long, and the grace of leases more, before its fault heals by itself."""
+"""The longest time of a block; after this and the grace period of leases its fault heals by itself.
+"""
 
 
 class NemesisFactory(Fixture):
@@ -37,11 +39,12 @@ class NemesisFactory(Fixture):
     def __call__(
         self, name: str, *, args: Mapping[str, Any] | None = None, may_miss: bool = False
     ) -> Strike:
-        """A block that breaks something: `async with nemesis("kill-leader"): ...`.
+        """The context manager of a fault: `async with nemesis("kill-leader"): ...`.
 
-        `args` replaces what the nemesis would draw from the seed. Raises `UsageError` outside the
-        coroutine of `cluster(...).run`, for what the environment cannot do, for a fault that waits
-        for an event, and for the clock of a foreign program that was not started for that.
+        `args` replaces the arguments that the nemesis would draw from the seed. Raises `UsageError`
+        outside the coroutine of `cluster(...).run`, for a fault that the environment cannot
+        perform, for a fault that waits for an event, and for the clock of a foreign program that
+        was not started with support for clock faults.
         """
         __tracebackhide__ = True
         live = self._runs.live
@@ -66,7 +69,7 @@ class NemesisFactory(Fixture):
                 "have all their links in common; aim at 'client', or give the words to a run as "
                 "--fault"
             )
-        number = next(self._numbers)  # of the draws: equal faults for equal blocks
+        number = next(self._numbers)  # number of the draws: equal faults for equal blocks
         fault = Fault(
             id=live.ledger.new_id(),
             nemesis=name,
@@ -87,7 +90,7 @@ class NemesisFactory(Fixture):
 
 
 class Strike:
-    """One fault: inside the block it is there, after the block it is healed and measured."""
+    """One fault: active inside the block, healed and measured after it."""
 
     def __init__(self, live: LiveCluster, fault: Fault, *, may_miss: bool) -> None:
         self._live = live

@@ -1,6 +1,6 @@
-"""`history`: what the last run of a test recorded, and its judgement by checkers of any name.
+"""`history`: the history of a test's last run, and its judgement by any checkers.
 
-`enforce` is where a verdict becomes a failing test, for `run_case` as well.
+`enforce` turns a verdict into a failing test, for `run_case` as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HistoryOfTest(Fixture):
 
     @property
     def ops(self) -> History:
-        """The history of the last run of this test; raises `UsageError` before the first."""
+        """The history of this test's last run; raises `UsageError` before the first run."""
         if self._runs.last is None:
             raise UsageError(
                 "nothing ran in this test yet, or the last run did not start: use run_case(...) or "
@@ -40,10 +40,11 @@ class HistoryOfTest(Fixture):
         allow_unknown: bool = False,
         check_time_limit: float = CHECK_TIME_LIMIT_S,
     ) -> JudgedRun:
-        """Judge the last run by these checkers (`harness list` names them); fail if not valid.
+        """Judge the last run by these checkers (`harness list` names them); fail the test if it is
+        not valid.
 
-        Checkers must be named: a workload's checkers expect the phases of a whole run, which the
-        coroutine of a test lacks.
+        Checkers must be named: a workload's checkers expect the phases of a whole run, which a
+        test's coroutine does not have.
         """
         __tracebackhide__ = True
         if not checkers:
@@ -65,7 +66,7 @@ class HistoryOfTest(Fixture):
         return enforce(self._runs, run, expected, allow_unknown=allow_unknown)
 
     def load(self, folder: Path | str) -> History:
-        """The history of a stored run, say of one that failed once."""
+        """The history of a stored run, such as a run that failed once."""
         return load_run(Path(folder)).history
 
 
@@ -81,7 +82,7 @@ def expected_verdict(text: str) -> Verdict:
 def enforce(
     runs: RunsOfTest, run: JudgedRun, expected: Verdict, *, allow_unknown: bool
 ) -> JudgedRun:
-    """Return `run` if its verdict may be, else fail the test with everything one needs to know."""
+    """Return `run` if its verdict is acceptable; else fail the test with all details."""
     __tracebackhide__ = True
     permits = expected is Verdict.PERMITTED and run.verdict is Verdict.VALID
     if run.verdict is expected or permits or (run.verdict is Verdict.UNKNOWN and allow_unknown):
@@ -100,7 +101,7 @@ def enforce(
 
 
 def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -> str:
-    """The text that pytest shows: the verdict says more than a traceback."""
+    """The text that pytest shows: the verdict is more useful than a traceback."""
     if expected is not Verdict.VALID:
         head = f"the verdict is {run.verdict.value}, expected {expected.value}"
     elif run.verdict is Verdict.PERMITTED:
@@ -117,7 +118,7 @@ def _failure_text(run: JudgedRun, expected: Verdict, facts: Mapping[str, str]) -
 
 
 def as_names(checkers: str | Iterable[str] | None) -> list[str] | None:
-    """Names of checkers, from one name or several; raises `UsageError` for none."""
+    """Names of checkers, from one name or several; raises `UsageError` if there is none."""
     if checkers is None:
         return None
     names = [checkers] if isinstance(checkers, str) else list(checkers)

@@ -1,9 +1,9 @@
 """The argument of a test's coroutine: operations, traffic, roles, and the cluster.
 
-Operations are recorded as in a run. `process` is the test's own name for one client; it maps to a
-process of the history, and to a new one after each `info`, since a process whose operation may yet
-happen must never be used again. The numbers of these processes begin beyond those of `traffic`, the
-workload's own generator.
+Operations are recorded as in a run. `process` is the test's own name for a client. The name maps to
+a process in the history, and to a new process after each `info`, since a process whose operation
+may still take effect must never be used again. The numbers of these processes begin after those of
+`traffic`, the workload's own generator.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ POLL_S: Final = 0.1
 
 
 class LiveCluster(OpenedTarget):
-    """A deployment while the test's coroutine runs. Time is the environment's: `asyncio.sleep`.
+    """A deployment while the test's coroutine runs. `asyncio.sleep` uses the environment's time.
 
-    `cluster` is the nemesis's door: nodes, and faults as data (see `harness.cluster.Cluster`);
-    `env` the clients' door: clock, network, randomness (see `harness.env`).
+    `cluster` is the interface for nemeses: nodes, and faults as data (see
+    `harness.cluster.Cluster`). `env` is the interface for clients: clock, network, randomness (see
+    `harness.env`).
     """
 
     plan: Plan
@@ -43,7 +44,7 @@ class LiveCluster(OpenedTarget):
         environment: Environment,
         clocks: frozenset[str],
     ) -> None:
-        """See `Deployment.run`. `clocks`: the foreign programs whose clocks can be made wrong."""
+        """See `Deployment.run`. `clocks`: the foreign programs that support clock faults."""
         self.nemeses: dict[str, Nemesis] = {}
         super().__init__(plan, session, recorder, self.nemeses)
         self.environment = environment
@@ -59,9 +60,9 @@ class LiveCluster(OpenedTarget):
     async def invoke(
         self, f: str, value: object = None, *, process: int = 0, timeout_s: float | None = None
     ) -> Completion:
-        """One operation in the workload's vocabulary, recorded; never raises for how it ended.
+        """Do and record one operation in the workload's vocabulary; never raises for its outcome.
 
-        A `process` does one operation at a time; `timeout_s` is that of the case, if not given.
+        A `process` does one operation at a time; the default of `timeout_s` is the case's.
         """
         if process in self._busy:
             raise UsageError(
@@ -85,9 +86,9 @@ class LiveCluster(OpenedTarget):
 
     @contextlib.asynccontextmanager
     async def traffic(self) -> AsyncIterator[None]:
-        """Run the workload in the background, at the case's rate, for as long as the block lasts.
+        """Run the workload in the background, at the case's rate, while the block runs.
 
-        Its end waits for operations in flight.
+        The end of the block waits for operations in flight.
         """
         if self._in_traffic:
             raise UsageError("traffic() is already running; one block at a time")
@@ -120,7 +121,7 @@ class LiveCluster(OpenedTarget):
     # --- looking and waiting -------------------------------------------------------------------
 
     async def wait_leader(self, *, other_than: str | None = None, bound_s: float = 60.0) -> str:
-        """The node that leads and serves; raises `TargetError` when there is none in time."""
+        """The node that leads and serves; raises `TargetError` if there is none in time."""
         deadline_ns = self.recorder.now_ns() + int(bound_s * NS_PER_S)
         while True:
             roles = await self.roles()

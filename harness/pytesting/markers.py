@@ -1,8 +1,9 @@
 """Cases from keyword arguments of tests: the flags of `harness run`.
 
-A keyword argument wins over the command line of pytest, that over the marker, and that over the
-defaults of the case. A name that is no field of a case is an option of the target or the workload,
-as on the command line, so `run_case(target="kudu", masters=5)` is `harness run --masters 5`.
+A keyword argument overrides the command line of pytest, which overrides the marker, which overrides
+the defaults of the case. A name that is not a field of a case is an option of the target or the
+workload, as on the command line, so `run_case(target="kudu", masters=5)` is `harness run --masters
+5`.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ _FIELDS: Final[dict[str, str]] = {  # keyword -> field of Case
     "bug": "bugs",
     "nemesis": "nemeses",
 }
-del _FIELDS["draw"]  # a test has one case, whose nemeses it names
+del _FIELDS["draw"]  # a test has a single case and names its nemeses itself
 _LISTS: Final = {"bug", "nemesis"}  # one name, names with commas between, or a sequence of names
 
 
 def settings_of_markers(
     markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
 ) -> dict[str, object]:
-    """All markers of a test as one; the nearest comes first in `markers` and wins."""
+    """All markers of a test as one; the nearest marker comes first in `markers` and wins."""
     settings: dict[str, object] = {}
     for positional, named in reversed(markers):
         if positional:
@@ -48,9 +49,9 @@ def settings_of_markers(
 
 
 def case_from_settings(settings: Mapping[str, object]) -> Case:
-    """The case that `settings` ask for; raises `UsageError` that names what it does not understand.
+    """The case that `settings` describe; raises `UsageError` for settings that it does not know.
 
-    Ranges and names of plug-ins are checked when it is planned.
+    Ranges and names of plug-ins are checked when the case is planned.
     """
     fields: dict[str, Any] = {}
     others: dict[str, object] = {}
@@ -90,7 +91,7 @@ def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Ca
 
 
 def _names(keyword: str, value: object) -> tuple[str, ...]:
-    """The names in `value`, each once."""
+    """The names in `value`, without duplicates."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
         raise UsageError(

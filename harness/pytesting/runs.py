@@ -1,8 +1,8 @@
 """The runs of one test: their folders, seeds and replay commands.
 
-Runs lie in a store like any other, `STORE/<module>.<test>[-<worker>]/<run>/`, so that `harness
-check`, `report` and `serve` read them. With pytest-xdist every worker has folders of its own. Runs
-of a test that passes are removed after it, unless artefacts were asked for.
+Runs are kept in an ordinary store, `STORE/<module>.<test>[-<worker>]/<run>/`, so that `harness
+check`, `report` and `serve` can read them. With pytest-xdist every worker has its own folders. The
+runs of a passed test are removed after the test, unless artefacts were requested.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _numbers = itertools.count(1)
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one test, as plain data."""
 
-    test: str  # as pytest takes it in the folder it was started in
+    test: str  # in the form that pytest accepts in the folder where it was started
     name: str
     seed: int
     seed_given: bool
@@ -65,7 +65,7 @@ class JudgedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LastRun(NamedTuple):
-    """The run of a test that ended last."""
+    """The run of this test that ended last."""
 
     case: Case
     history: History
@@ -86,7 +86,7 @@ class LastRun(NamedTuple):
 
 
 class Fixture:
-    """A fixture of a test: all share its runs, and do nothing before they are called."""
+    """A fixture of a test: all fixtures share its runs, and do nothing before they are called."""
 
     def __init__(self, runs: RunsOfTest) -> None:
         self._runs = runs
@@ -101,7 +101,7 @@ class RunsOfTest:
         markers: Sequence[tuple[tuple[object, ...], dict[str, object]]],
         properties: list[tuple[str, object]],
     ) -> None:
-        """`properties` is where pytest wants what its reports should carry."""
+        """`properties` collects the entries for pytest's reports."""
         self.settings = settings
         self._properties = properties
         self._markers = markers
@@ -110,10 +110,10 @@ class RunsOfTest:
         self.folders: list[RunFolder] = []
         self.live: LiveCluster | None = None
         self.last: LastRun | None = None
-        self._results: dict[str, CheckResult] = {}  # of the last run, by checker
+        self._results: dict[str, CheckResult] = {}  # results of the last run, by checker
 
     def merged_settings(self, given: Mapping[str, object]) -> tuple[str, dict[str, object]]:
-        """The environment's name and all else that is asked for, by precedence."""
+        """The environment's name and all other settings, by precedence."""
         marked = settings_of_markers(self._markers)
         options = {"env": self.settings.env, "profile": self.settings.profile}
         wanted = {**marked, **{name: value for name, value in options.items() if value}, **given}
@@ -128,11 +128,11 @@ class RunsOfTest:
         return env, wanted
 
     def environment(self, name: str) -> Environment:
-        """The environment, usable here and now; raises `UsageError` with the fix."""
+        """The environment, checked to be usable now; raises `UsageError` with the fix."""
         return choose_environment(name)
 
     def new_folder(self, case: Case) -> RunFolder:
-        """A folder for a run of `case`; until that is over, no run is the last."""
+        """A folder for a run of `case`; until this run is over, there is no last run."""
         self.last = None
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.settings.name).strip("-._")
         name = name[:NAME_CHARACTERS_MAX].rstrip("-._") or "test"
@@ -149,12 +149,12 @@ class RunsOfTest:
         return folder
 
     def shown(self, path: Path) -> str:
-        """`path` as it reads best in the folder pytest was started in."""
+        """`path` in its shortest form, relative to the folder where pytest was started."""
         start = self.settings.start_folder
         return str(path.relative_to(start) if path.is_relative_to(start) else path)
 
     def take(self, run: LastRun, results: Sequence[CheckResult] = ()) -> None:
-        """Take a finished run as the last one."""
+        """Make a finished run the last run."""
         self.interrupted = self.interrupted or run.record.interrupted
         self.last = run
         self._results = {}
@@ -162,7 +162,7 @@ class RunsOfTest:
             self._add(results)
 
     def judged(self, results: Sequence[CheckResult], replay: str) -> None:
-        """Write down what more was found in the last run: the worst of all who have judged it."""
+        """Record further results for the last run; its verdict is the worst of all results."""
         assert self.last is not None
         judgement = self._add(results)
         record = msgspec.structs.replace(
@@ -190,7 +190,7 @@ class RunsOfTest:
         return shlex.join(words)
 
     def tidy(self, *, failed: bool) -> None:
-        """Remove the runs of a test that passed, not cut short; what cannot be removed stays."""
+        """Remove the runs of a passed test, unless it was cut short; undeletable files stay."""
         if failed or self.interrupted or self.settings.keep_all:
             return
         for folder in self.folders:
@@ -200,4 +200,4 @@ class RunsOfTest:
                 if str((series / "latest").readlink()) == folder.path.name:
                     (series / "latest").unlink()
                 series.rmdir()
-                series.parent.rmdir()  # an empty store is none
+                series.parent.rmdir()  # removes the store if it is empty

@@ -1,10 +1,11 @@
-"""Permissions to announce events: kinds reserved for the driver, and fields of the events of nodes.
+"""Permissions to announce events: kinds reserved for the driver, and required fields of nodes'
+events.
 
-A verdict rests on who ended a node, what failed of the host and whether an administrator overruled
-votes. A target must neither convict nor acquit itself by its own events, so these kinds are
-reserved. A node that announces one has broken the contract of its plug-in: the run ends with a
-`TargetError` that names node and kind, and nothing is judged. The output of a foreign
-program announces nothing.
+A verdict depends on who ended a node, whether the host failed and whether an administrator
+overruled votes. A target must not influence its verdict by announcing these facts itself, so their
+kinds are reserved. A node that announces a reserved kind has broken the contract of its plug-in:
+the run ends with a `TargetError` that names node and kind, and nothing is judged. The output of a
+foreign program announces no events.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ NODE_EXITED: Final = "node-exited"
 INFRASTRUCTURE: Final = "infrastructure"
 STARVATION: Final = "starvation"
 CONFIG_FORCED: Final = "config-forced"
-"""A client of the harness, as an administrator, is about to overrule the votes of `group`."""
+"""The event of a harness client that is about to overrule the votes of `group`, as an
+administrator."""
 CONFIG_OVERRULED: Final = "config-overruled"
-"""A node has done so. It counts where the harness asked for it (`verdict.unsafe_change`)."""
+"""The event of a node that has done so. It counts only after the client's event
+(`verdict.unsafe_change`)."""
 LEADER: Final = "leader"
 
 DRIVER_KINDS: Final = frozenset(
@@ -31,7 +34,7 @@ DRIVER_KINDS: Final = frozenset(
 
 
 def check_announced(node: str, kind: str, data: Mapping[str, Any]) -> None:
-    """Raise `TargetError` where this node, or a client (`CLIENT`), may not announce this."""
+    """Raise `TargetError` if this node, or a client (`CLIENT`), may not announce this event."""
     if kind in DRIVER_KINDS and not (node == CLIENT and kind == CONFIG_FORCED):
         who = "a client of the harness" if node == CLIENT else f"node {node!r}"
         raise TargetError(

@@ -1,8 +1,8 @@
-"""Calls into a target's plug-in, each within a bound: a client that hangs cannot hang a run.
+"""Calls into a target's plug-in, each with a time limit: a client that hangs cannot hang a run.
 
 A client that hung or crashed may have done anything, so the operation ends as `info`. An error
-while a client closes changes no outcome. A target that does not answer a look leaves nothing to
-judge.
+while a client closes changes no outcome. If the plug-in cannot inspect the target, there is nothing
+to judge.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 T = TypeVar("T")
 _ERROR_SHOWN_MAX: Final = ERROR_CHARACTERS_MAX - 20
 LOOK_BOUND_S: Final = 60.0
-"""How long the target's plug-in may take to look into the target once."""
+"""The time limit for one inspection of the target by its plug-in."""
 
 
 class Breach(Completion, frozen=True):
-    """The outcome of an operation whose client broke its contract: `error` says how."""
+    """The outcome of an operation whose client broke its contract; `error` gives the details."""
 
 
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """Invoke it. A client that hangs or crashes may have done anything: `Breach`."""
+    """Do one operation. The result is a `Breach` if the client hangs or crashes, since it may have
+    done anything.
+    """
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
             completion = await client.invoke(request, timeout_s=timeout_s)
@@ -41,7 +43,7 @@ async def invoke_safely(client: Client, request: Request, timeout_s: float) -> C
         if task is None or task.cancelling():
             raise
         wrong: str | None = "client crashed: cancelled from inside"
-    except PLUGIN_FAILURES as error:  # becomes a line of the history
+    except PLUGIN_FAILURES as error:  # the error becomes an op in the history
         hung = limit.expired() and isinstance(error, TimeoutError)
         what = "hung beyond its timeout" if hung else f"crashed: {shown(error, _ERROR_SHOWN_MAX)}"
         wrong = f"client {what}"
@@ -57,13 +59,13 @@ async def close_quietly(client: Client) -> BaseException | None:
             await client.close()
     except UserInterrupt:
         raise
-    except PLUGIN_FAILURES as error:  # the caller may record it
+    except PLUGIN_FAILURES as error:  # the caller may record the error
         return error
     return None
 
 
 async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
-    """Have the plug-in of `target` look; raises `TargetError` if it fails or takes too long."""
+    """Let the plug-in of `target` inspect it; `TargetError` if that fails or takes too long."""
     what = _called(looking, target)
     try:
         async with asyncio.timeout(LOOK_BOUND_S):
@@ -79,7 +81,7 @@ async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
 async def look_at_groups(
     looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
 ) -> Mapping[str, Roles]:
-    """The groups of replicas as the plug-in of `target` sees them; raises `TargetError`."""
+    """The replica groups, as reported by the plug-in of `target`; raises `TargetError`."""
     groups = await look(looking, target)
     if not isinstance(groups, Mapping):
         raise TargetError(
@@ -113,7 +115,7 @@ def _called(looking: Callable[[], object], target: str) -> str:
 
 
 def _check_convergence(state: object, what: str) -> None:
-    """Raise `TargetError` unless it is a `Convergence` with fields of the right types."""
+    """Raise `TargetError` unless the value is a `Convergence` with fields of the right types."""
     if not isinstance(state, Convergence):
         raise TargetError(f"{what} returned {shown(state)}, not a Convergence")
     if not isinstance(state.ok, bool):
@@ -137,9 +139,10 @@ async def poll(
     bound_s: float,
     every_s: float,
 ) -> Convergence:
-    """Look until all is well. A failure is only concluded from a look after the bound.
+    """Inspect the target until the result is good. Only an inspection after the bound proves a
+    failure.
 
-    It may be well too late: compare the time that passed with the bound.
+    The result may become good too late: the caller must compare the elapsed time with the bound.
     """
     deadline_ns = now_ns() + int(bound_s * NS_PER_S)
     while True:

@@ -1,7 +1,9 @@
-"""Carry out the fault schedule: one task per planned fault, aimed at the moment it happens.
+"""The conductor of the fault schedule: one task per planned fault, whose targets are chosen when it
+strikes.
 
 Injections and heals go into the history as ops of the nemesis, under the id of the planned fault.
-Faults that are active when the chaos phase ends stay so, until the run heals them in its own order.
+Faults that are active at the end of the chaos phase stay active until the run heals them in its own
+order.
 """
 
 from __future__ import annotations
@@ -26,20 +28,20 @@ from harness.run.recorder import Recorder
 from harness.support.interrupts import blaming
 
 LEASE_GRACE_S: Final = 120.0
-"""From the planned end of a fault to the end of its lease: longer than the phases that heal it in
-order, shorter than a user's patience."""
+"""The time from the planned end of a fault to the end of its lease: longer than the phases that
+heal faults in order, shorter than a user's patience."""
 
 AIM_TIMEOUT_S: Final = 5.0
-"""The shortest wait of a fault for a leader; a planned fault waits until its time is over."""
+"""The minimum time that a fault waits for a leader; a planned fault waits until its planned end."""
 AIM_POLL_S: Final = 0.2
 NS_PER_MS: Final = 1_000_000
 _NODES_SHOWN_MAX: Final = 20
 OTHER: Final = "other"
-"""The kind of a fault that never took aim."""
+"""The kind of a fault whose targets were never chosen."""
 
 
 class FaultConductor:
-    """Runs a schedule against a cluster."""
+    """Runs a schedule of faults against a cluster."""
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class FaultConductor:
     ) -> None:
         """Nothing happens before `run`; `observe_roles` gets the roles at the time of each fault.
 
-        `groups` asks the system for them, where more than its own method is needed.
+        `groups` reads the replica groups, if the system's own method is not enough.
         """
         self._cluster = cluster
         self.ledger = Ledger(cluster, env, damage=damage)
@@ -68,9 +70,11 @@ class FaultConductor:
         self._over = asyncio.Event()
 
     async def run(self, faults: tuple[Fault, ...]) -> None:
-        """Carry out `faults`, times relative to now; returns when all are over or `end` is called.
+        """Carry out `faults`, whose times are relative to now; returns when all are over or `end`
+        is called.
 
-        Raises what an injection raised: a fault that does not take is an infrastructure error.
+        Passes on errors of injections: a fault that does not take effect is an infrastructure
+        error.
         """
         self.ledger.expect(fault.id for fault in faults)
         begin_ns = self._recorder.now_ns()
@@ -85,14 +89,14 @@ class FaultConductor:
                 task.cancel()
 
     def end(self) -> None:
-        """Begin no more faults and leave the active ones as they are."""
+        """Begin no more faults, and leave the active ones unchanged."""
         self._over.set()
 
     async def strike(self, fault: Fault, *, aim_s: float = AIM_TIMEOUT_S) -> Injection:
-        """Inject `fault` now, regardless of its planned time, and leave it so; `heal` undoes it.
+        """Inject `fault` now, regardless of its planned time, and keep it active until `heal`.
 
-        A fault that needs a leader waits `aim_s` for one. No targets means that it missed, or that
-        the chaos phase ended while it took aim.
+        A fault that needs a leader waits `aim_s` for one. A result without targets means that the
+        fault missed, or that the chaos phase ended while targets were being chosen.
         """
         nemesis = self._nemeses[fault.nemesis]
         with blaming(f"the nemesis {fault.nemesis!r}: needs_leader()"):
@@ -137,7 +141,7 @@ class FaultConductor:
         return injection
 
     def _check_aim(self, what: str, aim: object) -> None:
-        """Raise `TargetError` where `what` returned no aim, or one at unknown nodes."""
+        """Raise `TargetError` if `what` returned no aim, or an aim at unknown nodes."""
         if not isinstance(aim, Aim) or not isinstance(aim.what, FaultKind):
             raise TargetError(f"{what} returned {shown(aim)}, which is not an Aim with a fault")
         if not all(isinstance(each, tuple | list) for each in (aim.targets, aim.links)):
@@ -156,7 +160,9 @@ class FaultConductor:
     async def _operate(
         self, fault: Fault, what: Operate, nodes: tuple[str, ...], scene: Scene
     ) -> Injection:
-        """Have an operation done, from its `inject` to its `heal`. Nothing is left to undo."""
+        """Carry out an operation, from its op `inject` to its op `heal`. There is nothing to undo
+        later.
+        """
         begun = Injection(targets=nodes, note=f"{what.name} on {', '.join(nodes)}")
         leader = scene.roles().leader
         data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}
@@ -168,7 +174,7 @@ class FaultConductor:
         return over if done is not None else Injection(targets=(), note=over.note)
 
     async def heal(self, fault_id: str) -> Bite | None:
-        """Heal one fault and return what it did; `None` where it is not active (any more)."""
+        """Heal one fault and return its effect; `None` if the fault is not active (any more)."""
         return await self.ledger.heal(fault_id) if fault_id in self.ledger.active else None
 
     def _note_heal(self, fault: Fault, injection: Injection, bite: Bite) -> None:
@@ -194,10 +200,11 @@ class FaultConductor:
             await self.heal(fault.id)
 
     async def _ambush(self, fault: Fault, trigger: Trigger) -> Injection:
-        """Inject `fault` at the event that it waits for, if that comes before the chaos ends.
+        """Inject `fault` at the event that it waits for, if this occurs before the chaos phase
+        ends.
 
-        There is no time to ask for the leader at that moment, so the roles at the begin of the wait
-        are kept up to date by the nodes that announce that they lead.
+        There is no time to ask for the leader at that moment. Instead, the roles are read when the
+        wait begins, and announcements of new leaders update them.
         """
         scene = await self._look(0.0)
         sprung = asyncio.get_running_loop().create_future()
@@ -227,7 +234,7 @@ class FaultConductor:
             over.cancel()
             for remove in traps:
                 remove()
-        if sprung.done() or left < 0:  # it may be at work while the chaos ends
+        if sprung.done() or left < 0:  # the fault may be in progress when the chaos phase ends
             return cast("Injection", await sprung)
         missed = Injection(
             targets=(), note=f"missed: no event {trigger.event} as it waited for came"
@@ -236,7 +243,7 @@ class FaultConductor:
         return missed
 
     async def _look(self, patience_s: float, group: str = "") -> Scene:
-        """Look at the nodes and their roles; wait up to `patience_s` for a leader."""
+        """Read the nodes and their roles; wait up to `patience_s` for a leader."""
         deadline_ns = self._recorder.now_ns() + int(patience_s * NS_PER_S)
         while True:
             groups = await self._groups()
@@ -251,7 +258,7 @@ class FaultConductor:
         return scene
 
     async def _until(self, time_ns: int) -> None:
-        """Sleep until `time_ns` of the run, or until the chaos phase is over."""
+        """Sleep until `time_ns` of the run, or until the chaos phase ends."""
         left_s = (time_ns - self._recorder.now_ns()) / NS_PER_S
         if left_s <= 0:
             return
@@ -273,7 +280,7 @@ class FaultConductor:
 
 
 def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
-    """The event of a node that the fault waits for, if it does."""
+    """The event of a node that the fault waits for, if there is one."""
     trigger = nemesis.trigger_of(fault)
     if trigger is not None and not isinstance(trigger, Trigger):
         raise TypeError(f"{shown(trigger)} is not a Trigger")
@@ -281,13 +288,15 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
 
 
 def _clients_of(aim: Aim, scene: Scene) -> list[str]:
-    """The clients whose links are hit: checkers take none of their answers for an answer to all."""
+    """The clients whose links are hit: checkers do not treat these clients' answers as answers to
+    all.
+    """
     ends = {end for link in aim.links for end in (link.source, link.destination)}
     return [CLIENT] if CLIENT in ends else [end for end in scene.clients if end in ends]
 
 
 def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
-    """The scene after a node announced that it leads the group that it is a member of."""
+    """The scene after a node announced that it leads its group."""
     term = event.data.get("term", 0)
     roles = scene.roles()
     if event.node not in roles.candidates or not isinstance(term, int):
@@ -297,6 +306,8 @@ def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
 
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
-    """Whether this fault aims by who leads, and in which group if not in the first."""
+    """Whether the targets of this fault depend on the leader; a text names the group if not the
+    first.
+    """
     answer = nemesis.needs_leader(fault)
     return bool(answer), answer if isinstance(answer, str) else ""

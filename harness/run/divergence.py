@@ -1,15 +1,16 @@
-"""Digests that replicas announce along a run, compared with those of other replicas.
+"""The comparison of digests that replicas announce during a run.
 
 A target may announce `checkpoint` events {group, index, and any texts}: "after entry `index` of
-this group my log has this digest, my state that one". Every replica that passes
-an index must announce the same, also one that is wiped, overwritten or repaired later, which a dump
-at the end does not show. TigerBeetle's simulator compares its replicas so (`testing/cluster/
-state_checker.zig`).
+this group my log has this digest, my state that one". Every replica that passes an index must
+announce the same values, even if the replica is wiped, overwritten or repaired later, which a dump
+at the end does not show. TigerBeetle's simulator compares its replicas in this way
+(`testing/cluster/ state_checker.zig`).
 
-Other whole numbers, with or without an index, are progress of the group, such as a version of its
-schema. The time at which a replica first had each is kept, to check answers like "all have it".
+Other whole numbers, with or without an index, show the progress of the group, such as a version of
+its schema. The first time at which each replica had each number is kept, to check answers such as
+"all replicas have version 5".
 
-The leader of a group in a term is compared likewise, in every group: there is one.
+The leaders of each group and term are compared in the same way: there must be only one.
 
 Only differences enter the history, so the store of a run hardly grows. Only equal indices are
 compared: a node that is behind, or half recovered, is not wrong.
@@ -21,14 +22,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 POINTS_MAX: Final = 200_000
-"""Places remembered; beyond, the oldest are forgotten, and the summary says how many were."""
+"""The limit of remembered positions; beyond it the oldest are forgotten, and the summary counts
+them."""
 DIVERGENCES_MAX: Final = 20
 REACHED_MAX: Final = 50_000
-"""Steps forward that are kept; beyond, none are: one that is missing would prove the opposite."""
+"""The limit of progress steps. If it is reached, no steps are reported, since incomplete steps
+would prove falsehoods."""
 
 
 LEADER: Final = "leader"
-"""What a divergence is about where two nodes lead a group in one term, its index."""
+"""The subject of a divergence if two nodes lead a group in one term; the index is the term."""
 
 
 def _divergence(
@@ -46,7 +49,7 @@ def _divergence(
 
 
 class Checkpoints:
-    """Compares checkpoints as they come."""
+    """Compares checkpoints as they arrive."""
 
     def __init__(self) -> None:
         self._first: dict[tuple[str, int, str], tuple[str, str, int]] = {}
@@ -60,13 +63,13 @@ class Checkpoints:
         self._given_up: dict[str, None] = {}
 
     def give_up(self, group: str) -> None:
-        """An administrator overruled the votes of this group: there may be two of it from now on,
-        so nothing more is compared.
+        """Stop comparing this group: an administrator overruled its votes, so two histories of the
+        group may exist from now on.
         """
         self._given_up[group] = None
 
     def lead(self, node: str, group: str, term: int, said_ns: int) -> list[dict[str, Any]]:
-        """Compare the leader of `group` in `term`: no other node may lead in it."""
+        """Compare the leader of `group` in `term`: no other node may lead in this term."""
         if group in self._given_up:
             return []
         key = (group, term, LEADER)
@@ -80,10 +83,10 @@ class Checkpoints:
         return [_divergence(key, first, (node, node, said_ns))]
 
     def take(self, node: str, data: Mapping[str, Any], said_ns: int) -> list[dict[str, Any]]:
-        """Compare one event of `node`; returns contradictions of earlier ones, for the history.
+        """Compare one event of `node` with earlier events; returns contradictions for the history.
 
-        A group is named once for each field that differs, because all that follows differs too.
-        Other events are ignored.
+        Each field of a group is reported only once, since all later values differ, too. Other
+        events are ignored.
         """
         group, index = data.get("group"), data.get("index")
         if not isinstance(group, str):

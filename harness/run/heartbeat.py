@@ -1,9 +1,9 @@
-"""The harness watches itself: did its own loop run all the time?
+"""The harness's watch on itself: it records times in which its own loop did not run.
 
-A harness that was stopped (Ctrl-Z, a paused virtual machine) or starved of CPU measures its own
-absence and would charge it to the target. So a timer on the driver's loop beats, and where two
-beats lie too far apart the history gets the fact `heartbeat-gap`. In simulation time is virtual:
-no beat is ever late.
+A harness that was stopped (Ctrl-Z, a paused virtual machine) or starved of CPU would blame the
+target for its own delay. So a timer on the driver's loop beats regularly, and if two beats are too
+far apart, the history gets an op `heartbeat-gap`. In simulation time is virtual, and no beat is
+ever late.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from harness.run.interpreter import GUARD_MARGIN_S
 from harness.run.recorder import Recorder
 
 GAP_S_MIN: Final = GUARD_MARGIN_S
-"""Beats further apart than this are a gap. It is the time by which a client may overrun its timeout
-before it counts as hanging: a shorter pause changes no outcome that the harness decides. With ten
-busy processes a core the loop was never woken more than 0.07 s late."""
+"""The smallest distance of two beats that counts as a gap. It equals the time by which a client may
+overrun its timeout before it counts as hanging: a shorter pause changes no outcome that the harness
+decides. With ten busy processes per core the loop was never woken more than 0.07 s late."""
 BEAT_S: Final = GAP_S_MIN / 4
 
 
 class Heartbeat:
-    """Beats on the running loop from `start` to `stop`."""
+    """A timer that beats on the running loop from `start` to `stop`."""
 
     def __init__(self, recorder: Recorder) -> None:
         """Nothing happens before `start`."""
@@ -37,7 +37,7 @@ class Heartbeat:
         self._arm()
 
     def stop(self) -> None:
-        """Stop, after a last look: the loop may have stood still just now."""
+        """Stop after a last check, since the loop may have been blocked just now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,20 +1,20 @@
-"""Runs a generator against real clients, in every environment.
+"""The interpreter, which runs a generator against real clients, in every environment.
 
-One scheduler asks the generator and starts one task per operation; `jepsen.generator.interpreter`
-is the model. The difference is the world: only asyncio's `sleep`-like primitives are used and
-time comes from the run's clock, so the same driver runs in virtual time, where equal seeds must
-give equal histories. Hence no `asyncio.wait`, whose result order varies, and nothing that starts
-threads.
+One scheduler asks the generator and starts one task per operation, like
+`jepsen.generator.interpreter`. Unlike Jepsen, the interpreter only uses asyncio's `sleep`-like
+primitives, and time comes from the run's clock, so that it also runs in virtual time, where equal
+seeds must give equal histories. Therefore it does not use `asyncio.wait`, whose result order
+varies, or anything that starts threads.
 
-Rules that verdicts rest on:
+Verdicts depend on these rules:
 
-* A completion is recorded by the task that got it, at once, and an invocation just before its
-  task starts: intervals in the history are as tight as can be, and never too tight.
-* Completions are processed before new operations are asked for, and a new task gets its turn
-  before the next question. Both reduce concurrency that only the harness would have caused.
-* After `info` the process is retired: its thread goes on as `old + concurrency` with a new client.
-  A client that cannot be opened has done nothing: `fail`. One that raises may have done anything:
-  `info`, with the exception in the history.
+* The task that receives a completion records it at once, and an invocation is recorded just before
+  its task starts: intervals in the history are as short as possible, and never too short.
+* Completions are processed before new operations are asked for, and a new task gets its turn before
+  the next question. Both reduce concurrency that is caused only by the harness.
+* After `info` the process is retired: its thread continues as `old + concurrency` with a new
+  client. An operation whose client cannot be opened has done nothing: `fail`. A client that raises
+  may have done anything: `info`, with the exception in the history.
 * An operation always ends. A client that hangs beyond its own timeout is cancelled, as `info`.
 """
 
@@ -48,28 +48,29 @@ from harness.run.recorder import Recorder
 from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 
 GUARD_MARGIN_S: Final = 1.0
-"""How long beyond its timeout an operation may take before its client counts as hanging."""
+"""The time beyond its timeout after which an operation's client counts as hanging."""
 CLOSE_S_MAX: Final = 1.0
-"""How long closing a client may take before it is abandoned."""
+"""The time limit for closing a client, which is then abandoned."""
 POLL_S: Final = 0.01
-"""A generator that is pending while threads are free may wait for time: how often it is asked."""
+"""The interval for asking a generator that is pending while threads are free: it may wait for time.
+"""
 IDLE_S_MAX: Final = 60.0
-"""How long a generator may be pending with nothing in flight before that is a mistake."""
+"""The longest time that a generator may be pending with nothing in flight; longer is an error."""
 ERROR_CHARACTERS_MAX: Final = 500
-"""How much of an exception's text goes into the history."""
+"""The maximum length of an exception's text in the history."""
 LOG: Final = "log"
-"""The fact with which the harness notes a `message` in the history."""
-_WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait for the future into none at all
+"""The `f` of the harness's op for a generator's or client's `message`."""
+_WAIT_S_MIN: Final = 1e-6  # rounding must not turn a wait into no wait
 
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """One operation under way on the thread of bit `index`."""
+    """One operation in progress on the thread of bit `index`."""
 
     index: int
     process: int
     draft: Draft
-    client: Client | None = None  # set while the task uses it
+    client: Client | None = None  # set while the task uses the client
     task: asyncio.Task[None] | None = None
     guard: asyncio.TimerHandle | None = None
     ended: bool = False
@@ -77,7 +78,7 @@ class _Flight:
 
 @dataclass(eq=False)
 class _Driver:
-    """The state of one interpretation; `run` is its loop."""
+    """The state of one interpretation; `run` is the main loop."""
 
     generator: Generator
     ctx: Context
@@ -87,19 +88,21 @@ class _Driver:
     op_timeout_s: float
     stop: asyncio.Event | None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    clients: dict[int, Client] = field(default_factory=dict)  # idle ones, by thread
+    clients: dict[int, Client] = field(default_factory=dict)  # idle clients, by thread
     flights: dict[int, _Flight] = field(default_factory=dict)  # by thread; as they were invoked
     naps: dict[int, asyncio.TimerHandle] = field(default_factory=dict)  # sleeping threads
     landed: deque[tuple[int, Op]] = field(default_factory=deque)
-    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # that run, by number
+    tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict)  # running tasks, by number
     tasks_made: int = 0
-    failure: Exception | None = None  # of the harness itself, raised by `run`
+    failure: Exception | None = None  # an error of the harness itself, raised by `run`
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     # --- the scheduler -----------------------------------------------------------------------
 
     async def run(self) -> Generator | None:
-        """Drive until the generator is exhausted or `stop` is set; then until all has ended."""
+        """Run until the generator is exhausted or `stop` is set, and then until all operations have
+        ended.
+        """
         exhausted = False
         idle_since_ns: int | None = None
         while not exhausted and not self._stopped():
@@ -119,7 +122,7 @@ class _Driver:
                 idle_since_ns = self._check_idle(idle_since_ns, now_ns)
                 await self._wait(POLL_S)
             elif due_ns(step.draft) > now_ns:
-                # An offer for later is dropped: what happens until then may change it.
+                # An offer for later is dropped: events until then may change the next operation.
                 idle_since_ns = None
                 await self._wait((due_ns(step.draft) - now_ns) / NS_PER_S)
             else:
@@ -134,14 +137,14 @@ class _Driver:
         return self.stop is not None and self.stop.is_set()
 
     def _advance(self) -> int:
-        """The context's time becomes now; it never goes back."""
+        """Set the context's time to now; it never goes back."""
         now_ns = max(self.ctx.time_ns, self.recorder.now_ns())
         if now_ns != self.ctx.time_ns:
             self.ctx = self.ctx.at(now_ns)
         return now_ns
 
     def _check_idle(self, since_ns: int | None, now_ns: int) -> int | None:
-        """Since when nothing is in flight while the generator is pending."""
+        """The time since which nothing is in flight while the generator is pending."""
         if self.flights or self.naps:
             return None
         if since_ns is None:
@@ -154,7 +157,7 @@ class _Driver:
         return since_ns
 
     async def _wait(self, timeout_s: float | None) -> None:
-        """Until something lands, or `stop` is set, or the time has passed."""
+        """Wait until an operation ends, `stop` is set, or the time is over."""
         timer = None
         if timeout_s is not None:
             timer = self.loop.call_later(max(timeout_s, _WAIT_S_MIN), self.wake.set)
@@ -166,7 +169,7 @@ class _Driver:
         self.wake.clear()
 
     async def _land(self) -> None:
-        """Begin nothing new; wait for operations under way. Every flight has a guard."""
+        """Begin no operation; wait for operations in progress. Every operation has a guard."""
         while self.flights or (self.naps and not self._stopped()):
             await self._wait(None)
             self._raise_failure()
@@ -207,7 +210,7 @@ class _Driver:
         flight.task = self._spawn(self._fly(flight), f"op-{op.index}")
 
     def _nap(self, index: int, process: int, draft: Draft) -> None:
-        """A sleep takes its thread and nothing else."""
+        """Occupy a thread without doing anything."""
         self.ctx = self.ctx.busy(index, self.ctx.time_ns)
 
         def over() -> None:
@@ -219,7 +222,7 @@ class _Driver:
         self.naps[index] = self.loop.call_later(float(draft.value), over)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """A task that is waited for at the end; its own error ends the interpretation."""
+        """Start a task that is waited for at the end; its errors end the interpretation."""
         number = self.tasks_made
         self.tasks_made += 1
 
@@ -240,13 +243,15 @@ class _Driver:
         return task
 
     def _failed(self, error: Exception) -> None:
-        """The record could not be written, or we made a mistake: the run cannot go on."""
+        """End the run: the record could not be written, or the harness has a defect."""
         if self.failure is None:
             self.failure = error
         self.wake.set()
 
     async def _fly(self, flight: _Flight) -> None:
-        """Invoke, record the completion; a client that must not be used again is closed."""
+        """Invoke the operation and record its completion; a client that must not be used again is
+        closed.
+        """
         completion = await self._completion(flight)
         client, flight.client = flight.client, None
         if not flight.ended:
@@ -262,31 +267,32 @@ class _Driver:
     async def _completion(self, flight: _Flight) -> Completion:
         """Run the operation and return its completion, even if the client fails."""
         try:
-            call_as(flight.index)  # its processes follow one another on this thread
+            call_as(flight.index)  # the thread's processes follow one another on this client
             flight.client = self.clients.pop(flight.index, None)
             if flight.client is None:
                 flight.client = self.open_client(flight.process)
         except UserInterrupt:
             raise
-        except PLUGIN_FAILURES as error:  # becomes a line of the history
+        except PLUGIN_FAILURES as error:  # the error becomes an op in the history
             return _unanswered(flight, OpType.FAIL, f"client did not open: {_described(error)}")
         request = Request(flight.draft.f, flight.draft.value)
         try:
             completion = await flight.client.invoke(request, timeout_s=self.op_timeout_s)
         except asyncio.CancelledError:
-            # By our guard or at the end of the run, and then it is recorded already; or from
+            # Cancelled by the guard or at the end of the run, and then already recorded; or
+            # cancelled
             # inside the client, which is a crash like any other.
             return _unanswered(flight, OpType.INFO, "client crashed: cancelled from inside")
         except UserInterrupt:
             raise
-        except PLUGIN_FAILURES as error:  # becomes a line of the history
+        except PLUGIN_FAILURES as error:  # the error becomes an op in the history
             return _unanswered(flight, OpType.INFO, f"client crashed: {_described(error)}")
         if (text := nonsense(completion)) is not None:
             return _unanswered(flight, OpType.INFO, text)
         return completion
 
     def _end(self, flight: _Flight, completion: Completion) -> None:
-        """Record the completion and give the thread back. Called once for each flight."""
+        """Record the completion and release the thread. Called once for each flight."""
         assert not flight.ended, "an operation ends once"
         flight.ended = True
         if flight.guard is not None:
@@ -297,7 +303,7 @@ class _Driver:
         self.wake.set()
 
     def _guard(self, flight: _Flight) -> None:
-        """End a flight whose client exceeds its timeout: its outcome is unknown."""
+        """End an operation whose client exceeds its timeout: the outcome is unknown."""
         limit_s = self.op_timeout_s
         over_s = limit_s + GUARD_MARGIN_S
         text = f"client hung: no outcome after {over_s:g} s, against a timeout of {limit_s:g} s"
@@ -311,7 +317,7 @@ class _Driver:
     # --- clients -----------------------------------------------------------------------------
 
     async def _close(self, client: Client) -> None:
-        """Close within `CLOSE_S_MAX`; how a used-up client ends can change no outcome."""
+        """Close a client within `CLOSE_S_MAX`; errors of a used-up client change no outcome."""
         task = asyncio.current_task()
         assert task is not None, "runs in a task of its own"
         timer = self.loop.call_later(CLOSE_S_MAX, task.cancel)
@@ -325,7 +331,7 @@ class _Driver:
             timer.cancel()
 
     async def shut(self) -> None:
-        """Close all clients, and wait for every task, each for a bounded time."""
+        """Close all clients and wait for every task, each with a time limit."""
         for flight in list(self.flights.values()):
             if self.failure is None:
                 text = "the run was cancelled before the operation ended"
@@ -349,7 +355,7 @@ class _Driver:
             timer.cancel()
 
     def _abandon(self) -> None:
-        """Leave tasks that ignore their cancellation; their operations are recorded already."""
+        """Abandon tasks that ignore their cancellation; their operations are already recorded."""
         for task in self.tasks.values():
             task.cancel()
         self.tasks = {}
@@ -403,16 +409,16 @@ async def interpret(
 ) -> Generator | None:
     """Run `generator` on `concurrency` client threads until it is exhausted; returns `None`.
 
-    When `stop` is set nothing new begins, and the rest of the generator is returned. In both
-    cases everything in flight ends before, and all clients are closed. A cancellation
-    records open operations as `info` first.
+    When `stop` is set no new operation begins, and the rest of the generator is returned. In both
+    cases all operations in flight end first, and all clients are closed. A cancellation first
+    records open operations as `info`.
 
-    `open_client(process)` makes a client when a process first needs one. `processes`, one per
+    `open_client(process)` makes a client when a process first needs it. `processes`, one per
     thread, continue an earlier interpretation of the same run and are updated in place, since a
     retired process must never come back.
 
-    Raises `UsageError` for a generator that does not fit the threads, `InternalError` for one
-    that breaks its protocol or is stuck.
+    Raises `UsageError` for a generator that does not fit the threads, and `InternalError` for a
+    generator that breaks the protocol or is stuck.
     """
     if op_timeout_s <= 0:
         raise UsageError(f"op_timeout_s is {op_timeout_s}; it must be above 0")
@@ -423,8 +429,9 @@ async def interpret(
     try:
         return await driver.run()
     except GeneratorExit:
-        # The world itself is torn down, as after a failure in simulation: nothing can be awaited
-        # or spawned any more, and open operations stay open in the history.
+        # The loop itself is being torn down, as after a failure in simulation: nothing can be
+        # awaited
+        # or started any more, and open operations stay open in the history.
         discarded = True
         raise
     finally:
@@ -437,6 +444,6 @@ async def interpret(
 
 
 async def _watch(stop: asyncio.Event, wake: asyncio.Event) -> None:
-    """A stop wakes the scheduler, wherever it waits."""
+    """Wake the scheduler when `stop` is set, wherever the scheduler waits."""
     await stop.wait()
     wake.set()

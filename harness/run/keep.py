@@ -1,9 +1,10 @@
-"""A run from its plan to its folder: conduct it, judge it, keep what it leaves.
+"""A run from its plan to its folder: the run is conducted, judged and kept.
 
 `harness run`, soaks and tests all keep their runs here. Most runs have a folder from the beginning,
-into which each op is written as it happens. A run of a soak in the simulation gets its folder once
-its verdict is known, if it is wanted then: a passing run is kept small (case, history, `run.json`),
-a failing one whole. Such a folder is staged: it appears in the store complete or not at all.
+into which each op is written as it happens. A run of a soak in the simulation gets a folder only
+after its verdict, and only if the run is to be kept: a passing run is kept small (case, history,
+`run.json`), a failing run whole. Such a folder is staged: it appears in the store complete or not
+at all.
 
 A run that cannot be kept still has its verdict, and the caller gets the reason.
 """
@@ -33,13 +34,14 @@ from harness.verdict.signature import failure_of
 SIM: Final = "sim"
 
 FolderIfWanted = Callable[[Outcome, Judgement], RunFolder | None]
-"""Gives a judged run a staged folder, or none where the run is not wanted."""
+"""The function that gives a judged run a staged folder, or `None` if the run is not to be kept."""
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that was judged.
 
-    `folder` is `None` where nothing of it is kept; `unkept` says why not, or why not all of it.
+    `folder` is `None` if nothing of the run is kept; `unkept` is the reason why nothing or only a
+    part is kept.
     """
 
     outcome: Outcome
@@ -65,8 +67,8 @@ def run_and_keep(
 ) -> KeptRun:
     """Conduct a run, judge it by `checkers` (default: the plan's) and keep it.
 
-    `code` is the digest of the code, and `replay` the command that repeats the run. Raises as
-    `conduct` does when there is nothing to judge.
+    `code` is the digest of the code, and `replay` the command that repeats the run. Raises like
+    `conduct` if there is nothing to judge.
     """
     started, begin_s = dt.datetime.now(tz=dt.UTC), time.monotonic()
     ready = folder if isinstance(folder, RunFolder) else None
@@ -101,7 +103,7 @@ def run_and_keep(
         elif (staged := folder(outcome, judgement)) is not None:
             path = _keep_staged(staged, plan, environment, kept)
             kept = msgspec.structs.replace(kept, folder=path)
-    except (InfrastructureError, HistoryError) as error:  # no room, or no column can hold it
+    except (InfrastructureError, HistoryError) as error:  # no space, or a value for no column
         return msgspec.structs.replace(kept, unkept=error)
     return kept
 
@@ -118,7 +120,7 @@ def new_record(
     code: str | None = None,
     warnings: tuple[str, ...] = (),
 ) -> RunRecord:
-    """The record of a run, for `run.json`."""
+    """The content of the run's `run.json`."""
     return RunRecord(
         run=run_id,
         environment=environment.name,
@@ -137,7 +139,7 @@ def new_record(
 
 
 def versions_of(code: str | None) -> dict[str, str]:
-    """The versions that made a run; `code` is the digest of the code in a soak."""
+    """The versions of the software that made a run; `code` is the digest of the code in a soak."""
     digest = {} if code is None else {"code": code}
     return {"harness": __version__, "python": platform.python_version(), **digest}
 
@@ -145,7 +147,7 @@ def versions_of(code: str | None) -> dict[str, str]:
 def finish_run(
     folder: RunFolder, record: RunRecord, judgement: Judgement, *, replay: str | None = None
 ) -> None:
-    """Write the verdict, and then the record, which completes the run."""
+    """Write the verdict, and then `run.json`, which completes the run."""
     extra = {} if replay is None else {"replay": replay}
     folder.write_results(list(judgement.results), {"verdict": judgement.verdict, **extra})
     folder.finish(record)
@@ -173,8 +175,8 @@ def _replay_for_logs(
 ) -> None:
     """Put the logs of the nodes into `folder` by running a failed seed once more, bit for bit.
 
-    Most seeds pass, so none pays for logs before it is known to fail. A run that cannot be replayed
-    has no logs, and its page says so.
+    Most seeds pass, so logs are only made once a seed has failed. A run that cannot be replayed has
+    no logs, and its page says so.
     """
     try:
         again = conduct(

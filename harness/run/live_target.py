@@ -1,7 +1,7 @@
 """A target opened on its deployment, for runs and for the coroutines of tests.
 
-It records events, drives clients by a generator, conducts faults, and looks at the target within
-bounds.
+It records events, drives clients with a generator, conducts faults, and inspects the target with
+time limits.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ class OpenedTarget:
     def __init__(
         self, plan: TargetPlan, session: Session, recorder: Recorder, nemeses: Mapping[str, Nemesis]
     ) -> None:
-        """`nemeses` are all that faults may name, now or later."""
+        """`nemeses` are all nemeses that faults may name, now or later."""
         self.plan = plan
         self.session = session
         self.env = session.env
         self.recorder = recorder
         nodes = session.cluster.nodes
         self.scribe = EventScribe(recorder, nodes.values())
-        # First: the first subscriber alone receives the events from before.
+        # This must come first: only the first subscriber receives events from before the
+        # subscription.
         session.cluster.subscribe(self.scribe.on_event)
         if permits := permits_of_target(plan.target, plan.settings):
             recorder.fact("permits", fact_of(plan.settings.profile, permits))
@@ -80,7 +81,7 @@ class OpenedTarget:
     async def drive(
         self, generator: GeneratorLike, *, stop: asyncio.Event, processes: list[int] | None = None
     ) -> None:
-        """Have the clients of the case do what `generator` says (see `interpret`)."""
+        """Let the clients of the case run `generator` (see `interpret`)."""
         case = self.plan.case
         await interpret(
             generator,
@@ -95,14 +96,14 @@ class OpenedTarget:
         )
 
     async def roles(self) -> Roles:
-        """The roles in the main group, as its nodes report them now."""
+        """The current roles in the main group, as its nodes report them."""
         return first_roles(await self._groups())
 
     async def _groups(self) -> Mapping[str, Roles]:
         return await look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
-        """Wait until the target serves; raises `TargetError` with open points and logs."""
+        """Wait until the target serves; raises `TargetError` with open points and node logs."""
         state = await self.poll(self.system.ready, bound_s=bound_s, every_s=POLL_S)
         if not state.ok:
             logs = []
@@ -122,7 +123,9 @@ class OpenedTarget:
         bound_s: float,
         every_s: float,
     ) -> Convergence:
-        """Look until it is well, or the bound is over (see `harness.run.bounded_calls.poll`)."""
+        """Inspect the target until it is ready or the bound is over (see
+        `harness.run.bounded_calls.poll`).
+        """
         now_ns = self.recorder.now_ns
         name = self.plan.case.target
         return await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=every_s)

@@ -1,7 +1,7 @@
 """The work of administrators, scheduled like faults: a system's own operations, and restarts.
 
-Operations are no faults, but they meet faults, and that is when they go wrong. Each has a bound:
-under a partition there may be no node that could carry it out.
+Operations are not faults, but they may fail when faults are active. Each operation has a time
+limit: during a partition no node may be able to carry it out.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ READY_POLL_S: Final = 0.2
 async def do_operation(
     what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """Carry it out and describe its effect; `None` if it was refused or took too long."""
+    """Carry out the operation; returns its effect, or `None` if it was refused or took too long."""
     if asyncio.current_task() is None:
-        # In simulation an event of a node springs its trap outside any task: the first wait makes
-        # it one, and only there may a bound be set.
+        # In simulation a trap may run outside of any task. The first wait moves it into a task, and
+        # a
+        # time limit can only be set there.
         await asyncio.sleep(0)
     try:
         async with asyncio.timeout(OPERATION_BOUND_S):
@@ -42,7 +43,7 @@ async def do_operation(
 
 
 async def restore(cluster: Deployed, system: System) -> None:
-    """Have the system revert its operations; if it cannot, convergence will show it."""
+    """Let the system revert its operations; if that fails, the convergence check shows it."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(OPERATION_BOUND_S):
             await system.restore(partial(_restart, cluster))
@@ -55,10 +56,11 @@ async def _restart(cluster: Deployed, node: str, variant: str) -> bool:
 async def _rolling_restart(
     what: Operate, nodes: Sequence[str], cluster: Deployed, system: System
 ) -> str | None:
-    """One node after the other is stopped in order and started again, perhaps as a variant.
+    """Stop one node after the other gracefully and start it again, perhaps as a variant.
 
-    The next one has its turn when the system is ready again, or after a bound: a fault that keeps
-    it from being ready does not stop an impatient administrator. A node that is down is left alone.
+    The next node follows when the system is ready again, or after a time limit: an impatient
+    administrator continues even if a fault keeps the system from becoming ready. A node that is
+    down is skipped.
     """
     done = []
     for node in nodes:

@@ -1,11 +1,11 @@
 """One run, as phases, in any environment.
 
-setup -> warm-up -> chaos (the workload under faults) -> heal a quorum core, which must come to
-life within a bound -> heal all -> converge -> final reads and snapshot -> seal. The phases after
-chaos follow TigerBeetle's simulator (`src/vopr.zig`): safety first, then liveness on a core.
+setup -> warm-up -> chaos (the workload under faults) -> heal a quorum core, which must serve within
+a time limit -> heal all -> converge -> final reads and snapshot -> seal. The phases after chaos
+follow TigerBeetle's simulator (`src/vopr.zig`): safety first, then liveness on a core.
 
-`conduct` is the whole of it. The history is checked by `harness.verdict.judge`, after the cluster
-is gone: a failing teardown can never destroy a verdict.
+`conduct` runs all phases. `harness.verdict.judge` checks the history after the teardown of the
+cluster: a failing teardown can never destroy a verdict.
 """
 
 from __future__ import annotations
@@ -40,27 +40,28 @@ from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt, blaming
 NODES_SHOWN_MAX: Final = 20
 WARM_UP_S: Final = 2.0
 LIVE_BOUND_S: Final = 60.0
-"""Liveness: with a quorum whole again, every kind of operation succeeds within this. Three of
-Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s)."""
+"""The liveness limit: with a quorum whole again, every kind of operation must succeed within this.
+It is three of Kudu's longest election timeouts (`leader_failure_exp_backoff_max_delta_ms` = 20 s).
+"""
 CONVERGE_BOUND_S: Final = 90.0
 FINAL_BOUND_S: Final = 120.0
+"""The time limit for all final reads together; the history names the reads that are missing."""
 FINALS_MAX: Final = 5
-"""How often all is read again, where the target did not stay at rest meanwhile."""
-"""All final reads together; the history says which reads are missing after it."""
+"""The number of times that all final reads are repeated if the target changed meanwhile."""
 USAGE_POLL_S: Final = 10.0
-"""How often it is looked at what nodes use."""
+"""The interval for measuring the resource use of nodes."""
 LEADER_POLL_S: Final = 1.0
-"""How often it is asked who leads, where no node announces it."""
+"""The interval for asking for the leader, if no node announces leaders."""
 PATIENCE_S_MIN: Final = 2.0
-"""The driver's own operations wait at least this long, however impatient the workload's clients
-are: the promise under test is that the target serves, not that it does so within a millisecond."""
+"""The minimum timeout of the driver's own operations, even if the workload's clients wait less: the
+promise under test is that the target serves, not that it serves within a millisecond."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run: its history, and whether the user cut it short.
 
-    An interrupt ends only the workload. A later one has nothing to skip, so the run is complete and
-    its verdict the same, but the user wants to stop: a caller with more runs checks `stop_asked`.
+    An interrupt ends only the workload. If it comes after the workload, the run is complete and its
+    verdict the same, but the user still wants to stop: a caller with more runs checks `stop_asked`.
     """
 
     history: History
@@ -85,8 +86,8 @@ def conduct(
 
     Without a folder, `logs_below` is where logs of nodes go, if anywhere.
 
-    Raises `InfrastructureError` or `TargetError` when there is nothing to judge: the nodes did not
-    come up, or a fault did not take. The op log then stays in the folder.
+    Raises `InfrastructureError` or `TargetError` if there is nothing to judge: the nodes did not
+    start, or a fault did not take effect. The op log then stays in the folder.
     """
     deployment = DeploymentPlan(
         run_id=run_id,
@@ -102,7 +103,7 @@ def conduct(
     log = None if folder is None else folder.open_log()
 
     async def main(session: Session) -> Outcome:
-        cluster = session.cluster  # it may be able to do less than its environment in general
+        cluster = session.cluster  # this session may support less than its environment in general
         refuse_unable(plan.nemeses, cluster.environment, cluster.capabilities)
         recorder = Recorder(session.env.clock, log)
         if listener is not None:
@@ -128,7 +129,7 @@ def conduct(
 
 
 class _Run(OpenedTarget):
-    """The state the phases share."""
+    """The state that the phases share."""
 
     plan: Plan
 
@@ -143,7 +144,7 @@ class _Run(OpenedTarget):
         self._cut_short = False
 
     async def phases(self) -> bool:
-        """All phases in order; whether the user cut the workload short."""
+        """Run all phases in order; returns whether the user cut the workload short."""
         self._heartbeat.start()
         try:
             await self._phases()
@@ -180,7 +181,7 @@ class _Run(OpenedTarget):
     # --- setup and chaos ---------------------------------------------------------------------
 
     async def _watch_leaders(self) -> None:
-        """Ignore a failing look: nothing depends on it, and the next one may succeed."""
+        """Ignore a failed inspection: no result depends on it, and the next one may succeed."""
         while True:
             await asyncio.sleep(LEADER_POLL_S)
             try:
@@ -217,13 +218,13 @@ class _Run(OpenedTarget):
     # --- healing -----------------------------------------------------------------------------
 
     async def _heal_core(self) -> None:
-        """Make a quorum whole, cut the rest off from it, and demand that it serves.
+        """Heal a quorum, cut the other nodes off from it, and check that the quorum serves.
 
-        The rest stays as broken as it is. It is cut off because a node that may or may not reach
-        the core is no promise of anybody's: a leader among the rest could keep the core's followers
-        without reaching what it needs to serve.
+        The other nodes stay broken. They are cut off because no system promises to serve while a
+        node has unreliable links to the core: a leader among the other nodes could keep the core's
+        followers without being able to serve clients.
         """
-        await self.roles()  # members may have changed since the last look
+        await self.roles()  # members may have changed since the roles were last read
         core = self._core()
         rest = [name for name in self.cluster.nodes if name not in core]
         if core and rest and Capability.PARTITION in self.cluster.capabilities:
@@ -253,13 +254,15 @@ class _Run(OpenedTarget):
                 "asked_late": probed.asked_late,
                 # A probe without operations proves nothing (`checkers.conduct.liveness`).
                 **({} if probed.kinds else {"kinds": []}),
-                # Nor does one whose client broke its contract.
+                # Nor does a probe whose client broke its contract.
                 **({} if probed.breach is None else {"breach": probed.breach}),
             },
         )
 
     def _core(self) -> list[str]:
-        """Nodes that must serve on their own now; raises `TargetError` for an unknown name."""
+        """The nodes that must now serve without the others; raises `TargetError` for an unknown
+        name.
+        """
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
             names = self.system.core(stream(self.case.seed, "core"))
@@ -302,10 +305,11 @@ class _Run(OpenedTarget):
         return state
 
     async def _final(self, settled: Convergence, measuring: asyncio.Task[None]) -> None:
-        """Read everything, then have every node dumped in the settled state, if it lasts.
+        """Read everything, then dump every node's settled state, and repeat if the state changed
+        meanwhile.
 
-        The network may hold back a call, or an operation that no client waits for. If one arrives
-        only now, the target has to come to rest again.
+        The network may still deliver a delayed request, or an operation that no client waits for.
+        If a request arrives only now, the target has to settle again.
         """
         for _ in range(FINALS_MAX):
             await self._final_reads()
@@ -321,7 +325,7 @@ class _Run(OpenedTarget):
         await self._driver.close()
 
     def _require_json(self, snapshot: object) -> None:
-        """Raise `TargetError` for a snapshot that no history can hold; it can hold `None`."""
+        """Raise `TargetError` for a snapshot that a history cannot contain; `None` is allowed."""
         what = f"the target {self.case.target!r}: snapshot()"
         if snapshot is not None and not isinstance(snapshot, Mapping):
             raise TargetError(f"{what} returned {shown(snapshot)}, which is no dict")
@@ -336,14 +340,15 @@ class _Run(OpenedTarget):
             await self._measure()
 
     async def _measure(self, *, at_rest: bool = False) -> None:
-        """Record the usage of each node, if it is measurable; at rest also the fact `memory`."""
+        """Record the resource use of each node, if measurable; at rest also the op `memory`."""
         usages: dict[str, Usage] = {}
         for name in self.cluster.nodes:
             try:
                 usages[name] = await self.cluster.usage(name)
             except InfrastructureError as error:
                 usages[name] = Usage()
-                # A look in between is missed, and the next one may see; the last one has no next.
+                # A failed measurement in between is ignored, since another one follows; the last
+                # one is not.
                 if at_rest:
                     self.recorder.fact("infrastructure", {"node": name, "what": str(error)})
         measured = {
@@ -379,6 +384,8 @@ def _requests(planned: Iterable[Request]) -> list[Request]:
 
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:
-    """Whether a snapshot is of the state that had settled, as far as it says."""
+    """Whether a snapshot shows the state that had settled, as far as the snapshot identifies its
+    state.
+    """
     fields = snapshot if isinstance(snapshot, Mapping) else {}
     return not fields.get("pending") and fields.get("at") == settled.at

@@ -1,9 +1,9 @@
 """The harness's own operations after the chaos: the probe of a healed core, and final reads.
 
-They are recorded like all others. A failed one is retried by the next process, since a client may
-be pinned to a node by its process number, and a fault may have left that node dead: the harness
-must not convict a target by its own routing. For the same reason the probe records the nodes it
-asked.
+These operations are recorded like all others. The next process retries a failed operation, since a
+client may be pinned to a node by its process number, and a fault may have left that node dead: a
+verdict must not become invalid because of the harness's own routing. For the same reason the probe
+records the nodes it asked.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FINAL_TRIES_MAX: Final = 40
 
 
 class Driver:
-    """Clients of the harness's own, one operation at a time, a new process after each failure."""
+    """The harness's own clients: one operation at a time, and a new process after each failure."""
 
     def __init__(
         self, recorder: Recorder, open_client: Callable[[int], Client], *, patience_s: float
     ) -> None:
-        """Opens nothing before the first operation; `patience_s` is the timeout of each."""
+        """Open no client before the first operation; `patience_s` is each operation's timeout."""
         self._recorder = recorder
         self._open_client = open_client
         self._patience_s = patience_s
@@ -50,7 +50,7 @@ class Driver:
         return completion
 
     async def read(self, request: Request, deadline_ns: int) -> bool:
-        """Whether a final read succeeded, tried until it does or a bound is hit."""
+        """Do a final read until it succeeds or a limit is reached; returns whether it succeeded."""
         for _ in range(FINAL_TRIES_MAX):
             if self._recorder.now_ns() >= deadline_ns:
                 return False
@@ -60,7 +60,7 @@ class Driver:
         return False
 
     async def close(self) -> None:
-        """Close the present client, for a bounded time; how it ends can change no outcome."""
+        """Close the current client, with a time limit; errors change no outcome."""
         if self._client is None:
             return
         (_, client), self._client = self._client, None
@@ -69,7 +69,7 @@ class Driver:
             self._recorder.fact(LOG, {"message": f"a client did not close: {error!r}"})
 
     def _new_client(self) -> tuple[int, Client]:
-        """A client with an unused process number: the clients of the workload are done."""
+        """A client with an unused process number: the workload's clients have finished."""
         if self._next_process is None:
             used = [op.process for op in self._recorder.history() if isinstance(op.process, int)]
             self._next_process = max(used, default=-1) + 1
@@ -79,14 +79,16 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The result of a probe: its kinds, the missing ones, and the nodes that failed ones asked."""
+    """The result of a probe: the kinds it tried, the kinds that failed, and the nodes of failed
+    operations.
+    """
 
     kinds: list[str]
     missing: list[str]
     asked: list[str]
-    asked_late: list[str]  # of these, by operations that began after the bound
+    asked_late: list[str]  # the subset asked by operations that began after the bound
     breach: str | None = None
-    """The client's breach of its contract, where nothing else failed after the bound."""
+    """The client's breach of its contract, if nothing else failed after the bound."""
 
 
 async def probe(
@@ -97,16 +99,17 @@ async def probe(
     deadline_ns: int,
     late_tries_max: int,
 ) -> Probed:
-    """Have one operation of every kind succeed, in order; `requests(attempt, retry)` makes them.
+    """Try until one operation of every kind succeeds, in order; `requests(attempt, retry)` makes
+    them.
 
-    A request that definitely did nothing is retried; one with an unknown outcome restarts the probe
-    on other names. Operations that begin after the deadline prove that the bound was passed;
-    `late_tries_max` of them may fail, so that each node can be asked once more.
+    A request that definitely did nothing is retried; a request with an unknown outcome restarts the
+    probe with other names. Operations that begin after the deadline prove that the bound was
+    passed; `late_tries_max` of them may fail, so that each node can be asked once more.
     """
     kinds = [request.f for request in requests(0, 0)]
     missing = set(range(len(kinds)))
     asked: dict[str, bool] = {}
-    answered: set[int] = set()  # positions of late failures that the client reported itself
+    answered: set[int] = set()  # positions of late failures that the client itself reported
     breach: str | None = None
     attempt = retry = position = late_tries = 0
     while position < len(kinds):

@@ -1,4 +1,5 @@
-"""The one place where ops get their index and time, and reach the log before anything else.
+"""The recorder, the only place where ops get their index and time. It writes each op to the log
+first.
 
 Listeners (progress, tests) see every op after it is recorded; they cannot change or lose it.
 """
@@ -31,14 +32,14 @@ from harness.store.oplog import OpLog
 from harness.verdict.unsafe_change import UNSAFE_CHANGE
 
 OPS_MAX: Final = 20_000_000
-"""A run that records more is stopped: beyond this a history no longer fits in memory."""
+"""The maximum number of ops: a longer history no longer fits in memory, so the run is stopped."""
 
 
 class Recorder:
     """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
 
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
-        """Start the run's clock now; `log` is the durable sink.
+        """Start the run's clock now; every op is written to `log`.
 
         `last` limits how many ops are kept, for runs without a verdict.
         """
@@ -49,7 +50,7 @@ class Recorder:
         self._ops: deque[Op] = deque(maxlen=last)
         self._count = 0
         self._listeners: list[Callable[[Op], None]] = []
-        self._failure: Exception | None = None  # why an op is missing; then nothing can be judged
+        self._failure: Exception | None = None  # reason for a missing op; the run cannot be judged
 
     def listen(self, listener: Callable[[Op], None]) -> None:
         """Call `listener` with each op from now on."""
@@ -70,9 +71,9 @@ class Recorder:
         node: str | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Op:
-        """Record one op now; durable (against a SIGKILL) on return.
+        """Record one op now; after the return it survives a SIGKILL.
 
-        An op that could not be written is missing, so every later call raises that error again.
+        If an op could not be written, every later call raises the same error again.
         """
         if self._failure is not None:
             raise self._failure
@@ -110,7 +111,7 @@ class Recorder:
         return op
 
     def complete(self, process: Process, f: str, completion: Completion) -> Op:
-        """Record how an operation ended; its attempts become times of the run."""
+        """Record the completion of an operation; times of attempts become times of the run."""
         return self.record(
             process,
             completion.type,
@@ -127,46 +128,48 @@ class Recorder:
         )
 
     def fact(self, f: str, value: Any) -> Op:
-        """Record something the harness saw (see the table in `harness.ops`)."""
+        """Record an observation of the harness (see the table in `harness.ops`)."""
         return self.record(HARNESS, OpType.INFO, f, value)
 
     def history(self) -> History:
-        """Everything recorded so far; raises where an op is missing."""
+        """All ops recorded so far; raises if an op is missing."""
         if self._failure is not None:
             raise self._failure
         return History(self._ops)
 
 
 class EventScribe:
-    """Writes down who leads, which nodes ended, what of ours failed and where replicas differed, as
-    the events tell it.
+    """Records events as ops: leaders, exits of nodes, failures of the infrastructure, and
+    differences between replicas.
 
-    Give its `on_event` to `Cluster.subscribe`.
+    Pass its `on_event` to `Cluster.subscribe`.
     """
 
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
-        """No leader counts before `observe_roles`; only nodes with an `entry` can announce one."""
+        """No leader counts before `observe_roles`; only nodes with an `entry` can announce that
+        they lead.
+        """
         self._recorder = recorder
         self.announced = any(spec.entry is not None for spec in nodes)
         self._candidates: tuple[str, ...] = ()
         self._leaderships: dict[tuple[str, int], None] = {}
         self._leader: str | None = None
         self._ended: set[str] = set()  # nodes that are down
-        self._asked: set[str] = set()  # groups whose votes a client was to overrule
+        self._asked: set[str] = set()  # groups whose votes a client was about to overrule
         self._checkpoints = Checkpoints()
 
     def observe_roles(self, roles: Roles) -> None:
-        """Note the candidates, and record the leader; called after every look at the roles."""
+        """Note the candidates, and record the leader; called each time the roles were read."""
         self._candidates = roles.candidates
         if roles.leader is not None:
             self._lead(roles.leader, roles.by_node[roles.leader].term)
 
     def on_event(self, event: ClusterEvent) -> None:
-        """Record one event; raises `TargetError` for one reserved for the harness."""
+        """Record one event; raises `TargetError` for an event that is reserved for the harness."""
         if event.by_driver:
             self._on_driver_event(event)
             return
-        # Environments refuse it earlier; this finds one that forgets `by_driver`.
+        # Environments refuse the event earlier; this catches an environment that omits `by_driver`.
         check_announced(event.node, event.kind, event.data)
         if event.kind == CHECKPOINT:
             said_ns = self._recorder.now_ns() - event.late_ns
@@ -208,7 +211,7 @@ class EventScribe:
             self._asked.add(str(event.data.get("group")))
 
     def _led(self, event: ClusterEvent) -> None:
-        """Compare the leader of any group, and record that of the main one."""
+        """Compare the leader of any group, and record the leader of the main group."""
         group, term = event.data.get("group"), int(event.data.get("term", 0))
         if isinstance(group, str) and term > 0:
             said_ns = self._recorder.now_ns() - event.late_ns
@@ -218,7 +221,7 @@ class EventScribe:
             self._lead(event.node, term)
 
     def _starved(self, event: ClusterEvent) -> None:
-        """Record starvation, which ended before the event and may precede the run."""
+        """Record starvation, which ended before the event and may have begun before the run."""
         to_s = (event.data["until_ns"] - self._recorder.start_ns) / NS_PER_S
         from_s = max(0.0, to_s - event.data["took_s"])
         if to_s > from_s:
@@ -226,7 +229,7 @@ class EventScribe:
             self._recorder.fact(STARVATION, value)
 
     def summarize(self) -> None:
-        """Write down how much was compared, once nothing more will be."""
+        """Record the amount of comparisons, after the last one."""
         summary = self._checkpoints.summary()
         if summary is not None:
             self._recorder.fact("checkpoints", summary)
@@ -234,7 +237,8 @@ class EventScribe:
     def _lead(self, node: str, term: int) -> None:
         """Record each node once per term; without terms (0), each change of leader.
 
-        A node that ended does not lead, even if a look says so, and starts over when it is up.
+        A node that is down does not lead, even if the roles say so; after its restart it is
+        recorded again.
         """
         if term == 0 and node in self._ended:
             return

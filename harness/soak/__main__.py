@@ -1,4 +1,6 @@
-"""The worker of a soak, see `harness.support.workers`: one seed in, one result out."""
+"""The worker of a soak, see `harness.support.workers`: it reads one seed and answers with one
+result.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def results(lines: Iterable[bytes]) -> Iterator[bytes]:
     checked: str | None = None
     for line in lines:
         job = decoder.decode(line)
-        why = None  # it must not run here: this is other code than the soak began with
+        why = None  # the seed must not run here: the code differs from the soak's
         if checked is None or checked != job.code:
             why = other_code(job.case, "sim", job.code)
         checked = job.code

@@ -1,9 +1,9 @@
-"""One soak from its first seed to its last, however often it is killed in between.
+"""One soak from its first seed to its last, even if it is killed and resumed many times.
 
 `Campaign` has the finished seeds (the journal), the pending ones, and the totals. A seed is
-finished when the journal has its result and, if its run is to be kept, the store has that very run.
-The next soak retries crashes, which have no verdict. The campaign does not depend on the processes
-that run seeds: local workers, Spark's, or one run after the other in a real environment.
+finished when the journal has its result and, if its run is to be kept, the store has exactly this
+run. The next soak retries crashed seeds, which have no verdict. The campaign does not depend on the
+processes that run seeds: local workers, Spark's, or one run after the other in a real environment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OpenSink = Callable[[str, str], SunkRuns]
 
 
 class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The request of a soak. `case` is planned; its seed and faults do not matter."""
+    """The specification of a soak. `case` is planned; its seed and faults have no effect."""
 
     case: Case
     environment: str
@@ -55,7 +55,7 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     stop_after: int = 0
 
     def __post_init__(self) -> None:
-        """Raises `UsageError`."""
+        """Validate the fields; raises `UsageError`."""
         check_name(self.name, "--name")
         if self.label is not None:
             check_name(self.label, "--label")
@@ -78,32 +78,33 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The part of a run's record that identifies the run of a result."""
+    """The part of the run record that must match the result, to identify the run."""
 
     digest: str
-    verdict: str  # another code may have judged the same history otherwise
+    verdict: str  # other code may have judged the same history differently
 
 
 class Campaign:
-    """An open soak, which locks out a second one until it is closed.
+    """An open soak, which holds a lock against a second soak of the same case until it is closed.
 
-    Raises `UsageError` if the same soak is running or the store is no folder, and
-    `InfrastructureError` for disks.
+    Raises `UsageError` if the same soak is running or the store is not a folder, and
+    `InfrastructureError` for disk errors.
     """
 
     def __init__(self, spec: SoakSpec, *, fresh: bool, sink: OpenSink | None = None) -> None:
-        """Take the lock and read the journal; `fresh` forgets it.
+        """Take the lock and read the journal; `fresh` discards the journal.
 
-        With a `sink`, opened for the soak's name and the prefix of its runs, they leave the store.
+        With a `sink`, opened for the soak's name and the prefix of its runs, the runs move from the
+        store to the sink.
         """
         check_place(spec.store, spec.name)
         self.spec = spec
         self.id: SoakId = soak_id(spec.case, environment=spec.environment, label=spec.label)
         self.notes: list[str] = []
         self.tally = Tally()
-        self._looked = True  # whether the sink knows all runs that it has
+        self._looked = True  # whether the sink has looked up all runs that it has
         self.stopped: str | None = None
-        """Why it must stop although seeds are left, if it must."""
+        """the reason why the soak must stop although seeds are left"""
         self._folder = spec.folder / SOAK_FOLDER
         self._lock = Lock(self._folder / f"{self.id.case}.lock")
         try:
@@ -124,7 +125,7 @@ class Campaign:
             raise
 
     def _look_at_older(self, path: Path) -> None:
-        """Say that the code changed, where it did; keep but a few journals of older code."""
+        """Warn if the code changed; keep only a few journals of older code."""
         older = [other for other in self._folder.glob(f"{self.id.case}-*.log") if other != path]
         older.sort(key=lambda other: other.stat().st_mtime, reverse=True)
         if older and not path.exists():
@@ -142,12 +143,12 @@ class Campaign:
             other.unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        """Remove what killed workers left half built."""
+        """Remove incomplete folders of killed workers."""
         for part in self.spec.folder.glob(f".{self._prefix}*{STAGED_SUFFIX}"):
             shutil.rmtree(part, ignore_errors=True)
 
     def _go_on(self, *, fresh: bool) -> None:
-        """Count seeds that are finished here or at the sink, and forget the ones to run again."""
+        """Count seeds that are finished here or in the sink; forget seeds that must run again."""
         again = gone = 0
         for result in self._journal.results():
             if result.verdict == CRASH:
@@ -170,7 +171,9 @@ class Campaign:
         self.done_before = self.tally.seeds
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Journal the seeds that this soak has done elsewhere, or before its journal was lost."""
+        """Add results to the journal for seeds that this soak finished elsewhere, or before it lost
+        its journal.
+        """
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)
@@ -179,13 +182,15 @@ class Campaign:
                 self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
-        """Whether the sink has the run, or takes it now: a kill came just before or after."""
+        """Whether the sink has the run or takes it now: the soak may have been killed just before
+        or after.
+        """
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
             return False
         if self.sink.holds(folder.name, result.digest or "", result.verdict):
             if self._record_in(folder) in {None, _Kept(result.digest or "", result.verdict)}:
-                shutil.rmtree(folder, ignore_errors=True)  # or what a kill left of it
+                shutil.rmtree(folder, ignore_errors=True)  # or the remains of a killed move
             return True
         if self._is_kept(result):
             self.sink.add(folder)
@@ -196,7 +201,7 @@ class Campaign:
         return self.spec.keep == KEEP_ALL or result.failed
 
     def _is_kept(self, result: SeedResult) -> bool:
-        """Whether the store holds the run of `result`, not that of another code."""
+        """Whether the store has the run of `result`, made by the same code."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is None or not (folder / "history.parquet").is_file():
             return False
@@ -214,17 +219,17 @@ class Campaign:
         return f"{self.spec.label or 'soak'}-{self.id.case[:8]}-seed-"
 
     def run_name(self, seed: int) -> str:
-        """The folder of the seed's run, in the simulation: the same however often it runs."""
+        """The folder of the seed's run in the simulation: it is the same in every repetition."""
         return f"{self._prefix}{seed}"
 
     def pending(self) -> Iterator[int]:
-        """The seeds to run, in order."""
+        """The seeds that must run, in order."""
         for seed in range(self.spec.first, self.spec.last + 1):
             if seed not in self._journal:
                 yield seed
 
     def job(self, seed: int) -> SeedJob:
-        """The job of a worker for `seed`."""
+        """The worker's job for `seed`."""
         spec = self.spec
         return SeedJob(
             case=msgspec.structs.replace(spec.case, seed=seed, faults=None),
@@ -239,15 +244,15 @@ class Campaign:
 
     @property
     def enough(self) -> bool:
-        """Whether as many seeds are invalid as the soak waits for."""
+        """Whether enough seeds are invalid for the soak to stop."""
         return 0 < self.spec.stop_after <= self.tally.verdicts[Verdict.INVALID.value]
 
     def take(self, result: SeedResult, *, sunk: bool = False) -> bool:
-        """Record one result; returns whether to continue. `sunk`: its run is in the sink already.
+        """Record one result; returns whether to continue. `sunk`: the run is already in the sink.
 
-        A seed with a result keeps it: another executor may run a seed twice.
+        The first result of a seed counts: an executor may run a seed twice.
         """
-        proven = result.verdict == Verdict.INVALID.value  # even if nothing keeps it
+        proven = result.verdict == Verdict.INVALID.value  # even if no run is kept
         if result.stop is not None:
             self.stopped = result.stop
             if proven:
@@ -262,13 +267,13 @@ class Campaign:
                     self._keep_case(result.seed)
                 self._journal.append(result)
                 if not lost:
-                    with contextlib.suppress(OSError):  # of a crash before; reports count these
+                    with contextlib.suppress(OSError):  # of an earlier crash; reports count these
                         self._case_beside(result.seed).unlink(missing_ok=True)
             except InfrastructureError:
                 if proven:
                     self.tally.take(result)
                 raise
-            if result.run is None:  # what older code left of this seed is no run of this soak
+            if result.run is None:  # a run of older code for this seed does not belong to this soak
                 shutil.rmtree(self.spec.folder / self.run_name(result.seed), ignore_errors=True)
             self.tally.take(result)
             folder = result.folder(self.spec.store, self.spec.name)
@@ -278,7 +283,7 @@ class Campaign:
         return not self.enough
 
     def flush(self) -> None:
-        """Have the sink take what waits for it; raises `InfrastructureError`."""
+        """Make the sink store the waiting runs; raises `InfrastructureError`."""
         if self.sink is None:
             return
         self.sink.flush()
@@ -297,7 +302,9 @@ class Campaign:
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """The case of one result; for a crash, which leaves no run, it is next to the journal."""
+        """The case file of a result; a crash leaves no run, so its case file is next to the
+        journal.
+        """
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"
@@ -318,6 +325,6 @@ class Campaign:
         return self._journal.results()
 
     def close(self) -> None:
-        """Let go of the journal and of the lock; safe to call twice."""
+        """Release the journal and the lock; safe to call twice."""
         self._journal.close()
         self._lock.release()

@@ -1,8 +1,8 @@
 """A soak's output for GitHub Actions: a step summary and annotations.
 
-GitHub drops a summary of more than 1 MiB as a whole and shows about ten annotations of a kind per
-step, so both are cut here, with a note. All text of a run is escaped: the summary is HTML without
-an empty line, in which GitHub does not interpret Markdown, and an annotation is one line.
+GitHub rejects a summary of more than 1 MiB and shows about ten annotations of a kind per step, so
+both are cut here, with a note. All text from runs is escaped. The summary is HTML without empty
+lines, in which GitHub does not interpret Markdown; an annotation is one line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def step_summary(
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
-    """The summary: a small table, then each signature folded, within the budget."""
+    """The summary: a small table, then each signature in a folded block, within the size limit."""
     counts = "".join(
         f"<tr><td>{name}</td><td>{count}</td></tr>" for name, count in tally.shown.items()
     )
@@ -39,7 +39,7 @@ def step_summary(
         *(f"<p>{_inline(line)}</p>\n" for line in lines),
     ]
     size = sum(len(part.encode()) for part in parts)
-    bytes_max -= 200  # for the line about the cut
+    bytes_max -= 200  # space for the line about the cut
     for position, group in enumerate(groups):
         part = _folded(group, replay(group.first))
         size += len(part.encode())
@@ -62,7 +62,7 @@ def _folded(group: FailureGroup, replay: str) -> str:
 
 
 def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
-    """One line of text that means nothing to HTML; Markdown is not read within HTML's blocks."""
+    """One line of text, escaped for HTML; GitHub does not interpret Markdown inside HTML blocks."""
     flat = _CONTROL.sub(" ", text)
     if len(flat) > characters_max:
         flat = f"{flat[:characters_max]} ..."
@@ -72,7 +72,7 @@ def _inline(text: str, *, characters_max: int = REASON_CHARACTERS_MAX) -> str:
 def error_annotations(
     groups: Sequence[FailureGroup], replay: Callable[[SeedResult], str]
 ) -> list[str]:
-    """Workflow commands, one a signature, the last of them for all that are left."""
+    """Workflow commands, one per signature; the last command covers all remaining signatures."""
     cut = len(groups) > ANNOTATIONS_MAX
     lines: list[str] = []
     for group in groups[: ANNOTATIONS_MAX - 1 if cut else ANNOTATIONS_MAX]:
@@ -87,7 +87,7 @@ def error_annotations(
 
 
 def _command(title: str, message: str) -> str:
-    """`::error` with its values escaped (actions/toolkit, `packages/core/src/command.ts`)."""
+    """An `::error` command with escaped values (as in actions/toolkit, `core/src/command.ts`)."""
     text = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     name = name.replace(":", "%3A").replace(",", "%2C")

@@ -1,12 +1,12 @@
 """Digests that determine the results of a soak: the case without its seed, and the code.
 
-Two soaks with the same case digest write the same runs, so only one of them may be at work. With
-the same code digest, too, the second goes on where the first stopped. The range of seeds and the
-number of workers decide nothing and are in neither.
+Two soaks with the same case digest write the same runs, so only one of them may run at a time. If
+the code digest is also the same, the second soak continues where the first stopped. The range of
+seeds and the number of workers do not affect results, so the digests do not contain them.
 
-The code is every file of the packages that take part: `harness` without the parts that no worker
-loads, and the packages of the plug-ins that the case names, built-in and foreign. Versions of
-Python and of the libraries that compute are in it as well.
+The code digest covers every file of the packages involved: `harness` without the parts that no
+worker loads, and the packages of the plug-ins that the case names, built-in and foreign. It also
+covers the versions of Python and of the libraries that affect results.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NOT_OF_WORKERS: Final = (
     "harness/formats",
     "harness/pytesting",
 )
-"""Modules that no run uses. A test checks that no worker loads any of them."""
+"""Modules that no run uses. A test checks that no worker loads any of these modules."""
 LIBRARIES: Final = ("msgspec", "numpy", "pyarrow")
 DIGITS: Final = 12
 SCHEMA: Final = 1
-"""Version of journals and run folders; a higher one restarts every soak."""
+"""Version of journals and run folders; a higher version restarts every soak."""
 
 
 class SoakId(msgspec.Struct, frozen=True):
@@ -80,7 +80,8 @@ def code_digest(case: Case, environment: str) -> str:
 def other_code(case: Case, environment: str, code: str | None) -> str | None:
     """The reason why a soak that began with `code` must stop: the files have changed.
 
-    They are read again, since nodes in real environments load what lies there when they start.
+    The files are read again, since nodes in real environments load the current files when they
+    start.
     """
     if code is None:
         return None
@@ -95,12 +96,12 @@ def other_code(case: Case, environment: str, code: str | None) -> str | None:
 
 
 def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
-    """Group and name of every plug-in that has a say in the results."""
+    """Group and name of every plug-in that can affect the results."""
     yield "environments", environment
     yield "targets", case.target
     yield "workloads", case.workload
     for name in sorted({*case.nemeses, *(fault.nemesis for fault in case.faults or ())}):
-        if not are_words(name):  # such have no package of their own
+        if not are_words(name):  # such a plug-in has no package of its own
             yield "nemeses", name
     for name in sorted(checker_names(case)):
         yield "checkers", name
@@ -108,7 +109,9 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _package_digest(package: str) -> str:
-    """Of names and contents of all files; cached, since a process runs what it once loaded."""
+    """A digest of the names and contents of all files. It is cached, since a process never reloads
+    its code.
+    """
     total = hashlib.sha256()
     for name, path in package_files(package):
         if not any(name.startswith(f"{prefix}/") for prefix in NOT_OF_WORKERS):

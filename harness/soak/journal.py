@@ -1,14 +1,15 @@
 """The journal of a soak: one checksummed line per seed, append-only.
 
 `store/<name>/.soak/<case>-<code>.log` begins with a line that identifies the soak, followed by one
-line per result. A line is the CRC-32 of its JSON in eight hex digits, a space and the JSON, handed
-to the kernel in one `write`: killing the soak loses none. A power cut or a full disk may tear
-lines, which only costs running their seeds again, so any line with a wrong checksum is ignored. The
-last line of a seed counts.
+line per result. A line is the CRC-32 of its JSON in eight hex digits, a space and the JSON. Each
+line is passed to the kernel in one `write`, so killing the soak loses no line. A power cut or a
+full disk may tear lines. Lines with a wrong checksum are ignored, and their seeds simply run again.
+The last line of a seed counts.
 
-In memory a seed takes eight bytes: the position of its line.
+In memory each seed takes eight bytes: the position of its line.
 
-`Lock` excludes a second soak that would write the same runs. The kernel drops it with its process.
+`Lock` excludes a second soak that would write the same runs. The kernel releases the lock when its
+process ends.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _ABSENT: Final = -1
 
 
 class Lock:
-    """Held while a soak runs; raises `UsageError` where another one holds it."""
+    """The lock of a running soak; raises `UsageError` if another soak holds it."""
 
     def __init__(self, path: Path) -> None:
-        """Take it, or refuse at once."""
+        """Take the lock, or raise at once."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -53,28 +54,30 @@ class Lock:
                 f"the same soak is already running (process {owner or 'unknown'}); wait for it, "
                 "or use another --label, --name or --store"
             ) from error
-        with contextlib.suppress(OSError):  # a full disk: the number is only for people
+        with contextlib.suppress(OSError):  # disk full: the number only informs users
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let go; safe to call twice."""
+        """Release the lock; safe to call twice."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class Journal:
-    """An open journal over the seeds `first .. last`. Raises `InfrastructureError` for disks."""
+    """An open journal of seeds `first .. last`. Raises `InfrastructureError` for disk errors."""
 
     def __init__(self, path: Path, header: str, first: int, last: int, *, fresh: bool) -> None:
-        """Open or create it; `fresh` forgets what it holds, as does a header that differs."""
+        """Open or create the journal; `fresh`, or a header that does not match, discards its
+        content.
+        """
         self.path = path
         self._first = first
         self._last = last
         self._offsets = array.array("q", [_ABSENT]) * (last - first + 1)
         self.dropped = 0
-        """Lines that did not check: torn by a power cut, a full disk or a kill."""
+        """The number of lines with a wrong checksum: torn by a power cut, a full disk or a kill."""
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(SeedResult)
         try:
@@ -91,7 +94,9 @@ class Journal:
             raise self._refusal(error) from error
 
     def _load(self, begin: bytes) -> bool:
-        """Find where each seed's last good line is; whether this is a journal of our soak."""
+        """Find the position of each seed's last valid line; returns whether the journal belongs to
+        this soak.
+        """
         self._file.seek(0)
         with open(self._file.fileno(), "rb", closefd=False) as reader:
             if reader.readline(LINE_BYTES_MAX) != begin:
@@ -104,7 +109,7 @@ class Journal:
         return True
 
     def _lines(self, reader: BinaryIO, offset: int) -> Iterator[tuple[int, SeedResult]]:
-        """Every good line and where it begins; `_end` becomes the end of the last whole one."""
+        """Every valid line and its position; sets `_end` to the end of the last complete line."""
         while line := reader.readline(LINE_BYTES_MAX):
             result = self._result(line)
             if result is None:
@@ -125,14 +130,14 @@ class Journal:
             return None
 
     def append(self, result: SeedResult) -> None:
-        """Record one result; on return a crash of this process cannot lose it."""
+        """Record one result; after the return, a crash of this process cannot lose it."""
         line = _framed(self._encoder.encode(result))
         try:
             offset = self._end
             self._write(line)
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.truncate(self._end)  # else the next line would join the torn one
+                self._file.truncate(self._end)  # else the next line would continue it
             raise self._refusal(error) from error
         if self._first <= result.seed <= self._last:
             self._offsets[result.seed - self._first] = offset
@@ -145,7 +150,7 @@ class Journal:
         self._end += len(data)
 
     def forget(self, seed: int) -> None:
-        """Ignore the result of `seed` until there is a new one."""
+        """Ignore the result of `seed` until a new result is recorded."""
         self._offsets[seed - self._first] = _ABSENT
 
     def __contains__(self, seed: int) -> bool:
@@ -162,7 +167,7 @@ class Journal:
                         yield result
 
     def close(self) -> None:
-        """Close it; safe to call twice."""
+        """Close the journal; safe to call twice."""
         self._file.close()
 
     def _refusal(self, error: OSError) -> InfrastructureError:
@@ -177,7 +182,7 @@ def _framed(content: bytes) -> bytes:
 
 
 def _content(line: bytes) -> bytes | None:
-    """The JSON of a line, if it is whole and checks."""
+    """The JSON of a line, if the line is complete and its checksum is right."""
     if not line.endswith(b"\n") or line[8:9] != b" ":
         return None
     content = line[9:-1]

@@ -1,10 +1,11 @@
 """A soak as JUnit XML, which every CI system shows.
 
-Every seed is one test case with a fixed name, so that CI systems can follow it. Invalid is a
-`failure` with its signature, the findings of each checker and the replay command; unknown and crash
-are an `error`. Properties are seed, version, code and run folder. The file is written as results
-are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a note. An
-unfinished soak has one more test case, an `error`, so that the file alone never looks passed.
+Every seed is one test case with a fixed name, so that CI systems can follow it. An invalid seed is
+a `failure` with its signature, the findings of each checker and the replay command. An unknown or
+crashed seed is an `error`. Properties are seed, version, code and run folder. The file is written
+as results are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a
+note. An unfinished soak has one more test case, an `error`, so that the file alone never looks
+passed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U000100
 
 
 def xml_text(text: str) -> str:
-    """`text` without what XML 1.0 cannot hold, even escaped: it is written as its code point."""
+    """`text` without characters that XML 1.0 cannot contain even if escaped: they become code
+    points in text.
+    """
     return _FORBIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
@@ -39,9 +42,10 @@ def write_junit(
     folder: Callable[[SeedResult], str],
     unfinished: str | None = None,
 ) -> None:
-    """Write the file, whole or not at all. `results` is read twice: counts come first in it.
+    """Write the whole file or nothing. `results` is read twice, since the counts come first in the
+    file.
 
-    `unfinished` says why the soak did not come to its end.
+    `unfinished` is the reason why the soak is incomplete.
     """
     try:
         with replacing(path) as file:

@@ -9,8 +9,8 @@ from pathlib import Path
 def memory_bytes_max() -> int:
     """The largest resident size of this process so far.
 
-    Linux keeps it for the program that runs now (`VmHWM`); what `getrusage` says there counts
-    what the parent held before the `exec`, too.
+    Linux reports it for the current program (`VmHWM`); on Linux `getrusage` also counts the memory
+    that the parent used before the `exec`.
     """
     try:
         for line in Path("/proc/self/status").read_bytes().splitlines():

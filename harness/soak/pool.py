@@ -1,7 +1,7 @@
 """The seeds of a soak on isolated worker processes (`python -m harness.soak`).
 
-A seed whose worker died is run once more, since something else may have killed the worker; one that
-kills two is a crash.
+A seed whose worker died is run once more, since something else may have killed the worker. If the
+second worker dies, too, the seed counts as a crash.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ SEED_TIMEOUT_S: Final = 900.0
 def soak(work: Iterator[SeedJob], *, jobs: int, on_result: Callable[[SeedResult], bool]) -> None:
     """Run all of `work` on `jobs` worker processes.
 
-    `on_result` is called as results arrive and returns whether to go on; what it raises ends the
-    soak. Ctrl-C waits for it. Raises `InfrastructureError` when workers cannot be started at all.
+    `on_result` is called as results arrive and returns whether to continue; its exceptions end the
+    soak. Ctrl-C waits until `on_result` returns. Raises `InfrastructureError` if no worker can be
+    started.
     """
     go_on = True
 

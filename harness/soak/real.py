@@ -1,10 +1,11 @@
-"""Seeds in a real environment, one run after the other, each kept whole as `harness run` does.
+"""Seeds in a real environment, one run after the other; each run is kept whole, as in `harness
+run`.
 
-The environment owns Ctrl-C while a run is under way: the first ends its workload, heals and lets
-it be judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is
-not done: the next soak runs it again. A folder is named after the seed and the moment, since no two
-runs of a seed are equal here. Nodes load their code when they start, so it is looked at before and
-after each run: one by other code than the soak began with does not count.
+During a run the environment handles Ctrl-C: the first Ctrl-C ends the workload, the run heals and
+is judged, and then the soak stops. A run whose workload was cut short is kept, but its seed is not
+finished: the next soak runs it again. A folder's name contains the seed and the time, since no two
+runs of a seed are equal here. Nodes load their code when they start, so the code is checked before
+and after each run: a run by other code than at the start of the soak does not count.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ def soak_one_by_one(
     on_result: Callable[[SeedResult], bool],
     listen: Callable[[int], Callable[[Op], None]] | None = None,
 ) -> bool:
-    """Run all of `work`, or until `on_result` says no; whether the user cut it short.
+    """Run all of `work`, or until `on_result` returns false; returns whether the user cut it short.
 
-    `listen` is asked before each seed for who hears the ops of its run.
+    `listen` is called before each seed and returns the listener for the run's ops.
 
     Raises `UsageError` for cases that this environment refuses, and `KeyboardInterrupt` for a
-    second Ctrl-C or one between runs.
+    second Ctrl-C or a Ctrl-C between runs.
     """
     for job in work:
         why = other_code(job.case, environment.name, job.code)
@@ -78,7 +79,7 @@ def _run(
             code=job.code,
             listener=listener,
         )
-    except (Exception, SystemExit) as error:  # no verdict, but no end of the soak either
+    except (Exception, SystemExit) as error:  # no verdict, but the soak continues
         if isinstance(error, UsageError) and not isinstance(error, HistoryError):
             raise
         crash = crashed(job, crash_reason(error))

@@ -1,8 +1,8 @@
 """Jobs and results of seeds, which all parts of a soak share.
 
-A result is small, since a journal has one for each of millions of seeds: reasons are cut, and only
-results that are not valid list checkers. `MEASURES` differ from machine to machine; seed and code
-determine everything else, however often a soak was killed.
+A result is small, since a journal may have one for each of millions of seeds: reasons are cut, and
+only results that are not valid list checkers. `MEASURES` differ from machine to machine; seed and
+code determine all other fields, even if a soak was killed and resumed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SEEDS_SHOWN_MAX: Final = 10
 OTHER_SIGNATURES: Final = "other signatures"
 _WORST_FIRST: Final = (Verdict.INVALID.value, CRASH, Verdict.UNKNOWN.value)
 MEASURES: Final = ("wall_s", "cpu_s", "memory_bytes", "kept_bytes")
-"""Fields of a result that a second run of the same seed need not repeat (`run.json` holds times,
-so even the bytes kept vary)."""
+"""Fields of a result that may differ in a second run of the same seed (`run.json` contains times,
+so even the number of kept bytes varies)."""
 
 
 class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,21 +45,21 @@ class SeedJob(msgspec.Struct, frozen=True, kw_only=True):
     case: Case
     store: str | None
     name: str
-    run_prefix: str  # of the run's folder below store/name
+    run_prefix: str  # prefix of the run's folder below store/name
     label: str | None = None
     keep: str = KEEP_ALL
-    code: str | None = None  # the digest of the code that must run it; `None` takes any
-    lake: str | None = None  # where the soak's runs end up; workers on this machine do not care
-    reporters: tuple[str, ...] = ()  # what an executor elsewhere makes of failing runs
-    artefacts: int = 0  # of how many, for want of a folder that the driver sees
+    code: str | None = None  # the digest of the code that must run the job; `None` accepts any code
+    lake: str | None = None  # the final place of the soak's runs; workers on this machine ignore it
+    reporters: tuple[str, ...] = ()  # artefacts that a remote executor makes of failing runs
+    artefacts: int = 0  # for this number of runs, since the driver sees no folder
 
     @property
     def run(self) -> str:
-        """The name of the run's folder, the same however often the seed is run."""
+        """The name of the run's folder, which is the same in every repetition of the seed."""
         return f"{self.run_prefix}{self.case.seed}"
 
     def of_seed(self, seed: int) -> SeedJob:
-        """The same work for another seed."""
+        """The same job for another seed."""
         return msgspec.structs.replace(self, case=msgspec.structs.replace(self.case, seed=seed))
 
 
@@ -73,30 +73,30 @@ class CheckerVerdict(msgspec.Struct, frozen=True):
 
 
 class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The result of one seed. `stop` is the reason not to count it and to stop the soak."""
+    """The result of one seed. `stop` is the reason to ignore the result and stop the soak."""
 
     seed: int
     verdict: str  # one of VERDICTS
     reason: str
     checker: str | None = None
-    signature: str = ""  # of the worst finding: equal failures have equal ones
-    checkers: tuple[CheckerVerdict, ...] = ()  # all of them, where the run was not valid
+    signature: str = ""  # of the worst finding: equal failures have equal signatures
+    checkers: tuple[CheckerVerdict, ...] = ()  # all checkers, if the run was not valid
     digest: str | None = None
     ops: int = 0
     ok: int = 0
     leader_changes: int = 0
     simulated_s: float = 0.0
-    run: str | None = None  # the folder below store/name, where the run was kept
+    run: str | None = None  # the folder below store/name, if the run was kept
     stop: str | None = None
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    memory_bytes: int = 0  # the most that the worker held until the seed was done
+    memory_bytes: int = 0  # the worker's peak memory up to the end of the seed
     kept_bytes: int = 0
-    permitted: dict[str, int] = {}  # what the profile permits -> how often it happened
+    permitted: dict[str, int] = {}  # permit -> number of uses
 
     @property
     def failed(self) -> bool:
-        """Whether it is anything but valid, or nothing worse than what the profile permits."""
+        """Whether the verdict is neither valid nor permitted."""
         return self.verdict not in PASSING
 
     def folder(self, store: Path, name: str) -> Path | None:
@@ -105,7 +105,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FailureGroup(msgspec.Struct, kw_only=True):
-    """Failing seeds with one signature; `first` is the lowest seed, `seeds` the lowest few."""
+    """Failing seeds with the same signature; `first` is the lowest seed, `seeds` the lowest few."""
 
     signature: str
     verdict: str
@@ -122,16 +122,16 @@ class FailureGroup(msgspec.Struct, kw_only=True):
         return f"{self.count} seeds: {seeds}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
 
     def take(self, result: SeedResult) -> None:
-        """Add one, in the order of seeds."""
+        """Add a seed; seeds come in ascending order."""
         self.count += 1
         if len(self.seeds) < GROUP_SEEDS_MAX:
             self.seeds.append(result.seed)
 
 
 def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
-    """Failing seeds by verdict and signature: invalid ones first, then the largest.
+    """Failing seeds grouped by verdict and signature: invalid groups first, then the largest.
 
-    Beyond `GROUPS_MAX` signatures all others of a verdict are one group.
+    Beyond `GROUPS_MAX` signatures, all other seeds with a verdict form one group.
     """
     groups: dict[tuple[str, str], FailureGroup] = {}
     for result in results:
@@ -150,7 +150,7 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
 
 
 class Tally(msgspec.Struct):
-    """Sums over results, of constant size for any number of seeds."""
+    """Totals over results, of constant size for any number of seeds."""
 
     verdicts: dict[str, int] = msgspec.field(default_factory=lambda: dict.fromkeys(VERDICTS, 0))
     ops: int = 0
@@ -164,7 +164,7 @@ class Tally(msgspec.Struct):
     permitted: dict[str, list[int]] = msgspec.field(default_factory=dict)  # -> [seeds, times]
 
     def take(self, result: SeedResult) -> None:
-        """Add one."""
+        """Add one result."""
         self.verdicts[result.verdict] += 1
         self.ops += result.ops
         self.leader_changes += result.leader_changes
@@ -182,7 +182,7 @@ class Tally(msgspec.Struct):
 
     @property
     def shown(self) -> dict[str, int]:
-        """The verdicts as people want them: without `permitted` where nothing was."""
+        """The verdicts to show to people: without `permitted` if its count is zero."""
         permitted = Verdict.PERMITTED.value
         return {name: n for name, n in self.verdicts.items() if n or name != permitted}
 
@@ -193,17 +193,19 @@ class Tally(msgspec.Struct):
 
     @property
     def failed(self) -> int:
-        """The number of results that the profile does not permit."""
+        """The number of results that are neither valid nor permitted."""
         return self.seeds - sum(self.verdicts[name] for name in PASSING)
 
     @property
     def exit_code(self) -> int:
-        """One code for many runs."""
+        """The exit code for all results together."""
         return exit_code_of(name for name, count in self.verdicts.items() if count)
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """One code for many runs: any invalid dominates, then crash, then unknown; none is unknown."""
+    """One exit code for many runs: invalid dominates, then crash, then unknown; without runs it is
+    unknown.
+    """
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
         return EXIT_INVALID
@@ -215,7 +217,7 @@ def exit_code_of(verdicts: Iterable[str]) -> int:
 
 
 def shortened(text: str) -> str:
-    """`text` as a journal can hold it: in UTF-8, and cut where it is too long."""
+    """`text` in a form that a journal can store: in UTF-8, and cut if it is too long."""
     text = text.encode("utf-8", "backslashreplace").decode()
     if len(text) <= REASON_CHARACTERS_MAX:
         return text

@@ -1,7 +1,6 @@
-"""One seed in this process: run it in the simulation, judge it, keep it.
+"""One seed in this process: it is run in the simulation, judged and kept.
 
-A run that is not on the disk is not called valid: if it could not be kept, the result stops the
-soak.
+A run counts as valid only if it is on the disk: if it could not be kept, the result stops the soak.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ from harness.store import RunFolder
 from harness.verdict.judge import Judgement
 from harness.verdict.signature import SEPARATOR, SIGNATURE, rule_of_words
 
-_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # in the repr of an object
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")  # an address in the repr of an object
 
 
 def run_seed(job: SeedJob) -> SeedResult:
-    """Run and judge one case in this process; a crash of ours becomes a result, too."""
+    """Run and judge one case in this process; a crash of the harness becomes a result, too."""
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     try:
         result = _run_seed(job)
-    except HistoryError as error:  # the history of this very seed: no other need be like it
+    except HistoryError as error:  # digest of this seed's history; other histories may differ
         result = crashed(job, crash_reason(error))
-    except UsageError as error:  # the case was planned before: the code or the plug-ins changed
+    except UsageError as error:  # the case was planned before, so the code or the plug-ins changed
         result = stopped(job, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - one seed's crash must not end the campaign
         result = crashed(job, crash_reason(error))
@@ -71,19 +70,21 @@ def _run_seed(job: SeedJob) -> SeedResult:
     kept = run_and_keep(
         plan, environment, folder_if_wanted, run_id=job.run, label=job.label, code=job.code
     )
-    if kept.outcome.stop_asked:  # its history is not the seed's
+    if kept.outcome.stop_asked:  # the recorded history is not the seed's
         return stopped(job, f"seed {job.case.seed} was interrupted")
     result = result_of(job, kept)
     if not isinstance(kept.unkept, HistoryError):
         return result
     if result.verdict != Verdict.INVALID.value:
-        raise kept.unkept  # no column can hold it, here or anywhere
+        raise kept.unkept  # no column can store it, on any machine
     reason = shortened(f"{result.reason} (the run could not be kept: {kept.unkept})")
-    return msgspec.structs.replace(result, reason=reason, stop=None)  # a proof stays a proof
+    return msgspec.structs.replace(result, reason=reason, stop=None)  # still proven
 
 
 def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
-    """The result of a seed whose run was judged; its soak must stop if the run is not kept."""
+    """The result of a seed whose run was judged; if the run could not be kept, the result stops the
+    soak.
+    """
     record, history, results = kept.record, kept.outcome.history, kept.judgement.results
     failure = record.failure
     stop = None
@@ -127,7 +128,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
-    """The result of a seed that has no verdict."""
+    """The result of a seed without a verdict."""
     return SeedResult(
         seed=job.case.seed,
         verdict=CRASH,
@@ -138,14 +139,14 @@ def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:
 
 
 def stopped(job: SeedJob, why: str) -> SeedResult:
-    """No result at all: the soak must stop, and the seed is to be run again."""
+    """A result that does not count: the soak must stop, and the seed must run again."""
     return SeedResult(seed=job.case.seed, verdict=CRASH, reason=why, stop=why)
 
 
 def crash_reason(error: BaseException) -> str:
-    """One line: the error, and for one that was not raised on purpose where it came from.
+    """One line: the error, and its location if it was not raised on purpose.
 
-    Nothing in it may differ between two runs of the seed, such as the address of an object.
+    The line must be the same in every run of the seed, so it contains no addresses of objects.
     """
     if isinstance(error, HarnessError):
         return f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
 """Columns of Arrow from Python's values.
 
-`pyarrow.array` does the same, but first imports pandas, wherever that is installed, to see whether
-it was given one of its objects: half of what a short run costs. Here it never is.
+`pyarrow.array` does the same, but first imports pandas, if installed, to check for pandas objects.
+This takes half of the time of a short run, and there are no pandas objects here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.Chunked
     """An array of int32, int64 or string; `None` is null.
 
     Raises `TypeError` for values of another kind, `OverflowError` for numbers that are too large
-    and `ValueError` for text that is no Unicode.
+    and `ValueError` for text that is not Unicode.
     """
     import numpy as np
     import pyarrow as pa

@@ -1,9 +1,10 @@
-"""Latencies as integer log-linear buckets: percentiles that add up exactly, in every engine.
+"""Latencies as integer log-linear buckets, which give the same exact percentiles in every engine.
 
 A bucket keeps the `MANTISSA_BITS` bits after the leading one of a value, so its width is at most
-1/32 of where it begins; the middle of a bucket is off by 1.6 % at most. Counts of buckets merge by
-adding, which no sketch of ranks does for a tail. There are no floats here, hence SQL, numpy and
-this file agree on every value. The idea is that of HdrHistogram (https://hdrhistogram.org).
+1/32 of where it begins; the middle of a bucket is off by 1.6 % at most. Counts of buckets can be
+merged by addition, while rank sketches cannot merge tails exactly. There are no floats here, so
+SQL, numpy and this file agree on every value. The idea is that of HdrHistogram
+(https://hdrhistogram.org).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FIRST: Final = 1 << MANTISSA_BITS
 
 
 def lat_bucket(latency_ns: int) -> int:
-    """The bucket of a latency; a negative one (a clock that stepped back) counts as 0."""
+    """The bucket of a latency; a negative latency (the clock stepped back) counts as 0."""
     if latency_ns < _FIRST:
         return max(latency_ns, 0)
     exponent = latency_ns.bit_length() - 1
@@ -28,13 +29,13 @@ def lat_bucket(latency_ns: int) -> int:
 
 
 def lat_buckets(latencies_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """`lat_bucket` of a whole column, in integers throughout."""
+    """`lat_bucket` for a whole column, with integers only."""
     import numpy as np
 
     values = np.maximum(np.asarray(latencies_ns, np.int64), 0)
     exponent = np.zeros(values.shape, np.int64)
     rest = values.copy()
-    for bits in (32, 16, 8, 4, 2, 1):  # the position of the leading one, by halves
+    for bits in (32, 16, 8, 4, 2, 1):  # the position of the leading bit, by bisection
         high = rest >> bits
         more = high > 0
         exponent[more] += bits

@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`run.json`: what this run was, in one small file."""
+    """`run.json`: a small file that identifies the run."""
 
     schema: int = 1
     run: str
@@ -39,16 +39,17 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     ops: int
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
-    label: str | None = None  # what a report tells runs apart by, such as a version under test
-    interrupted: bool = False  # the user cut it short: what happened until then was judged
-    simulated_s: float | None = None  # virtual seconds; `None` where time was real
-    failure: Failure | None = None  # the worst finding; `None` where valid, and in older files
+    label: str | None = None  # distinguishes runs in reports, such as a version under test
+    interrupted: bool = False  # the user cut the run short; the part before was judged
+    simulated_s: float | None = None  # virtual seconds; `None` for a run in real time
+    failure: Failure | None = None  # the worst finding; `None` if valid, and in older files
 
 
 class StoredRun(msgspec.Struct, frozen=True):
-    """A run as read back; if it was cut short, `record` is `None` and `note` has the reason.
+    """A run as read from the store. If it was cut short, `record` is `None` and `note` has the
+    reason.
 
-    `foreign` is a history that neither the record nor the results describe, with a `note`.
+    If `foreign`, neither the record nor the results describe the history, and `note` says so.
     """
 
     folder: Path
@@ -60,13 +61,13 @@ class StoredRun(msgspec.Struct, frozen=True):
 
 
 def new_run_id(seed: int) -> str:
-    """A name for a run: UTC time to the millisecond, seed, and this process: none collide."""
+    """A unique name for a run: UTC time to the millisecond, seed, and process number."""
     now = dt.datetime.now(tz=dt.UTC)
     return f"{now:%Y%m%dT%H%M%S}{now.microsecond // 1000:03}-{seed}-{os.getpid()}"
 
 
 def check_name(text: str, flag: str) -> None:
-    """Raise `UsageError` for what cannot be the name of a folder in a store."""
+    """Raise `UsageError` for a text that cannot be the name of a folder in a store."""
     if not _NAME.fullmatch(text):
         raise UsageError(
             f"{flag} is {text!r}; use up to 100 letters, digits, '.', '_' and '-', "
@@ -75,13 +76,13 @@ def check_name(text: str, flag: str) -> None:
 
 
 def check_place(store: Path, name: str) -> None:
-    """Raise `UsageError` where runs called `name` cannot be kept in `store`, as it is no folder.
+    """Raise `UsageError` if `store` is not a folder, so that it cannot keep runs called `name`.
 
-    No space and no permission are another matter: they are found out by writing.
+    A lack of space or permission is only found when a file is written.
     """
     places = [(store / name, "--name"), *((each, "--store") for each in (store, *store.parents))]
     for path, flag in places:
-        with contextlib.suppress(OSError):  # what may not be looked at cannot be written either
+        with contextlib.suppress(OSError):  # an unreadable path cannot be written either
             if (path.exists() or path.is_symlink()) and not path.is_dir():
                 raise UsageError(
                     f"{str(path)!r} is not a folder, so no run can be kept in "
@@ -90,16 +91,19 @@ def check_place(store: Path, name: str) -> None:
 
 
 class RunFolder:
-    """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disks.
+    """The folder of one run. Raises `UsageError` for bad names, `InfrastructureError` for disk
+    errors.
 
-    A staged run is built under a hidden name, which no reader takes for a run, and `publish`
-    renames it: after a kill at any moment there is a whole run or none.
+    A staged run is built under a hidden name, which readers ignore, and `publish` renames it: after
+    a kill at any moment the store has the whole run or nothing of it.
 
     Any other folder is locked until `finish` or the end of the process (`is_being_written`).
     """
 
     def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
-        """Create `store/name/run_id` and point `latest` at it; a staged one waits with both."""
+        """Create `store/name/run_id` and point `latest` at it; for a staged run, `publish` does
+        both.
+        """
         check_name(name, "--name")
         check_name(run_id, "run")
         self.name = name
@@ -109,7 +113,7 @@ class RunFolder:
         self.path = parent / (f".{run_id}.{os.getpid()}{STAGED_SUFFIX}" if staged else run_id)
         try:
             if staged:
-                shutil.rmtree(self.path, ignore_errors=True)  # of a dead process of our number
+                shutil.rmtree(self.path, ignore_errors=True)  # of a dead process with this number
             self.path.mkdir(parents=True)
             self._unlock = None if staged else weakref.finalize(self, os.close, _locked(self.path))
             if not staged:
@@ -118,7 +122,7 @@ class RunFolder:
             raise self._refusal(error) from error
 
     def publish(self, *, latest: bool) -> Path:
-        """Give a staged run its name, in the place of a run that has it; where it is then."""
+        """Give a staged run its final name, replacing any run there; returns the new path."""
         final = self.path.parent / self.run_id
         old = self.path.with_name(f"{self.path.name}.old{STAGED_SUFFIX}")
         try:
@@ -193,7 +197,7 @@ class RunFolder:
 
 
 def is_being_written(folder: Path) -> bool:
-    """Whether a live process is still writing a run, as far as the kernel can tell."""
+    """Whether a live process is still writing a run, as far as the kernel knows."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -210,7 +214,7 @@ def is_being_written(folder: Path) -> bool:
 
 
 def _locked(folder: Path) -> int:
-    """An open descriptor of a folder, which is locked if its file system has locks."""
+    """An open descriptor of a folder; the folder is locked if its file system supports locks."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     with contextlib.suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -218,7 +222,7 @@ def _locked(folder: Path) -> int:
 
 
 def load_run(path: Path | str) -> StoredRun:
-    """Read a run's folder, sealed or torn; raises `HistoryError` or `UsageError`."""
+    """Read a run's folder, sealed or incomplete; raises `HistoryError` or `UsageError`."""
     try:
         return _load_run(Path(path))
     except OSError as error:
@@ -226,7 +230,7 @@ def load_run(path: Path | str) -> StoredRun:
 
 
 def _load_run(path: Path) -> StoredRun:
-    # Only plain files are read: a pipe or a device in a folder from elsewhere may never end.
+    # Only plain files are read: a pipe or a device in a foreign folder may never end.
     if not path.is_dir():
         raise UsageError(f"{str(path)!r} is not a run folder; give a folder below the store")
     if not (path / "case.json").is_file():
@@ -239,7 +243,7 @@ def _load_run(path: Path) -> StoredRun:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{str(path / 'run.json')!r} is not valid: {error}") from error
     if (path / "history.parquet").is_file():
-        history = read_parquet(path / "history.parquet")  # and it is what its footer says
+        history = read_parquet(path / "history.parquet")  # also checks the footer's digest
         if record is None:
             return StoredRun(path, case, history, None, "the run was sealed but not finished")
         other = _another(path / "history.parquet", record)
@@ -256,7 +260,7 @@ def _load_run(path: Path) -> StoredRun:
 
 
 def _another(path: Path, record: RunRecord) -> str | None:
-    """Says that a sealed file holds another history than the record tells of."""
+    """The note that a sealed file contains another history than its record describes."""
     sealed_as = read_footer(path).digest
     if not sealed_as or sealed_as == record.digest:
         return None

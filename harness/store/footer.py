@@ -1,4 +1,4 @@
-"""The footer of a sealed history, from which work on a store is planned without reading ops.
+"""The footer of a sealed history, which allows planning work on a store without reading ops.
 
 The footer's key-value metadata holds, each under `harness.` and as text:
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 SCHEMA: Final = 2
 BY_INDEX: Final = "index"
 COLUMNS: Final = ("index", "time", "process", "type", "f", "value", "error", "node", "attempts")
-"""What every sealed history has."""
+"""The metadata that every sealed history has."""
 _PREFIX: Final = "harness."
 _NS_PER_OP: Final = 20_000
 _NS_PER_OP_AND_OPEN: Final = 1_500
 
 
 class Footer(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's footer; of a file of version 1, what can be known without reading its ops."""
+    """The footer of one file; for a file of version 1, only the values that need no ops."""
 
     digest: str
     n_ops: int
@@ -56,19 +56,20 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cost_of(n_ops: int, open_max: int) -> int:
-    """Estimated CPU ns of checking `n_ops` rows of one key, of which `open_max` were open at once.
+    """Estimated CPU ns of checking `n_ops` rows of one key, with at most `open_max` open
+    operations.
 
-    Fitted to simulated runs of the catalog; other models cost other multiples of it, alike for all
-    their histories.
+    The estimate is fitted to simulated runs of the catalog. For other models the cost differs by a
+    factor that is the same for all their histories.
     """
     return n_ops * (_NS_PER_OP + _NS_PER_OP_AND_OPEN * open_max)
 
 
 def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[str] = ()) -> Any:
-    """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` if it is no sealed history.
+    """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` if the file is not a sealed history.
 
-    Pages are checked against their checksums as they are read. The columns in `dictionaries` are
-    read as numbers of distinct texts.
+    Each page's checksum is verified when the page is read. The columns in `dictionaries` are read
+    in dictionary encoding.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -81,7 +82,7 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
             memory_map=memory_map,
             read_dictionary=list(dictionaries),
             page_checksum_verification=True,
-            pre_buffer=False,  # a copy of the file, which only distant stores repay
+            pre_buffer=False,  # buffering copies the file, which only pays for remote stores
         )
         names = file.schema_arrow.names
     except (OSError, pa.ArrowException) as error:
@@ -109,7 +110,7 @@ def read_footer(path: Path) -> Footer:
 
 
 def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
-    """The footer behind a file's schema; raises `HistoryError` where it contradicts itself."""
+    """The footer in a file's schema; raises `HistoryError` if it contradicts itself."""
     texts = {
         name.decode(errors="replace"): value.decode(errors="replace")
         for name, value in (schema.metadata or {}).items()

@@ -1,9 +1,9 @@
-"""The log of a run while it goes on: append-only, checksummed, one record per op.
+"""The log of a run in progress: append-only, checksummed, one record per op.
 
 A record is its length and CRC-32 (little endian, 4 bytes each) and the op's canonical JSON. Each
-is handed to the kernel in one `write` before the op counts as recorded, so a SIGKILL of the
-harness loses none; a power cut may. The design follows Jepsen's
-block format (`jepsen/src/jepsen/store/format.clj`), which exists for the same reason.
+record is passed to the kernel in one `write` before the op counts as recorded, so a SIGKILL of the
+harness loses no record; a power cut may lose some. The design follows Jepsen's block format
+(`jepsen/src/jepsen/store/format.clj`), which exists for the same reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEARCH_PASSES: Final = 4
 
 
 class OpLog:
-    """An open log. Raises `InfrastructureError` when the disk does not take an op."""
+    """An open log. Raises `InfrastructureError` if an op cannot be written."""
 
     def __init__(self, path: Path) -> None:
         """Create the log; the file must not exist."""
@@ -41,7 +41,7 @@ class OpLog:
         self._write(MAGIC)
 
     def append(self, op: Op) -> None:
-        """Record one op; on return a crash of this process cannot lose it."""
+        """Record one op; after the return, a crash of this process cannot lose it."""
         payload = encode_op(op)
         if len(payload) > RECORD_BYTES_MAX:
             raise InfrastructureError(
@@ -70,9 +70,10 @@ class OpLog:
 
 
 def read_log(path: Path) -> tuple[list[Op], str | None]:
-    """The ops of a log, and a sentence about its torn end if it has one.
+    """The ops of a log, and a sentence about its torn end, if there is one.
 
-    Raises `HistoryError` for anything a crash cannot explain (a bad record with more behind it).
+    Raises `HistoryError` for damage that a crash cannot explain (a bad record followed by more
+    records).
     """
     try:
         data = path.read_bytes()
@@ -121,7 +122,7 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
 
 
 def _payload(data: bytes, offset: int) -> bytes | None:
-    """The record's bytes, or `None` where the file ends before the record does."""
+    """The record's bytes, or `None` if the file ends before the record does."""
     if offset + _HEADER.size > len(data):
         return None
     length, _ = _HEADER.unpack_from(data, offset)
@@ -134,10 +135,11 @@ def _payload(data: bytes, offset: int) -> bytes | None:
 def _next_record(data: bytes, offset: int) -> int | None:
     """The offset of the next whole record after the header at `offset`, if there is one.
 
-    A torn record is the last one of a log. A record with a whole one after it is not torn, but has
-    a damaged length. Every payload begins with `{"`, which the search looks for, and ends with `}`.
-    It computes checksums over at most `_SEARCH_PASSES` times the file: text never looks like a
-    header, so a log that needs more was forged, and its next candidate counts as a record.
+    A torn record is the last record of a log. If a whole record follows, the record is not torn but
+    has a damaged length. The search looks for `{"`, since every payload begins with this and ends
+    with `}`. It computes checksums over at most `_SEARCH_PASSES` times the size of the file. Text
+    never looks like a header, so a log that needs more was forged, and its next candidate counts as
+    a record.
     """
     view = memoryview(data)
     left = _SEARCH_PASSES * len(data)

@@ -1,4 +1,4 @@
-"""Sealed histories: one Parquet file a run, sorted by index, zstd, readable by anything.
+"""Sealed histories: one Parquet file per run, sorted by index and compressed with zstd.
 
 | column     | type   | what                                                           |
 |------------|--------|----------------------------------------------------------------|
@@ -13,9 +13,9 @@
 | attempts   | list   | structs of node, start, end (ns since start), outcome          |
 | lat_bucket | int32  | `lat_bucket` of how long it took; only completions of clients  |
 
-Version 1 had no `lat_bucket`; it is still read. The footer tells what the file holds (see
-`harness.store.footer`), under `harness.digest` the digest of the history, and pages carry
-checksums, so that a reader of columns, which sees no digest, notices what rotted.
+Version 1 had no `lat_bucket`; files of version 1 can still be read. The footer describes the file
+(see `harness.store.footer`); its `harness.digest` is the digest of the history. Pages have
+checksums, so that a reader of single columns, which cannot verify the digest, detects damaged data.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "ops_of_table", "read_parquet", "schema_of", "table_of", "write_parquet"]
 
 ROWS_AT_ONCE: Final = 1 << 16
-"""As Python objects they take twenty times as much memory as in columns."""
+"""The batch size: as Python objects, rows take twenty times as much memory as in columns."""
 _ATTEMPT: Final = ("node", "start", "end", "outcome")
 _ACTORS: Final[dict[str, int]] = dict(zip(ACTORS, (-1, -2), strict=True))
 _BAD_ROW: Final = (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError)
@@ -92,7 +92,7 @@ def write_parquet(
     seed: int | None = None,
     label: str | None = None,
 ) -> None:
-    """Write `history` durably and at once: under `path` there is all of it or nothing."""
+    """Write `history` durably and atomically: `path` has the whole history or does not exist."""
     table, open_max = table_of(history)
     footer = Footer(
         run=run,
@@ -106,7 +106,7 @@ def write_parquet(
 
 
 def write_table(path: Path, table: pa.Table, footer: Footer) -> None:
-    """Write a table of `schema_of` durably and at once, as one row group."""
+    """Write a table of `schema_of` durably and atomically, as one row group."""
     import pyarrow.parquet as pq
 
     temporary = path.with_name(path.name + ".part")
@@ -132,9 +132,9 @@ def write_table(path: Path, table: pa.Table, footer: Footer) -> None:
 
 
 def table_of(history: History) -> tuple[pa.Table, int]:
-    """The history as a table of `schema_of`, and how many operations were open at once at most.
+    """The history as a table of `schema_of`, and the maximum number of operations open at once.
 
-    Raises `HistoryError` for what the columns cannot hold.
+    Raises `HistoryError` for values that the columns cannot store.
     """
     import pyarrow as pa
 
@@ -203,7 +203,7 @@ def _columns(
 
 
 def _number(op: Op) -> int:
-    """The process as a number of the file; raises `HistoryError` for one that has none."""
+    """The number of a process in the file; raises `HistoryError` for a process without a number."""
     if isinstance(op.process, str):
         if op.process not in _ACTORS:
             raise HistoryError(
@@ -249,7 +249,7 @@ def read_sealed(path: Path) -> tuple[pa.Table, Footer]:
 
 
 def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
-    """The rows as ops, one by one; raises `HistoryError` for rows that are none."""
+    """The rows as ops, one by one; raises `HistoryError` for rows that are not ops."""
     import pyarrow as pa
 
     decode = msgspec.json.Decoder().decode
@@ -271,7 +271,7 @@ def ops_of_table(path: Path, table: pa.Table) -> Iterator[Op]:
 
 
 def _typed(path: Path, table: pa.Table) -> pa.Table:
-    """The columns in our types; raises `HistoryError` for nulls where no op has any."""
+    """The columns in the expected types; raises `HistoryError` for nulls in required columns."""
     import pyarrow as pa
 
     for name in ("index", "time", "process", "type", "f", "value"):

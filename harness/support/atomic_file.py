@@ -16,9 +16,9 @@ _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def descriptor_of(path: Path) -> int | None:
-    """The number of the open file that a path such as `/dev/stdout` is a name of.
+    """The descriptor number that a path such as `/dev/stdout` refers to.
 
-    If the shell redirects it to a plain file, the path leads there: a second open would overwrite
+    If the shell redirects this descriptor to a plain file, opening the path again would overwrite
     earlier output, and a rename would remove `/dev/stdout` itself.
     """
     match = _OF_THIS_PROCESS.fullmatch(str(path))
@@ -37,11 +37,11 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 @contextlib.contextmanager
 def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` once the block has ended well.
+    """A file that replaces `path` when the block ends without an error.
 
     Other files, such as `/dev/null` or a pipe, are written to directly: a rename over them would
-    take them away from all processes. A link stays a link, and its destination is
-    replaced. Raises `OSError`.
+    remove them for all processes. A link stays a link, and its destination is replaced. Raises
+    `OSError`.
     """
     number = descriptor_of(path)
     if number is not None:
@@ -66,8 +66,8 @@ def replacing_bytes(path: Path) -> Iterator[BinaryIO]:
 
 
 def _end_of_links(path: Path) -> Path:
-    """The destination of `path`; raises `OSError` for links that lead to themselves."""
+    """The destination of `path`; raises `OSError` for links that form a cycle."""
     try:
         return path.resolve()
-    except RuntimeError as error:  # what Python 3.11 makes of ELOOP
+    except RuntimeError as error:  # Python 3.11 raises this for ELOOP
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error

@@ -1,4 +1,4 @@
-"""The folder of things that are slow to make or to fetch, for later runs of this user."""
+"""The cache folder of this user, for things that are slow to make or to download."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`~/.cache/catalog-harness`, or under `XDG_CACHE_HOME`; created where missing."""
+    """`~/.cache/catalog-harness`, or the same under `XDG_CACHE_HOME`; created if missing."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     folder = Path(base) / "catalog-harness"
     folder.mkdir(parents=True, exist_ok=True)

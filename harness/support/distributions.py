@@ -1,6 +1,7 @@
-"""The installed distributions that take part: this one, and all others with plug-ins.
+"""The installed distributions that remote executors need: the harness, and all others with
+plug-ins.
 
-An executor of a cluster needs exactly these files: the packages of each distribution, and the
+An executor on a cluster needs exactly these files: the packages of each distribution, and the
 metadata that the registry of plug-ins reads.
 """
 
@@ -19,14 +20,14 @@ from harness.errors import UsageError
 
 OWN: Final = "catalog-harness"
 PACKAGES_ZIP: Final = "harness-packages.zip"
-"""In which packages are sent to executors that lack them."""
+"""The archive that sends packages to executors that lack them."""
 _GROUP: Final = "harness."
 _METADATA: Final = ("METADATA", "entry_points.txt", "top_level.txt")
 _COMPILED: Final = frozenset({".pyc", ".pyo"})
 
 
 def plugin_distributions() -> list[Distribution]:
-    """Every distribution that brings plug-ins, ours with them, by name."""
+    """Every distribution with plug-ins, and the harness itself, by name."""
     by_name: dict[str, Distribution] = {}
     for group in importlib.metadata.entry_points().groups:
         for point in importlib.metadata.entry_points(group=group):
@@ -36,7 +37,7 @@ def plugin_distributions() -> list[Distribution]:
 
 
 def packages_of(distribution: Distribution) -> list[str]:
-    """Its top-level packages and modules, including those of its plug-ins."""
+    """The top-level packages and modules of a distribution, including those of its plug-ins."""
     named = (distribution.read_text("top_level.txt") or "").split()
     points = distribution.entry_points
     ours = {point.module.split(".")[0] for point in points if point.group.startswith(_GROUP)}
@@ -44,15 +45,15 @@ def packages_of(distribution: Distribution) -> list[str]:
 
 
 def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
-    """All files of a package or module, as `PACKAGE/...`, but what Python compiled of them.
+    """All files of a package or module, as `PACKAGE/...`, except compiled Python files.
 
-    Raises `UsageError` where it cannot be found.
+    Raises `UsageError` if the package cannot be found.
     """
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")
     loader: object = spec.loader
-    if isinstance(loader, zipimport.zipimporter):  # as Spark's executors get it
+    if isinstance(loader, zipimport.zipimporter):  # a zip file, as on Spark's executors
         archive = zipfile.Path(loader.archive)
         return sorted(
             (name, archive / name)

@@ -1,4 +1,4 @@
-"""One HTML file that needs nothing else, from a template with `@@NAME@@` in it."""
+"""One self-contained HTML file, from a template with placeholders `@@NAME@@`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 
 def filled(template: str, fillings: Mapping[str, str]) -> str:
-    """The template, filled in one pass: inserted text is never searched again."""
+    """The filled template. It is filled in one pass: inserted text is never searched for
+    placeholders.
+    """
     parts = template.split("@@")
     parts[1::2] = [fillings[name] for name in parts[1::2]]
     return "".join(parts)

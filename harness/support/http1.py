@@ -1,9 +1,9 @@
 """HTTP/1.1 on h11: one server for APIs and pages, and the client's side of an exchange.
 
-The protocol is h11's, and so are most of its limits; here are sockets, times and sizes. On the
-loopback device a server answers only to names of that device, elsewhere also to addresses and to
-names of one label (`harness.support.loopback`). h11 is imported at the first connection: nodes
-start often, and most never serve a page.
+h11 implements the protocol and most of its limits; this module adds sockets, timeouts and size
+limits. On the loopback device a server accepts only `Host` names of that device, elsewhere also
+addresses and names of one label (`harness.support.loopback`). h11 is imported at the first
+connection: nodes start often, and most never serve a page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A whole response; header names of one that was received are in lower case."""
+    """A whole response; header names of a received response are in lower case."""
 
     status: int
     body: bytes = b""
@@ -56,7 +56,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def refusal(status: int, why: str) -> Response:
-    """An answer that is a sentence."""
+    """A response whose body is one sentence."""
     text = f"{int(status)} {HTTPStatus(status).phrase}: {why}\n"
     return Response(status, text.encode(), TEXT)
 
@@ -67,12 +67,12 @@ class Limits:
 
     body_bytes_max: int
     connections_max: int
-    request_s: float  # from one answer to the whole next request
+    request_s: float  # time from one answer to the end of the next request
     handler_s: float
 
 
 class HttpServer:
-    """One listening port that serves one handler. `spawn` runs each connection in a task."""
+    """A listening port with one handler. `spawn` runs each connection in a task."""
 
     def __init__(self, handler: Handler, limits: Limits, *, spawn: Spawn | None = None) -> None:
         self._handler = handler
@@ -128,7 +128,7 @@ class HttpServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """Answer one request; whether the connection lives on."""
+        """Answer one request; returns whether the connection stays open."""
         import h11
 
         request = None
@@ -160,7 +160,7 @@ class HttpServer:
     async def _read_request(
         self, connection: h11.Connection, reader: asyncio.StreamReader
     ) -> Request | None:
-        """The next request; `None` where the client hung up. Raises `h11.RemoteProtocolError`."""
+        """The next request; `None` if the client hung up. Raises `h11.RemoteProtocolError`."""
         import h11
 
         head, body = None, b""
@@ -217,7 +217,7 @@ def _sent(connection: h11.Connection, event: Any) -> bytes:
 
 
 async def hang_up(writer: asyncio.StreamWriter, *, abort: bool = True) -> None:
-    """Close a connection, and take the reason why it ended: else asyncio may log it later."""
+    """Close a connection and consume its error, which asyncio might otherwise log later."""
     if abort:
         writer.transport.abort()
     else:
@@ -234,10 +234,10 @@ async def fetch(
     headers: Iterable[tuple[str, str]],
     body: bytes = b"",
 ) -> tuple[Response, bool]:
-    """The response to a request, and whether the connection can carry another one.
+    """The response to a request, and whether the connection can be used again.
 
     `headers` must have a Host. Raises `OSError`, `EOFError` for a response that ends early, and
-    `ValueError` for one that is malformed or too long.
+    `ValueError` for a response that is malformed or too long.
     """
     import h11
 

@@ -1,8 +1,8 @@
-"""Imports from our own top-level packages, also where a folder of the user's has the same name.
+"""Imports from the harness's top-level packages, even if a folder of the user has the same name.
 
-`targets`, `nemesis`, `checkers`, `workloads` and `results` are names that a user's repository may
-have, too; in a Python that looks there first (`python -m pytest` does), the user's hides ours. So
-ours is looked up behind the user's: a package may lie in several places (`__path__`).
+A user's repository may also have folders called `targets`, `nemesis`, `checkers`, `workloads` or
+`results`. If Python searches the user's folder first (as in `python -m pytest`), the user's package
+hides the harness's. So the harness's folder is added to the `__path__` of the user's package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def _add_place(top: str) -> None:
-    """Look up submodules of this package also next to our own packages."""
+    """Make Python search the harness's packages, too, for submodules of this package."""
     package, folder = importlib.import_module(top), str(_ROOT / top)
     places = getattr(package, "__path__", None)
     if places is None:
@@ -41,7 +41,7 @@ def _add_place(top: str) -> None:
 
 
 def hidden_by(name: str) -> str:
-    """The user's file that was imported in place of our module, and the way out; else empty."""
+    """The user's file imported instead of the harness's module, and the fix; else empty."""
     module, top = sys.modules.get(name), name.partition(".")[0]
     file = getattr(module, "__file__", None)
     if top not in _OWN or file is None or Path(file).is_relative_to(_ROOT / top):

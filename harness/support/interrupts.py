@@ -1,7 +1,8 @@
-"""Ctrl-C, told apart from a `KeyboardInterrupt` that the code of a plug-in raises itself.
+"""Ctrl-C, as distinct from a `KeyboardInterrupt` that the code of a plug-in raises.
 
-What a checker or a client raises is its own failure and costs nothing but its own result; that the
-user wants to stop is not. Both would be `KeyboardInterrupt`, so ours has a type of its own.
+An exception of a checker or a client is a failure of the plug-in and only affects its own result,
+but Ctrl-C must stop everything. Both would be `KeyboardInterrupt`, so Ctrl-C raises a separate
+type.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final, NoReturn
 from harness.errors import HarnessError, TargetError, described
 
 PLUGIN_FAILURES: Final = (Exception, SystemExit, KeyboardInterrupt)
-"""What a call into a plug-in may raise on its own account; let `UserInterrupt` through first."""
+"""Exceptions that a plug-in may raise itself; a handler must let `UserInterrupt` through first."""
 _ERROR_CHARACTERS_MAX: Final = 300
 
 
@@ -28,9 +29,9 @@ class UserInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def blaming(what: str) -> Iterator[None]:
-    """Turn what the plug-in and method `what` raises into a `TargetError` that names them.
+    """Turn exceptions of the plug-in and method `what` into a `TargetError` that names them.
 
-    Errors that the harness raises on purpose pass as they are.
+    Errors that the harness raises on purpose pass unchanged.
     """
     try:
         yield
@@ -49,7 +50,7 @@ def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = Non
 
 
 def telling_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block lasts, Ctrl-C raises `UserInterrupt`; a handler of the caller's stays.
+    """While the block runs, Ctrl-C raises `UserInterrupt`, unless the caller has set a handler.
 
     Only the main thread is ever interrupted.
     """
@@ -59,13 +60,13 @@ def telling_interrupts() -> contextlib.AbstractContextManager[None]:
 
 
 def sigterm_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block lasts, SIGTERM is taken like Ctrl-C."""
+    """While the block runs, SIGTERM has the same effect as Ctrl-C."""
     return _handling(raise_interrupt, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def holding_interrupts() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM until the block ends; only a second one interrupts it."""
+    """Delay Ctrl-C and SIGTERM until the block ends; a second signal interrupts the block."""
     asked = False
 
     def hold(number: int, frame: FrameType | None) -> None:
@@ -82,7 +83,9 @@ def holding_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Handle signals while the block lasts, in the main thread: no other receives any."""
+    """Handle signals while the block runs; only in the main thread, since no other thread gets
+    signals.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""The loopback device: names that lead to it, and connections that lead back to their caller.
+"""The loopback device: names for it, and sockets that are connected to themselves.
 
-A foreign page whose name was made to lead to 127.0.0.1 (DNS rebinding) can read the answers of a
-server on this machine, unless the server checks `Host`: the browser sends the page's name there.
+A foreign web page whose name resolves to 127.0.0.1 (DNS rebinding) can read the answers of a server
+on this machine, unless the server checks `Host`, where the browser sends the page's name.
 
 A socket that connects to a free port of its own machine in the ephemeral range may get this very
 port, and TCP then connects it to itself (simultaneous open, RFC 9293 section 3.5): the caller reads
@@ -32,7 +32,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _named(header: str | None) -> str:
-    """The host without brackets and port; empty where there is none."""
+    """The host without brackets and port; empty if there is none."""
     match = None if header is None else _HOST.fullmatch(header.strip())
     if match is None:
         return ""
@@ -44,14 +44,15 @@ def _named(header: str | None) -> str:
 
 
 def names_loopback(header: str | None) -> bool:
-    """Whether a `Host` header names the loopback device; one that is missing does not."""
+    """Whether a `Host` header names the loopback device; false if the header is missing."""
     return is_loopback(_named(header))
 
 
 def names_neighbour(header: str | None) -> bool:
-    """Whether a `Host` header has an address or a name of one label, as nodes have in Docker.
+    """Whether a `Host` header has an address or a name of one label, like the names of nodes in
+    Docker.
 
-    Such names are not of the public DNS, so no foreign page has one.
+    Such names do not exist in the public DNS, so no foreign page has one.
     """
     host = _named(header)
     return bool(host) and (_address(host) is not None or "." not in host)
@@ -60,7 +61,7 @@ def names_neighbour(header: str | None) -> bool:
 async def dial(
     host: str, port: int, *, limit: int = 65536
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """`asyncio.open_connection`; raises `ConnectionRefusedError` where only the caller answers."""
+    """`asyncio.open_connection`; raises `ConnectionRefusedError` for a socket joined to itself."""
     reader, writer = await asyncio.open_connection(host, port, limit=limit)
     if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
         writer.transport.abort()

@@ -1,14 +1,14 @@
 """Isolated worker processes, each given one job at a time: a line of JSON in, one or more out.
 
 A worker is `python -m MODULE PARENT ARGUMENT...`; its module calls `serve`. It has one job at a
-time, so it is known of which job it died. That job is given to a fresh worker, because something
-else may have killed the first one; a job that has killed too many workers is lost, with the reason.
-A worker that stays silent for too long hangs, and is killed. Answers before the last one of a job
-say how far it is, and give the worker new time.
+time, so the pool knows which job it died of. A fresh worker gets that job, because something else
+may have killed the first worker. A job that has killed too many workers is lost, with the reason. A
+worker that is silent for too long hangs, and is killed. All answers of a job except the last one
+report progress, and restart the time limit.
 
-Workers have a session of their own, so that Ctrl-C reaches only the process that started them. On
-Linux the kernel kills them when that process ends, however it ends (to be exact: the thread that
-started them): an orphan would go on writing into a store that the next soak owns by then.
+Workers have their own session, so that Ctrl-C reaches only the process that started them. On Linux
+the kernel kills them when that process (precisely: the thread that started them) ends for any
+reason: an orphan would continue to write into a store that the next soak owns by then.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
 BEAT_S: Final = 2.0
-"""If no worker answers for this long, the pool reports which jobs are under way."""
+"""If no worker answers for this long, the pool reports the jobs in progress."""
 END_S: Final = 10.0
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 READ_BYTES: Final = 1 << 20
@@ -43,13 +43,13 @@ PR_SET_PDEATHSIG: Final = 1  # <sys/prctl.h>
 
 
 class Busy(NamedTuple):
-    """A job is under way, and its worker holds this much memory now."""
+    """A progress report: the job is running, and its worker uses this much memory now."""
 
     memory_bytes: int
 
 
 class Lost(NamedTuple):
-    """A job has no answer."""
+    """A job that will have no answer."""
 
     reason: str
     wall_s: float
@@ -57,11 +57,11 @@ class Lost(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerPool(Generic[Job, Answer]):
-    """Limits of jobs of one kind; `run` runs them.
+    """The limits for one kind of job; `run` runs jobs.
 
-    A worker may be silent for `timeout_s` of its job. A job is lost if `deaths_max` workers died of
-    it, or one hung, unless `retry_hung`. A worker is replaced after `jobs_max` jobs, so that
-    nothing leaks from one job into a much later one.
+    A worker may be silent for `timeout_s` during a job. A job is lost if `deaths_max` workers died
+    of it, or if one worker hung (unless `retry_hung`). A worker is replaced after `jobs_max` jobs,
+    so that nothing leaks from one job into a much later one.
     """
 
     module: str
@@ -78,8 +78,8 @@ class WorkerPool(Generic[Job, Answer]):
     ) -> Generator[tuple[Job, Answer | Busy | Lost], None, None]:
         """Do `jobs` on at most `slots` workers; closing the generator ends them all.
 
-        A job is taken when a worker is free for it, and ends with its last answer or with `Lost`.
-        Raises `InfrastructureError` when workers cannot be started at all.
+        A job is taken when a worker is free, and ends with its last answer or with `Lost`. Raises
+        `InfrastructureError` if no worker can be started.
         """
         waiting = iter(jobs)
         idle: list[_Worker] = []
@@ -112,7 +112,7 @@ class WorkerPool(Generic[Job, Answer]):
         task.worker.give(msgspec.json.encode(task.job))
 
     def _answers(self, task: _Task[Job]) -> Iterator[Answer | Lost]:
-        """The outcome of a ready task, if there is one yet."""
+        """The outcome of a ready task, or `None` if it has none yet."""
         how = f"gave no answer within {self.timeout_s(task.job):g} s"
         hung = False
         try:
@@ -145,7 +145,7 @@ class WorkerPool(Generic[Job, Answer]):
 
 @dataclass(eq=False)
 class _Task(Generic[Job]):
-    """A job and the worker that has it; `deaths` counts the workers before that one."""
+    """A job and its worker; `deaths` counts earlier workers that died of the job."""
 
     job: Job
     worker: _Worker
@@ -156,7 +156,7 @@ class _Task(Generic[Job]):
 
 
 def _ready(tasks: Sequence[_Task[Job]]) -> list[_Task[Job]]:
-    """The tasks whose workers have answered, died or hung; none if all is quiet for a while."""
+    """The tasks whose workers have answered, died or hung; empty if nothing happens for a while."""
     with selectors.DefaultSelector() as selector:
         for task in tasks:
             selector.register(task.worker.output, selectors.EVENT_READ, task)
@@ -168,27 +168,27 @@ def _ready(tasks: Sequence[_Task[Job]]) -> list[_Task[Job]]:
 
 
 def _end(workers: Iterable[_Worker]) -> None:
-    """End workers at once; they are idle, or nothing will read their answer."""
+    """Kill workers at once; they are idle, or their answers are no longer needed."""
     ended = list(workers)
     for worker in ended:
-        worker.process.kill()  # before the first wait, which a second Ctrl-C may cut short
+        worker.process.kill()  # before the first wait, which a second Ctrl-C may interrupt
     for worker in ended:
         worker.close()
 
 
 class _DiedError(Exception):
-    """The worker ended, or as good as that, before it had an answer."""
+    """The worker ended, or became unusable, before it answered."""
 
 
 class _Worker:
-    """One process, and how many jobs it has had."""
+    """One worker process, and the number of jobs it has had."""
 
     def __init__(self, module: str, arguments: Sequence[str]) -> None:
         self.jobs = 0
         self._read = bytearray()
         try:
             self.process = subprocess.Popen(
-                # -P: modules in the current folder are not ours.
+                # -P: do not import modules from the current folder.
                 [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -202,14 +202,14 @@ class _Worker:
         os.set_blocking(self.output.fileno(), False)
 
     def give(self, job: bytes) -> None:
-        """Have it begin a job."""
+        """Send the worker a job."""
         self.jobs += 1
-        with contextlib.suppress(OSError):  # if it is dead, the end of its output will say so
+        with contextlib.suppress(OSError):  # if the worker is dead, the end of its output shows it
             self._input.write(job + b"\n")
             self._input.flush()
 
     def lines(self) -> list[bytes]:
-        """The lines that have arrived whole; raises `_DiedError`."""
+        """The complete lines that have arrived; raises `_DiedError`."""
         try:
             read = os.read(self.output.fileno(), READ_BYTES)
         except BlockingIOError:
@@ -232,7 +232,7 @@ class _Worker:
             return "closed its output"
 
     def memory_bytes(self) -> int:
-        """The memory that it holds now; 0 where it has ended."""
+        """The memory that the worker uses now; 0 if it has ended."""
         try:
             fields = Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()
         except OSError:
@@ -240,7 +240,7 @@ class _Worker:
         return int(fields[1]) * resource.getpagesize()
 
     def close(self) -> None:
-        """Wait for its end, and let go of its pipes."""
+        """Wait for the worker's end, and close its pipes."""
         self.process.wait()
         with contextlib.suppress(OSError):
             self._input.close()
@@ -265,9 +265,9 @@ def default_jobs() -> int:
 
 
 def serve(work: Callable[[Iterable[bytes]], Iterable[bytes]]) -> None:
-    """Be a worker: send what `work` makes of the lines of stdin, until they end.
+    """Act as a worker: answer each line of stdin with the results of `work`, until stdin ends.
 
-    Everything else that is printed goes to stderr.
+    All other output goes to stderr.
     """
     _die_with(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
@@ -279,11 +279,11 @@ def serve(work: Callable[[Iterable[bytes]], Iterable[bytes]]) -> None:
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.exit(EXIT_CRASH)  # the parent is gone: nothing reads the answer
+        sys.exit(EXIT_CRASH)  # the parent is gone and cannot read the answer
 
 
 def _die_with(parent: int) -> None:
-    """Ask for SIGKILL at the parent's death, which may have come already."""
+    """Ask the kernel for SIGKILL at the parent's death; exit if the parent is already dead."""
     if not sys.platform.startswith("linux"):
         return
     with contextlib.suppress(OSError, AttributeError):

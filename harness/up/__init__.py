@@ -2,7 +2,7 @@
 
 A deployment belongs to a process; when that process is killed, its warden undoes the deployment. So
 a long-lived cluster has a process of its own, its *holder* (`holder`), which outlives the command
-that started it. The holder executes an environment as a run does, but drives no workload: it opens
-a socket (`control_socket`) through which other commands inject faults (`cluster`) or end it. The
-cluster's state is in a folder of the user (`records`).
+that started it. The holder runs an environment like a run, but without a workload. It opens a
+socket (`control_socket`) through which other commands inject faults (`cluster`) or end the cluster.
+The cluster's state is in a folder of the user (`records`).
 """

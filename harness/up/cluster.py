@@ -1,7 +1,7 @@
-"""Manual control of a long-lived cluster: look at it, break it and heal it.
+"""Manual control of a long-lived cluster: inspection, faults and healing.
 
-Faults are the same as in a run (`harness.faults`), with the same words, ledger and damage budget.
-The user decides when a fault strikes, so words about time have no meaning here.
+Faults are the same as in a run (`harness.faults`), with the same language, ledger and damage
+budget. The user decides when a fault strikes, so the times in a fault's text have no meaning here.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Healed(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that has ended, and what it really did."""
+    """A fault that has ended, and its measured effect."""
 
     id: str
     fault: str
@@ -57,13 +57,13 @@ class Healed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """An injected fault, with its `healed` if it has ended already."""
+    """An injected fault; `healed` is set if the fault has already ended."""
 
     id: str
     fault: str
     targets: tuple[str, ...]
     note: str
-    left_s: float | None = None  # until it is healed by itself
+    left_s: float | None = None  # seconds until it heals by itself
     trouble: str = ""  # the reason if that failed
     healed: Healed | None = None
 
@@ -88,7 +88,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Active:
-    """A fault that is on."""
+    """An active fault."""
 
     def __init__(self, broken: Broken, end_ns: int | None) -> None:
         self.broken = broken
@@ -97,7 +97,7 @@ class _Active:
 
 
 class StandingCluster(OpenedTarget):
-    """The target of a plan, opened for as long as its holder lives."""
+    """The target of a plan, open while its holder lives."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class StandingCluster(OpenedTarget):
         *,
         clocks: Collection[str] = frozenset(),
     ) -> None:
-        """`clocks`: the foreign programs whose clocks can be made wrong."""
+        """`clocks`: the foreign programs that support clock faults."""
         self._nemeses: dict[str, Nemesis] = {}
         super().__init__(plan, session, Recorder(session.env.clock, last=OPS_KEPT), self._nemeses)
         self._environment = environment
@@ -119,10 +119,10 @@ class StandingCluster(OpenedTarget):
     # --- break -------------------------------------------------------------------------------
 
     async def break_by_hand(self, text: str, for_s: float | None) -> Broken:
-        """Inject a fault now; returns what it hit.
+        """Inject a fault now; returns the nodes that were hit.
 
-        Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for one
-        that misses.
+        Raises `UsageError` for a fault that is impossible or not allowed, and `TargetError` for a
+        fault that misses.
         """
         if for_s is not None and not FOR_S_MIN <= for_s <= WITHOUT_END_S:
             raise UsageError(
@@ -155,11 +155,11 @@ class StandingCluster(OpenedTarget):
             note=injection.note or f"hit {', '.join(injection.targets)}",
             left_s=for_s,
         )
-        if injection.what is None:  # an operation, which is done
+        if injection.what is None:  # an operation, which is already finished
             return broken
         end_ns = None if for_s is None else self.recorder.now_ns() + int(for_s * NS_PER_S)
         active = self._active[fault.id] = _Active(broken, end_ns)
-        if isinstance(injection.what, Reset):  # nothing is left to be undone
+        if isinstance(injection.what, Reset):  # there is nothing to undo
             return msgspec.structs.replace(broken, left_s=None, healed=await self._heal_one(active))
         if for_s is not None:
             self.env.spawn(self._heal_after(fault.id, for_s), name=f"heal-{fault.id}")
@@ -219,7 +219,7 @@ class StandingCluster(OpenedTarget):
         return healed
 
     async def heal_by_hand(self, fault_id: str | None) -> list[Healed]:
-        """Undo this fault, or the only active one; raises `UsageError` where that is not clear."""
+        """Undo this fault, or the only active one; raises `UsageError` if that is ambiguous."""
         self._refuse_while_saving()
         active = ", ".join(self._active) or "none"
         if fault_id is None:
@@ -257,12 +257,13 @@ class StandingCluster(OpenedTarget):
         return healed
 
     async def save_data(self, folder: Path, record: Callable[[], None]) -> None:
-        """Stop all nodes in order, copy the data of each below `folder`, and `record` that they are
-        there: the cluster is about to end, and nothing is broken, healed or saved any more.
+        """Stop all nodes gracefully, copy the data of each into `folder`, and call `record` when
+        all copies exist. The cluster is about to end, so later requests to inject, heal or save are
+        refused.
 
-        Raises `UsageError` where the environment cannot, or they are saved already. Where they
-        cannot be copied or recorded, the nodes are started again, nothing stays in the folder, and
-        `InfrastructureError` says why.
+        Raises `UsageError` if the environment cannot copy data, or the data are already saved. If
+        copying or `record` fails, the nodes are started again, the copies are removed, and
+        `InfrastructureError` gives the reason.
         """
         controls = self.session.cluster
         if not isinstance(controls, KeepsData):
@@ -298,14 +299,14 @@ class StandingCluster(OpenedTarget):
             ) from error
 
     def _refuse_while_saving(self) -> None:
-        """Nothing may start a node whose data are being copied."""
+        """Do not start nodes any more, since their data are being copied."""
         if self._saving:
             raise UsageError("its data are being copied; wait until `harness down` is done")
 
     # --- administer --------------------------------------------------------------------------
 
     async def use_tool(self, arguments: Sequence[str]) -> Said:
-        """The output of the target's own tool; raises `UsageError` if it has none."""
+        """The output of the target's own tool; raises `UsageError` if the target has no tool."""
         return await self.system.tool(arguments)
 
     # --- look --------------------------------------------------------------------------------

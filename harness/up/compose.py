@@ -1,9 +1,10 @@
 """The nodes that a target declares, as a file for `docker compose`.
 
-Image, entry points, ports, addresses and data volumes are those of `--env docker`, but there are no
-faults, no readiness and no warden. Each node gets its declaration in a variable, since old versions
-of compose support no inline files. The code comes from a mounted folder: the parent of the file's
-folder, or `HARNESS_CODE` (the site-packages of an installed harness).
+Image, entry points, ports, addresses and data volumes are the same as with `--env docker`, but
+there are no faults, no readiness checks and no warden. Each node gets its declaration in a
+variable, since old versions of compose support no inline files. The code comes from a mounted
+folder: the parent of the file's folder, or `HARNESS_CODE` (the site-packages of an installed
+harness).
 
 The file is written without a YAML library: plain maps and lists, with texts quoted as in JSON,
 which is YAML.
@@ -42,7 +43,7 @@ _HEAD: Final = """\
 
 
 def compose_file(case: Case) -> str:
-    """The text of the file; raises `UsageError` for nodes that need a running harness."""
+    """The text of the compose file; raises `UsageError` for nodes that need a running harness."""
     target: Target = load_plugin("targets", case.target)
     options = with_defaults("target", case.target, target.options, case.target_options)
     settings = TargetSettings(profile=case.profile, bugs=case.bugs, options=options)
@@ -97,8 +98,8 @@ def compose_file(case: Case) -> str:
 
 
 def published_ports(nodes: Sequence[NodeSpec]) -> dict[tuple[str, int], int]:
-    """The port on this machine for each declared one: of the second node of a role 100 higher, and
-    so on, as Kudu's own examples have it, or the next that is free.
+    """The port on this machine for each declared port. The second node of a role gets the port plus
+    100, and so on, as in Kudu's own examples, or else the next free port.
     """
     published: dict[tuple[str, int], int] = {}
     counts: dict[str, int] = {}
@@ -126,7 +127,7 @@ def _lines(value: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
 
 
 def _scalar(value: Any) -> str:
-    """A value as JSON, which is YAML; a text with quotes is in single ones."""
+    """A value as JSON, which is YAML; a text that contains quotes is in single quotes."""
     if isinstance(value, str) and '"' in value:
         return "'" + value.replace("'", "''") + "'"
     return json.dumps(value)

@@ -1,8 +1,8 @@
 """The control socket of a holder, in the folder of its cluster: one question per connection.
 
-A question is a line of JSON, and so is its answer. Only the owner of the folder can ask, since it
-is closed to other users. Paths of sockets are short (108 bytes, unix(7)), and folders may have long
-ones, so both ends use `/proc/self/fd`.
+A question is one line of JSON, and so is the answer. Only the owner of the folder can ask, since
+other users cannot enter the folder. A socket's path may have at most 108 bytes (unix(7)), and
+folders may have longer paths, so both ends use `/proc/self/fd`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _QUESTION_BYTES_MAX: Final = 64 * 1024
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _ASKERS_MAX: Final = 32
 ANSWER_TIMEOUT_S: Final = 150.0
-"""Longer than an operation may take (`faults.operations`) and a node to stop."""
+"""The time limit of an answer: longer than an operation (`faults.operations`) and the stop of a
+node."""
 
 
 class _Question(msgspec.Struct, frozen=True, kw_only=True, tag_field="ask"):
@@ -37,27 +38,29 @@ class Status(_Question, frozen=True, kw_only=True, tag="status"):
 
 
 class Break(_Question, frozen=True, kw_only=True, tag="break"):
-    """Inject a fault, in words or by the name of a nemesis, for some time or until it is healed."""
+    """Inject a fault, given in words or by the name of a nemesis, for some time or until it is
+    healed.
+    """
 
     fault: str
     for_s: float | None = None
 
 
 class Heal(_Question, frozen=True, kw_only=True, tag="heal"):
-    """Undo one fault, the only one there is, or all that is broken."""
+    """Undo one fault, the only active fault, or all faults."""
 
     id: str | None = None
     everything: bool = False
 
 
 class Down(_Question, frozen=True, kw_only=True, tag="down"):
-    """End; with `keep_data`, first stop the nodes in order and copy their data."""
+    """End the cluster; with `keep_data`, first stop the nodes gracefully and copy their data."""
 
     keep_data: bool = False
 
 
 class UseTool(_Question, frozen=True, kw_only=True, tag="tool"):
-    """Have the target's own tool (`plugins.Tool`) do what these arguments ask for."""
+    """Run the target's own tool (`plugins.Tool`) with these arguments."""
 
     arguments: tuple[str, ...]
 
@@ -72,7 +75,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def _short(folder: Path) -> Iterator[str]:
-    """The path of the door, short enough for a socket while the block lasts."""
+    """The path of the socket, short enough to connect to while the block runs."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{descriptor}/{_NAME}"
@@ -84,11 +87,11 @@ def _short(folder: Path) -> Iterator[str]:
 async def open_door(
     folder: Path, answer: Callable[[Question], Awaitable[Any]]
 ) -> AsyncIterator[None]:
-    """Answer questions by `answer` inside the block; its exceptions are sent as answers, too."""
+    """Answer questions with `answer` while the block runs; sends its exceptions as answers, too."""
     places = asyncio.Semaphore(_ASKERS_MAX)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # the caller went away
+        with contextlib.suppress(OSError):  # the caller closed the connection
             async with places:
                 reply = await _reply(reader, answer)
                 writer.write(msgspec.json.encode(reply) + b"\n")
@@ -122,8 +125,8 @@ async def _reply(
 
 
 def ask(folder: Path, question: Question, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-    """What the holder answers; raises what it raised, and `InfrastructureError` where it is not
-    heard.
+    """The holder's answer; raises the holder's error, or `InfrastructureError` if the holder cannot
+    be reached.
     """
     data = b""
     try:

@@ -1,12 +1,12 @@
 """The holder: the process that owns a long-lived cluster.
 
-`python -m harness.up.holder FOLDER` reads the order there, deploys, waits until the system serves,
-records the cluster, and answers at its socket until a command ends it. Its standard input comes
-from the command that started it: if that ends without a line, the user gave up in the meantime, and
-everything is undone.
+`python -m harness.up.holder FOLDER` reads the order in this folder, deploys, waits until the system
+serves, records the cluster, and answers at its socket until a command ends it. Its standard input
+comes from the command that started it: if stdin closes without a line, the user gave up in the
+meantime, and the holder undoes everything.
 
-The holder controls the deployment as a run controls its own: if it is killed, the warden undoes
-everything, and `harness clean` the rest.
+The holder controls the deployment like a run: if the holder is killed, the warden undoes the
+deployment, and `harness clean` removes the rest.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from harness.up.kept_data import DATA, record, seed_of
 from harness.up.records import Failure, NodeRow, Order, Place, Standing
 
 STAY: Final = b"stay\n"
-"""What the starter says once the cluster may outlive it."""
+"""The starter's message that the cluster may outlive the starter."""
 LOOK_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
 class _Holder:
-    """One cluster, from its deployment to its end."""
+    """One long-lived cluster, from its deployment to its end."""
 
     def __init__(self, place: Place, order: Order, deployed: threading.Event) -> None:
         self._place = place
@@ -52,7 +52,7 @@ class _Holder:
         self._down = asyncio.Event()
 
     def hold(self) -> bool:
-        """Deploy and serve; returns whether a command ended it."""
+        """Deploy and serve; returns whether a command ended the cluster."""
         plan = self._plan
         deployment = DeploymentPlan(
             run_id=self._order.run_id,
@@ -87,7 +87,7 @@ class _Holder:
             async with open_door(self._place.folder, answer):
                 self._place.write_standing(self._standing(session))
                 await asyncio.wait(over, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # the command that ended it gets an answer
+                await asyncio.sleep(0)  # answer the command that ended the cluster
             return self._down.is_set()
         finally:
             for task in (starting, *over):
@@ -160,10 +160,11 @@ def _now() -> str:
 
 
 def _watch_starter(deployed: threading.Event) -> None:
-    """Give up if the starter ends without having confirmed the cluster.
+    """Shut down if the starter ends without having confirmed the cluster.
 
-    One signal ends a finished deployment. A deployment under way only stops at a second signal, of
-    another kind, so that the kernel does not merge the two (`environments.host.session`).
+    One signal ends a finished deployment. A deployment in progress stops only at a second signal.
+    This signal has another number, so that the kernel does not merge the two
+    (`environments.host.session`).
     """
     if os.read(0, len(STAY)) != STAY:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -172,7 +173,7 @@ def _watch_starter(deployed: threading.Event) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Hold the cluster of one folder until it is taken down; returns 0, or 255 with the reason in
+    """Hold the cluster of one folder until a command ends it; returns 0, or 255 with the reason in
     `failure.json`.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")

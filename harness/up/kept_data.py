@@ -1,10 +1,11 @@
-"""Data of an ended cluster: `harness down --keep-data` keeps them, `harness up` continues.
+"""Data of an ended cluster: `harness down --keep-data` keeps them, `harness up` continues with
+them.
 
     $XDG_STATE_HOME/catalog-harness/kept/NAME/        (next to `clusters`)
 
-The folder is that of the cluster, moved, with `data/NODE` and `kept.json` (`Kept`), which the
-holder writes last: without it the data are incomplete. A continued cluster works on a copy, so kept
-data stay until the next `harness down --keep-data` of that name replaces them.
+This is the cluster's folder after a move, with `data/NODE` and `kept.json` (`Kept`). The holder
+writes `kept.json` last: without this file the data are incomplete. A continued cluster works on a
+copy, so kept data stay until the next `harness down --keep-data` of that name replaces them.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ _SEED_BITS: Final = 63
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Kept data, and the cluster that they came from."""
+    """Kept data, and a description of the cluster that they came from."""
 
     order: Order
     version: str  # of the harness
     at: str
-    nodes: dict[str, str]  # each with its role
+    nodes: dict[str, str]  # nodes by name, with their roles
 
 
 def record(place: Place, order: Order, nodes: Sequence[NodeSpec], at: str) -> None:
-    """Say that all data of a cluster are in its folder."""
+    """Record that the folder contains all data of the cluster."""
     roles = {node.name: node.role for node in nodes}
     kept = Kept(order=order, version=__version__, at=at, nodes=roles)
     place.write(KEPT, msgspec.json.encode(kept))
@@ -85,7 +86,7 @@ def find_kept(name: str) -> tuple[Path, Kept] | None:
 def refuse_other_nodes(
     folder: Path, kept: Kept, nodes: Sequence[NodeSpec], environment: Environment
 ) -> None:
-    """Raise `UsageError` where these nodes cannot go on from kept data."""
+    """Raise `UsageError` if these nodes cannot continue from the kept data."""
     foreign = [
         node.name
         for node in nodes
@@ -116,8 +117,8 @@ def refuse_other_nodes(
 
 
 def seed_of(order: Order) -> int:
-    """The seed of a deployment: one of its own each time that a cluster goes on, or its nodes would
-    draw the ids again that are in their data.
+    """The seed of a deployment. It differs each time that a cluster continues; otherwise its nodes
+    would draw the same ids again that are already in their data.
     """
     seed = order.case.seed
     if order.goes_on == 0:

@@ -1,4 +1,4 @@
-"""Starting a holder, ending it, and seeing that nothing is left: the commands' side."""
+"""The commands' side of a holder: start it, end it, and check that nothing is left."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from harness.up.records import Order, Place, Standing, claim, places
 
 POLL_S: Final = 0.05
 GONE_BOUND_S: Final = 180.0
-"""A holder that ends has its nodes stopped and everything removed within this, or is killed."""
+"""The time in which an ending holder must stop its nodes and remove everything; then it is killed.
+"""
 DOWN_TIMEOUT_S: Final = 20.0
-"""A holder that is heard at all says at once that it goes."""
+"""The time in which a reachable holder must confirm that it is ending."""
 LOG_LINES: Final = 10
 
 
 def start(
     name: str, environment: str, case: Case, *, kept: tuple[Path, Kept] | None = None
 ) -> Standing:
-    """Start a cluster of this name, from kept data or empty, and return once it serves.
+    """Start a cluster with this name, from kept data or empty, and return once it serves.
 
-    After any exception nothing of it is left. Raises `UsageError` if the name is taken, and the
-    error of its holder.
+    After any exception no part of the cluster is left. Raises `UsageError` if the name is taken,
+    and the error of its holder.
     """
     place = claim(name)
     run_id = f"up-{name}-{secrets.token_hex(2)}"
@@ -103,7 +104,7 @@ def _end_of(log: Path) -> str:
 
 
 def _give_up(holder: subprocess.Popen[bytes]) -> None:
-    """Have the holder undo everything; impatience does not keep it from doing so."""
+    """Make the holder undo everything; Ctrl-C does not interrupt this."""
     assert holder.stdin is not None
     holder.stdin.close()
     deadline_s = time.monotonic() + GONE_BOUND_S
@@ -111,13 +112,15 @@ def _give_up(holder: subprocess.Popen[bytes]) -> None:
         try:
             holder.wait(max(0.0, deadline_s - time.monotonic()))
         except KeyboardInterrupt:
-            continue  # it is at it
+            continue  # the holder is already ending
         except subprocess.TimeoutExpired:
             holder.kill()  # and its warden undoes the rest
 
 
 def question(place: Place, asked: Question) -> Any:
-    """Ask the holder of a cluster; raises `InfrastructureError` where it is dead or still at it."""
+    """Send a question to a cluster's holder; raises `InfrastructureError` if the holder is dead or
+    still starting.
+    """
     if place.life() is Life.DEAD:
         raise place.why_gone()
     if place.standing() is None:
@@ -126,7 +129,7 @@ def question(place: Place, asked: Question) -> Any:
         return ask(place.folder, asked)
     except InfrastructureError as error:
         match place.life():
-            case Life.DEAD:  # it died while it was asked
+            case Life.DEAD:  # the holder died during the question
                 raise place.why_gone() from None
             case Life.UNKNOWN:
                 raise InfrastructureError(f"{error}; {place.why_unseen()}") from error
@@ -139,8 +142,8 @@ def take_down(
 ) -> list[str]:
     """End the holder of a cluster, remove its leftovers and its folder; returns notes for the user.
 
-    Raises `InfrastructureError` if something cannot be removed, and `UsageError` if its holder may
-    live elsewhere.
+    Raises `InfrastructureError` if something cannot be removed, and `UsageError` if the holder may
+    be alive in another place.
     """
     if place.life() is Life.UNKNOWN:
         raise UsageError(place.why_unseen())
@@ -152,7 +155,7 @@ def take_down(
     if order is not None:
         environment: Environment = load_plugin("environments", order.environment)
         try:
-            lines += environment.clean()  # nothing, where its holder could do its work
+            lines += environment.clean()  # no notes, if its holder could clean up
         except CleaningError as error:
             if any(order.run_id in failure for failure in error.failures):
                 raise
@@ -186,7 +189,7 @@ def _end(
             bound_s = ANSWER_TIMEOUT_S if keep_data else DOWN_TIMEOUT_S
             ask(place.folder, Down(keep_data=keep_data), timeout_s=bound_s)
         except HarnessError as error:
-            if not place.saved:  # else it is about to end
+            if not place.saved:  # otherwise it is about to end
                 if keep_data:
                     raise
                 progress(f"{error}; it is killed, and its warden undoes what it did")
@@ -201,11 +204,10 @@ def _end(
 
 
 def clean_places() -> tuple[list[str], list[str]]:
-    """Remove the folders of clusters whose holders are dead, but for data that they had saved.
+    """Remove the folders of clusters whose holders are dead, but keep data that they had saved.
 
-    Lines for those, and for the others.
-
-    What the dead left in their environments is no business of this.
+    Returns the lines about dead clusters, and the lines about clusters that are left alone.
+    Leftovers of dead holders in their environments are removed elsewhere.
     """
     removed, standing = [], []
     for place in places(hidden=True):

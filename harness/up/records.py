@@ -13,8 +13,8 @@
 | `kept.json`    | marks `data/` as complete (`harness.up.kept_data`)                |
 | `logs/`        | the output of its nodes; `holder.log` is next to it               |
 
-A folder is created under another name and renamed, so only one of two starters of a name gets it.
-The folder belongs to the user who started the cluster and is closed to others.
+A folder is created under another name and renamed, so only one of two starters gets the name. The
+folder belongs to the user who started the cluster, and other users have no access.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ T = TypeVar("T")
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster to start. The case's workload is unused; its nemeses list possible faults."""
+    """The cluster to start. The case's workload is unused; its nemeses are the possible faults."""
 
     environment: str
     case: Case
     run_id: str
-    goes_on: int = 0  # how often the cluster went on from data that were kept
+    goes_on: int = 0  # how often the cluster continued from kept data
     data: str = ""  # where they are
 
 
 class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and where each of its declared ports is reached from outside."""
+    """A node, and the outside address of each of its declared ports."""
 
     name: str
     role: str
     addresses: dict[str, str]  # `m1:7051` -> `127.0.0.1:40123`
-    pages: str = ""  # where people find them
+    pages: str = ""  # the URL of its pages for people
     data: str = ""
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster that serves."""
+    """A cluster that serves clients."""
 
     name: str
     environment: str
@@ -81,18 +81,18 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason why a holder ended, or refused a question."""
+    """The reason why a holder ended or refused a question."""
 
     error: str
-    kind: str = ""  # the class of `harness.errors` that it was
+    kind: str = ""  # the name of its class in `harness.errors`
 
     @classmethod
     def of(cls, error: HarnessError) -> Failure:
-        """The failure for an error."""
+        """The failure that describes an error."""
         return cls(error=str(error), kind=type(error).__name__)
 
     def as_error(self) -> HarnessError:
-        """The same, to be raised."""
+        """The failure as an exception."""
         kinds = {each.__name__: each for each in (UsageError, TargetError)}
         return kinds.get(self.kind, InfrastructureError)(self.error)
 
@@ -101,7 +101,7 @@ class Place:
     """The folder of one cluster."""
 
     def __init__(self, folder: Path) -> None:
-        """Nothing is read before it is asked for."""
+        """Reads nothing until a method is called."""
         self.folder = folder
         self.name = folder.name
         self.log = folder / "holder.log"
@@ -109,18 +109,18 @@ class Place:
     # --- whose it is -------------------------------------------------------------------------
 
     def own(self) -> None:
-        """From now on it belongs to the process that calls."""
+        """Make the calling process the owner."""
         self.write("owner", f"{this_controller()} {os.uname().nodename}".encode())
 
     def life(self) -> Life:
-        """The life of its process, as far as it can be determined from here.
+        """The state of the owner's process, if it can be determined from here.
 
         The folder may be shared with containers and other machines.
         """
         return self._owner()[1]
 
     def owner(self) -> ProcessId | None:
-        """The process it belongs to, if that lives and can be seen from here."""
+        """The owner's process, if it lives and is visible from here."""
         process, life = self._owner()
         return process if life is Life.ALIVE else None
 
@@ -137,24 +137,24 @@ class Place:
 
     @property
     def young(self) -> bool:
-        """Whether it was changed a moment ago, so that its owner may be about to sign."""
+        """Whether the folder changed a moment ago: its owner may be about to record itself."""
         with contextlib.suppress(OSError):
             return time.time() - self.folder.stat().st_mtime < YOUNG_S
         return False
 
     @property
     def saved(self) -> bool:
-        """Whether all its data are here, to be kept: then it has ended, or is about to."""
+        """Whether all data to keep are in the folder: the cluster has ended, or is about to."""
         return (self.folder / KEPT).exists()
 
     def remove(self) -> None:
-        """Remove the folder; it may be gone already."""
+        """Remove the folder, which may already be gone."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # --- files -------------------------------------------------------------------------------
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file of the folder, whole or not at all; raises `InfrastructureError`."""
+        """Write a file of the folder atomically; raises `InfrastructureError`."""
         path = self.folder / name
         scratch = self.folder / f"{name}.new"
         try:
@@ -170,15 +170,15 @@ class Place:
             return None
 
     def write_order(self, order: Order) -> None:
-        """Say what to start."""
+        """Record the order."""
         self.write("order.json", msgspec.json.encode(order))
 
     def order(self) -> Order | None:
-        """The order that it was started from; `None` if it is unreadable."""
+        """The order that the cluster was started from; `None` if it is unreadable."""
         return self._read("order.json", Order)
 
     def write_standing(self, standing: Standing) -> None:
-        """Say that it serves."""
+        """Record that the cluster serves."""
         text = msgspec.json.format(msgspec.json.encode(standing), indent=1)
         self.write("cluster.json", text + b"\n")
 
@@ -187,7 +187,7 @@ class Place:
         return self._read("cluster.json", Standing)
 
     def write_failure(self, failure: Failure) -> None:
-        """Say why the holder ends; a folder that is gone needs no reason."""
+        """Record why the holder ends; does nothing if the folder is gone."""
         with contextlib.suppress(InfrastructureError):
             self.write("failure.json", msgspec.json.encode(failure))
 
@@ -196,7 +196,7 @@ class Place:
         return self._read("failure.json", Failure)
 
     def why_unseen(self) -> str:
-        """The reason to leave a cluster of unknown life alone, and the way out."""
+        """The reason why a cluster of unknown state is left alone, and the fix."""
         return (
             f"whether the cluster {self.name!r} runs cannot be determined: its holder is in "
             f"another PID namespace or on another machine, or {self.folder / 'owner'} is damaged; "
@@ -204,7 +204,7 @@ class Place:
         )
 
     def why_gone(self) -> InfrastructureError:
-        """The error of a command that needs a holder that is dead."""
+        """The error of a command that needs a holder if the holder is dead."""
         failure = self.failure()
         if self.saved:
             return InfrastructureError(
@@ -219,7 +219,7 @@ class Place:
 
 
 def state_folder() -> Path:
-    """This user's, for what outlives a command."""
+    """This user's folder for data that outlive a command."""
     below = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(below).absolute() / "catalog-harness"
 
@@ -229,7 +229,7 @@ def _root() -> Path:
 
 
 def check_name(name: str) -> None:
-    """Raise `UsageError` for what cannot be the name of a cluster."""
+    """Raise `UsageError` for a text that cannot be the name of a cluster."""
     if not NAME.fullmatch(name) or is_fault_id(name):
         raise UsageError(
             f"the name {name!r} of a cluster must have 1 to 32 small letters, digits and inner "
@@ -238,12 +238,12 @@ def check_name(name: str) -> None:
 
 
 def is_fault_id(word: str) -> bool:
-    """Whether it is the id of a fault, which no cluster is named like."""
+    """Whether the text is the id of a fault; no cluster may have such a name."""
     return FAULT_ID.fullmatch(word) is not None
 
 
 def claim(name: str) -> Place:
-    """Make the folder of a new cluster; raises `UsageError` where there is one of this name."""
+    """Create the folder of a new cluster; raises `UsageError` if the name is taken."""
     check_name(name)
     root = _root()
     place, scratch = Place(root / name), None
@@ -271,7 +271,7 @@ def claim(name: str) -> Place:
 
 
 def places(*, hidden: bool = False) -> Iterator[Place]:
-    """All clusters of this user by name, also dead ones; with `hidden` those half made, too."""
+    """This user's clusters by name, including dead ones; with `hidden` also incomplete ones."""
     root = _root()
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         place = Place(folder)
@@ -281,7 +281,7 @@ def places(*, hidden: bool = False) -> Iterator[Place]:
 
 
 def find_place(name: str | None) -> Place:
-    """The cluster of this name, or the only one there is; raises `UsageError`."""
+    """The cluster of this name, or the only cluster; raises `UsageError`."""
     clusters = {place.name: place for place in places()}
     if name is None and len(clusters) == 1:
         return next(iter(clusters.values()))

@@ -1,10 +1,9 @@
-"""The coverage of every check: too little of it proves nothing.
+"""The coverage of every check: a check with too little coverage proves nothing.
 
-Checkers count by check: `details["looked"]` what it judged, `details["exempt"]` what it left out
-because something else explains it (`{"acknowledged": 36}`). The verdict of a
-checker that exempts most of its cases would be `valid` and mean nothing, so it is `unknown`, with
-the reason.
-The counts of all checkers go into the certificate of the run.
+Checkers count cases by check: `details["looked"]` are the judged cases, `details["exempt"]` the
+cases left out because something else explains them (`{"acknowledged": 36}`). If a checker exempts
+most of its cases, a verdict `valid` would mean nothing, so the verdict is `unknown`, with the
+reason. The counts of all checkers go into the certificate of the run.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import msgspec
 from harness.ops import CheckResult, Verdict
 
 INVARIANTS: Final = "invariants"
-"""The key among the details of a result: name of an invariant -> how often it was looked at."""
+"""The key in the details of a result: name of an invariant -> number of judged cases."""
 EXEMPT_SHARE_MAX: Final = 0.5
-"""A check that exempts more than this share of what it could have judged proves too little."""
+"""The largest share of exempt cases: a check that exempts more proves too little."""
 
 
 def weighed(result: CheckResult) -> CheckResult:
-    """The result; `unknown` where it holds only for want of anything to judge."""
+    """The result; `unknown` if it is only valid because there was nothing to judge."""
     looked, exempt = _counts(result, "looked"), _counts(result, "exempt")
     if not result.verdict.holds or not (looked or exempt):
         return result
@@ -45,7 +44,7 @@ def weighed(result: CheckResult) -> CheckResult:
 
 
 def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
-    """The results, with what all of them looked at in the one that holds the certificate."""
+    """The results; the result with the certificate also gets the counts of all checkers."""
     every = list(results)
     looked = {}
     for result in every:
@@ -58,7 +57,7 @@ def certified(results: Iterable[CheckResult]) -> list[CheckResult]:
 
 
 def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
-    """The number of looks at each named invariant, by all checkers together."""
+    """The number of judged cases of each named invariant, over all checkers."""
     total: dict[str, int] = {}
     for result in results:
         for name, count in _counts(result, INVARIANTS).items():
@@ -70,7 +69,7 @@ def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
 
 
 def _counts(result: CheckResult, name: str) -> dict[str, int]:
-    """The counts by check; nothing where the checker keeps none."""
+    """The counts by check; empty if the checker does not count."""
     counts = result.details.get(name)
     if not isinstance(counts, Mapping):
         return {}

@@ -1,10 +1,10 @@
 """The circumstances of a broken promise in one sentence: the answering node, the leader, faults.
 
 The sentence has the same facts for every checker and workload, from the history alone
-(`harness.timeline`). It is about the most telling operation that a result names: one that a node
-answered while another one led, else the first. A result that names no operation of a client, such
-as that of liveness, is about a moment: the leader, the nodes that did not run, the active faults,
-and the last change of the stuck table. The sentence draws no conclusions.
+(`harness.timeline`). It describes the most telling operation in the result: an operation that a
+node answered while another node led, or else the first operation. If a result names no operation of
+a client, as for liveness, the sentence describes a moment: the leader, the nodes that did not run,
+the active faults, and the last change of the stuck table. The sentence draws no conclusions.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from harness.timeline import (
 OPERATIONS_MAX: Final = 64
 """The limit of operations per result that are considered."""
 NAMED_MAX: Final = 4
-"""Nodes, faults or states named in one list."""
+"""The limit of nodes, faults or states in one list."""
 STUCK_MAX: Final = 20
 NAME_CHARS_MAX: Final = 80
 _DID: Final = {
@@ -72,7 +72,7 @@ _QUOTED: Final = re.compile(r"'([^']{1,200})'|\b(?:table|tablet) (\S{1,200})")
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The facts of a run for its sentences, derived once for all results."""
+    """The facts of a run for its sentences, computed once for all results."""
 
     history: History
     faults: Sequence[Fault]
@@ -82,7 +82,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, history: History) -> Timeline:
-        """Derive the facts of `history`."""
+        """Compute the facts of `history`."""
         faults = faults_of(history)
         return cls(
             history,
@@ -93,12 +93,12 @@ class Timeline(msgspec.Struct, frozen=True):
         )
 
     def leader(self, time_ns: int) -> Reign | None:
-        """The last node that was seen to lead."""
+        """The last known leader."""
         seen = (r for r in reversed(self.reigns) if r.start <= time_ns and not r.contested)
         return next(seen, None)
 
     def sentence(self, result: CheckResult) -> str | None:
-        """The sentence for a result that is not valid; `None` where there is nothing to say."""
+        """The sentence for a result that is not valid; `None` if there is nothing to say."""
         if result.verdict.holds or not (self.reigns or self.faults):
             return None
         wanted = set(result.operations[:OPERATIONS_MAX])
@@ -121,7 +121,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- an operation ------------------------------------------------------------------------
 
     def _is_stale(self, pair: Pair) -> bool:
-        """Whether a node answered while another one led, from the call to the answer."""
+        """Whether a node answered while another node led, from the call to the answer."""
         done = pair.completion
         if done is None or done.type is OpType.INFO or done.node is None:
             return False
@@ -153,7 +153,7 @@ class Timeline(msgspec.Struct, frozen=True):
         within = f" in term {term}" if isinstance(term, int) else ""
         reign, last = self.leader(time_ns), self.leader(done.time)
         if last is not None and last.node == node and _leads(last, done.time):
-            reign, time_ns = last, done.time  # it may have been elected after the call
+            reign, time_ns = last, done.time  # the other node may have been elected after the call
         if reign is not None and reign.node == node and _leads(reign, time_ns):
             title = f", leader{_term(reign, ' of')}," if not reign.asked else ""
             return f"{_short(node)}{title} answered {name}{'' if term == reign.term else within}"
@@ -190,7 +190,7 @@ class Timeline(msgspec.Struct, frozen=True):
         return _joined(parts)
 
     def _ours(self, start: int, end: int) -> Iterator[str]:
-        """Disturbances by the harness, its host or its engine, which are no fault of the target."""
+        """Disturbances by the harness, its host or its engine, which are not the target's fault."""
         gaps = (op for op in self.history.facts("heartbeat-gap") if _meets(op, start, end))
         if (gap := next(gaps, None)) is not None:
             begin_s, end_s = gap.value["from_s"], gap.value["to_s"]
@@ -207,7 +207,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 break
 
     def _stuck(self, op: Op) -> Iterator[str]:
-        """The last change of the open point, if its words name a table or its id."""
+        """The last change of the open point, if the text names a table or its id."""
         pending = op.value.get("pending") if isinstance(op.value, Mapping) else None
         words = [str(text) for text in pending[:STUCK_MAX]] if isinstance(pending, list) else []
         names = {a or b for text in words for a, b in _QUOTED.findall(text)}
@@ -228,7 +228,7 @@ class Timeline(msgspec.Struct, frozen=True):
     # --- faults ------------------------------------------------------------------------------
 
     def _faults(self, start: int, end: int, node: str | None) -> list[str]:
-        """The faults active from `start` to `end`, first the faults that hit `node`."""
+        """The faults active from `start` to `end`; faults that hit `node` come first."""
         on = [fault for fault in self.faults if fault.is_on(start, end)]
         on.sort(key=lambda fault: node not in fault.targets)
         if on:
@@ -243,7 +243,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def explained(history: History, results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
-    """The results; invalid and unknown ones get the sentence, and names next to ids."""
+    """The results; invalid and unknown results get the sentence, and table names next to ids."""
     judged = tuple(results)
     if all(result.verdict.holds for result in judged):
         return judged
@@ -271,7 +271,7 @@ def _told_with(result: CheckResult, sentence: str | None, names: _TableNames) ->
 
 
 class _TableNames:
-    """The names of tables by id, from the answers that clients got."""
+    """The names of tables by id, from the answers to clients."""
 
     def __init__(self, history: History) -> None:
         self._names: dict[str, list[str]] = {}
@@ -293,7 +293,7 @@ class _TableNames:
                 names.append(name)
 
     def put_into(self, text: str) -> str:
-        """`table 0e7fb6...` as `table 't3' (id 0e7fb6…)`, wherever its name is known."""
+        """The text with `table 't3' (id 0e7fb6…)` for `table 0e7fb6...`, if the name is known."""
         return _TABLE_ID.sub(self._named, text) if self._names else text
 
     def _named(self, found: re.Match[str]) -> str:
@@ -305,7 +305,7 @@ class _TableNames:
 
 
 def _meets(op: Op, start: int, end: int) -> bool:
-    """Whether the time that a fact tells meets this one."""
+    """Whether the time span of an op overlaps this time span."""
     value = op.value if isinstance(op.value, Mapping) else {}
     begin_s, end_s = value.get("from_s"), value.get("to_s")
     if not isinstance(begin_s, (int, float)) or not isinstance(end_s, (int, float)):
@@ -314,7 +314,7 @@ def _meets(op: Op, start: int, end: int) -> bool:
 
 
 def _led(reign: Reign, time_ns: int) -> str:
-    """`m2 led in term 2`, or that no node did."""
+    """The text `m2 led in term 2`, or that no node led."""
     if _leads(reign, time_ns):
         if reign.asked:
             return f"{_short(reign.node)} was the last seen to lead{_term(reign)}"
@@ -336,7 +336,7 @@ def _covers(state: NodeState, time_ns: int) -> bool:
 
 
 def _changes(pair: Pair, names: set[str]) -> bool:
-    """Whether an operation that may have changed something speaks of one of `names`."""
+    """Whether an operation that may have changed something concerns one of `names`."""
     done = pair.completion
     if pair.type is OpType.FAIL or not isinstance(pair.invoke.value, Mapping):
         return False
@@ -350,7 +350,7 @@ def _changes(pair: Pair, names: set[str]) -> bool:
 def _told(fault: Fault, time_ns: int) -> str:
     """`partition-leader had cut m1 off since 7.900 s`."""
     form = _DID.get(fault.kind, "had hit {} since {}")
-    if fault.clients:  # the nodes of such a fault may be well among themselves
+    if fault.clients:  # nodes hit by such a fault may still reach each other
         text = f"{_short(fault.nemesis)} was on since {_s(fault.start)} ({_short(fault.note)})"
     else:
         text = f"{_short(fault.nemesis)} {form.format(_list(fault.targets), _s(fault.start))}"
@@ -374,7 +374,7 @@ def _s(time_ns: int) -> str:
 
 
 def counterexample_of(results: Sequence[CheckResult]) -> Counterexample:
-    """The picture of results, of any version, whose checker drew none: partial orders or ops."""
+    """The results, with a picture for those whose checker drew none: partial orders or ops."""
     for result in results:
         failure = result.details.get("failure")
         if isinstance(failure, Mapping):

@@ -1,8 +1,8 @@
 """Judging a history: `judge_one` runs one checker within limits, `judge` all of them.
 
-Runs, soaks, `harness check`, tests and the workers of reports all use them. A checker that crashes,
-reaches a limit or returns no result is `unknown` with the reason, never `valid`, and costs no other
-checker its verdict.
+Runs, soaks, `harness check`, tests and the workers of reports all use them. The result of a checker
+that crashes, reaches a limit or returns no result is `unknown` with the reason, never `valid`.
+Other checkers keep their verdicts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 _LIMITED: Final = "limited"
 _CRASHED: Final = "crashed"
 RESULT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The largest result as JSON: a store must be able to read it again."""
+"""The maximum size of a result as JSON: a store must be able to read it again."""
 _TRACEBACK_LINES: Final = 20
 _SHOWN_CHARACTERS_MAX: Final = 500
 EXIT_CODES: Final = {
@@ -69,13 +69,13 @@ EXIT_CODES: Final = {
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """All results over one history, and the verdict they add up to."""
+    """All results for one history, and their combined verdict."""
 
     results: tuple[CheckResult, ...]
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all."""
+        """The worst verdict of all results."""
         return worst(result.verdict for result in self.results)
 
     @property
@@ -96,7 +96,7 @@ def load_checker(name: str) -> Checker:
 
 
 def load_model(name: str) -> HistoryModel:
-    """The checker of this name, if it judges imported histories; raises `UsageError`."""
+    """The checker of this name, if it can judge imported histories; raises `UsageError`."""
     checker = load_checker(name)
     if not isinstance(checker, HistoryModel):
         raise UsageError(f"the checker {name!r} judges runs only, and no imported histories")
@@ -104,13 +104,13 @@ def load_model(name: str) -> HistoryModel:
 
 
 def model_names(kind: str) -> list[str]:
-    """The checkers of imported histories that this option of `harness check` names."""
+    """The checkers of imported histories that this option of `harness check` can name."""
     models = ((name, plugin) for name, plugin in load_all("checkers"))
     return [n for n, plugin in models if isinstance(plugin, HistoryModel) and plugin.kind == kind]
 
 
 def checker_names(case: Case) -> tuple[str, ...]:
-    """The checkers of its workload, then those that its target and the user added."""
+    """The workload's checkers, then those that the target and the user added."""
     if case.model is not None:
         return (case.model,)
     workload: Workload = load_plugin("workloads", case.workload)
@@ -135,7 +135,7 @@ def judge(
 def judge_one(
     checker: Checker, history: History, case: Case, limits: Limits, *, whole: bool = True
 ) -> CheckResult:
-    """Judge `history` with one checker: bounded, tempered, signed and explained.
+    """Judge `history` with one checker: within limits, weakened by excuses, signed and explained.
 
     `whole` is false for the history of one key, which may have nothing to judge. Raises only
     `UserInterrupt`.
@@ -174,7 +174,7 @@ def judge_one(
 
 
 def bounded(checker: Checker, limits: Limits) -> Checker:
-    """The checker with the limits of a search, if there are any."""
+    """The checker with the search limits applied, if there are any."""
     if limits.steps is None or limits.configurations is None:
         return checker
     return checker.bounded(steps=limits.steps, configurations=limits.configurations)
@@ -206,7 +206,7 @@ def _limited(name: str, text: str) -> CheckResult:
 
 
 def _crashed(name: str, error: BaseException) -> CheckResult:
-    """The result of a checker that raised `error`, which is being handled."""
+    """The result of a checker that raised `error`; called while `error` is handled."""
     return CheckResult(
         name,
         Verdict.UNKNOWN,
@@ -217,21 +217,21 @@ def _crashed(name: str, error: BaseException) -> CheckResult:
 
 
 def was_limited(result: CheckResult) -> bool:
-    """Whether a result is `unknown` because a limit was reached: a larger one may decide it."""
+    """Whether a result is `unknown` because a limit was reached: a larger limit may decide it."""
     return result.verdict is Verdict.UNKNOWN and bool(result.details.get(_LIMITED))
 
 
 def traceback_of(result: CheckResult) -> str | None:
-    """The traceback of a crashed checker's result; `None` for a checker that answered."""
+    """The traceback in a crashed checker's result; `None` for a checker that did not crash."""
     return "\n".join(result.explanation) if result.details.get(_CRASHED) else None
 
 
 def checked_result(name: str, result: object, *, whole: bool = True) -> CheckResult:
     """Make a storable result of the value that the checker `name` returned.
 
-    A value that is no `CheckResult`, cannot be written as JSON, or looked at too little of a
-    `whole` history (one key of many may have nothing to look at) becomes `unknown`. A conviction
-    with a reason stays one, without the parts that cannot be written.
+    A value becomes `unknown` if it is not a `CheckResult`, cannot be written as JSON, or judged too
+    little of a `whole` history (one key of many may have nothing to judge). An invalid result with
+    a reason stays invalid, without the parts that cannot be written.
     """
     if not isinstance(result, CheckResult):
         return CheckResult(
@@ -261,7 +261,7 @@ def _unstorable(result: CheckResult) -> str | None:
 
 
 def _is_well_formed(result: CheckResult) -> bool:
-    """Whether each field has its declared type, which a struct does not check."""
+    """Whether each field has its declared type, which a struct does not check itself."""
     return (
         isinstance(result.verdict, Verdict)
         and all(isinstance(text, str) for text in (result.checker, result.reason))
@@ -272,7 +272,7 @@ def _is_well_formed(result: CheckResult) -> bool:
 
 
 def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
-    """`value` in one bounded line, even if methods of a plug-in fail."""
+    """`value` as one line of limited length, even if methods of a plug-in fail."""
     try:
         with telling_interrupts():
             return _text(tell(value))
@@ -283,5 +283,5 @@ def _shown(value: object, tell: Callable[[object], str] = repr) -> str:
 
 
 def _text(text: object) -> str:
-    """`text` as JSON can hold it, cut where it is too long."""
+    """`text` in a form that JSON can store, cut if it is too long."""
     return str(text)[:_SHOWN_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()

@@ -1,10 +1,10 @@
 """Limits of one check: CPU time, steps and states of a search, memory.
 
-A spent limit makes the verdict `unknown`, with the reason. Checkers keep to the limits themselves
-where they can: they get a time limit, and `bounded` gets the numbers of steps and configurations.
-If a checker forgets to look at the clock, there is an alarm on CPU time (`ITIMER_PROF`), which
-works in a process's main thread only; the workers of reports set it. A limit on the address space
-turns an oversized allocation into a `MemoryError`.
+A reached limit makes the verdict `unknown`, with the reason. Checkers enforce limits themselves if
+they can: they get a time limit, and `bounded` gets the numbers of steps and configurations. For
+checkers that do not check the clock, there is an alarm on CPU time (`ITIMER_PROF`), which works in
+a process's main thread only; the workers of reports set it. A limit on the address space turns an
+oversized allocation into a `MemoryError`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _GRACE_S: Final = 0.5
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of one check of one history; a checker sets its own where one is `None`.
+    """The limits of one check of one history; for a limit of `None`, the checker uses its own.
 
     `memory_mib` is named in the result of a check that ran out of memory. The caller sets that
     limit, by `memory_limit`, since it holds for the whole process.
     """
 
-    alarm: ClassVar[bool] = False  # whether an alarm ends a checker that ignores `cpu_s`
+    alarm: ClassVar[bool] = False  # whether an alarm ends a checker that exceeds `cpu_s`
     cpu_s: float = CHECK_TIME_LIMIT_S
     steps: int | None = None
     configurations: int | None = None
@@ -39,12 +39,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpentError(BaseException):
-    """The alarm on CPU time. No `Exception`: a checker that catches those must not catch it."""
+    """The alarm on CPU time. It is not an `Exception`, so checkers do not catch it by accident."""
 
 
 @contextlib.contextmanager
 def cpu_limit(seconds: float) -> Iterator[None]:
-    """Raise `SpentError` in the body some time after `seconds` of CPU; main thread only."""
+    """Raise `SpentError` in the block some time after `seconds` of CPU; main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -56,7 +56,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
             raise SpentError
 
     before = signal.signal(signal.SIGPROF, ring)
-    # It rings again and again: the first time may fall into code that swallows every exception.
+    # The alarm repeats: the first one may hit code that catches every exception.
     signal.setitimer(signal.ITIMER_PROF, seconds * _GRACE + _GRACE_S, 1.0)
     try:
         yield
@@ -68,7 +68,7 @@ def cpu_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(mib: int) -> Iterator[None]:
-    """Let the process grow by `mib` beyond its present size; only lowers a limit."""
+    """Let the process grow by `mib` beyond its present size; can only lower the limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

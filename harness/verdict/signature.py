@@ -2,14 +2,15 @@
 
 A signature is (checker, rule, faults, shape): `catalog-invariants · acknowledged · kill · create`.
 
-* The **rule** is the one that was broken. Checkers name it in `details["rule"]`; without that it is
-  derived from what else a result says, and at last from the words of its reason.
-* The **faults** are the kinds of faults active at the operations involved, or, without any, of the
-  last fault before.
+* The **rule** is the broken rule. Checkers name it in `details["rule"]`; otherwise it is derived
+  from the rest of the result, and finally from the words of its reason.
+* The **faults** are the kinds of faults active at the operations involved; if none was active, the
+  kind of the last fault before.
 * The **shape** is the kinds of the operations involved.
 
-Involved are the first two operations that the checker names. It names the worst finding first, and
-a contradiction needs two; how many consequences follow differs from seed to seed.
+The operations involved are the first two that the checker names. A checker names the worst finding
+first, and a contradiction needs two operations; the number of consequences differs from seed to
+seed.
 
 Nothing in a signature may depend on the seed: no numbers, names, ids or times.
 """
@@ -29,7 +30,7 @@ SEPARATOR: Final = " · "
 AND: Final = "+"
 NO_FAULT: Final = "no fault"
 SIGNATURE: Final = "signature"
-"""The key among the details of a result."""
+"""The key of the signature in the details of a result."""
 INVOLVED_MAX: Final = 2
 KINDS_MAX: Final = 6
 RULE_CHARACTERS_MAX: Final = 60
@@ -40,7 +41,7 @@ _CLAUSE: Final = re.compile(r"[:;(\n]|, |\. ")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The worst finding of a run that is not valid, as a list of runs shows it."""
+    """The worst finding of a run that is not valid, for lists of runs."""
 
     checker: str
     reason: str
@@ -48,7 +49,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def sign(results: Iterable[CheckResult], history: History) -> tuple[CheckResult, ...]:
-    """`results` in which each that is not valid has its signature among its details."""
+    """The results; each result that is not valid gets its signature in its details."""
     return tuple(_signed(result, history) for result in results)
 
 
@@ -60,7 +61,7 @@ def _signed(result: CheckResult, history: History) -> CheckResult:
 
 
 def failure_of(results: Sequence[CheckResult]) -> Failure | None:
-    """The first of the worst; `None` where all hold. Uses signatures that `sign` left."""
+    """The first of the worst results; `None` if all are valid. Uses the signatures of `sign`."""
     verdict = worst(result.verdict for result in results)
     if verdict.holds:
         return None
@@ -79,7 +80,7 @@ def signature(result: CheckResult, history: History) -> str:
     ops = _involved(history, result.operations)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
-        return _joined(result.checker, rule_of(result))  # such a doubt is about the whole run
+        return _joined(result.checker, rule_of(result))  # the doubt concerns the whole run
     return _joined(
         result.checker,
         rule_of(result),
@@ -89,7 +90,7 @@ def signature(result: CheckResult, history: History) -> str:
 
 
 def begun_until(result: CheckResult, history: History) -> int | None:
-    """The number of operations up to the last one involved; `None` if none is."""
+    """The number of operations up to the last operation involved; `None` if there is none."""
     ops = _involved(history, result.operations)
     if not ops:
         return None
@@ -99,14 +100,14 @@ def begun_until(result: CheckResult, history: History) -> int | None:
 
 def _joined(*parts: str) -> str:
     text = SEPARATOR.join(part for part in parts if part)
-    return text.encode("utf-8", "backslashreplace").decode()  # as files hold it
+    return text.encode("utf-8", "backslashreplace").decode()  # in the form that files have
 
 
 # --- which rule ----------------------------------------------------------------------------------
 
 
 def rule_of(result: CheckResult) -> str:
-    """The name of the broken rule, or of what kept the checker from a verdict."""
+    """The name of the broken rule, or of the obstacle to a verdict."""
     details = result.details
     rule = details.get("rule")
     if isinstance(rule, str) and rule:
@@ -125,7 +126,7 @@ def rule_of(result: CheckResult) -> str:
 
 
 def rule_of_words(reason: str) -> str:
-    """The first clause of a reason, without what differs from seed to seed."""
+    """The first clause of a reason, without parts that differ from seed to seed."""
     clause = _CLAUSE.split(_VARYING.sub("…", reason), maxsplit=1)[0].strip()
     return clause[:RULE_CHARACTERS_MAX] or "no reason given"
 
@@ -134,7 +135,9 @@ def rule_of_words(reason: str) -> str:
 
 
 def _involved(history: History, indices: Sequence[int]) -> list[Op]:
-    """The first ops with these indices, of either end: operations of clients, or facts."""
+    """The first ops with these indices, which may be invocations or completions of clients, or
+    harness ops.
+    """
     wanted = frozenset(indices)
     by_index = {op.index: op for op in history if op.index in wanted}
     for pair in history.pairs if wanted else ():
@@ -145,7 +148,9 @@ def _involved(history: History, indices: Sequence[int]) -> list[Op]:
 
 
 def _kinds(op: Op) -> Sequence[str]:
-    """The kinds of operations that an op is about: its own, or the kinds that a fact names."""
+    """The kinds of operations that an op concerns: its own kind, or the kinds that a harness op
+    names.
+    """
     if op.is_client:
         return [op.f]
     missing: Any = op.value.get("missing") if isinstance(op.value, dict) else None
@@ -156,9 +161,10 @@ def _kinds(op: Op) -> Sequence[str]:
 
 
 def _faults(history: History, ops: Sequence[Op]) -> list[str]:
-    """The kinds of faults active when `ops` began, or else of the last one until the last of them.
+    """The kinds of faults active when `ops` began, or else the kind of the last fault before the
+    last of `ops`.
 
-    Without ops it is the end of the run that counts.
+    Without ops, the end of the run counts.
     """
     times = [op.time for op in ops] or ([history[-1].time] if len(history) else [])
     spans = [

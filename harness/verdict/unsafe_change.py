@@ -3,20 +3,21 @@
 A group of replicas that has lost its majority for good serves again when an administrator overrules
 its votes and forces a configuration of the rest upon it (Kudu's `unsafe_change_config`). This gives
 up data that only the excluded replicas had: acknowledged writes may be gone, two histories of the
-group may live side by side, and neither breaks a promise. Two parties must report it: a client of
-the harness, by the event `config-forced` {group} before it asks for the change, and the target
-before anything comes of it, by the event `config-overruled` {group, term, index, kept, left_out}.
-The latter is written into the history as the fact `unsafe-change`; without the former it is only
-the word of a node, which acquits nothing.
+group may live side by side, and neither breaks a promise. Two parties must report the change: a
+client of the harness, by the event `config-forced` {group} before it asks for the change, and the
+target, by the event `config-overruled` {group, term, index, kept, left_out} before the change has
+any effect. The second event goes into the history as the op `unsafe-change`. Without the first
+event it is only the claim of a node, which excuses nothing.
 
-Missing or duplicate data after it prove nothing, so a conviction becomes `unknown` with the reason.
-The history before it is judged again, alone, and convicts as ever. The operations of a result do
-not decide this, since their meaning may be inferred from later ones. Liveness still convicts: the
-change was made so that the group serves and comes to rest again.
+Missing or duplicate data after the change prove nothing, so an invalid result becomes `unknown`
+with the reason. The history before the change is judged again by itself, and may still be invalid.
+The operations named in a result do not decide this, since their meaning may be inferred from later
+operations. The liveness checker still applies: the purpose of the change was that the group serves
+and settles again.
 
-The same holds if another program listened on a port of a node (`infrastructure` with
-`impostor`): since the node last ended, its answers may have been those of the other program.
-Checkers that look at such facts themselves, for exits and for time, are left alone.
+The same holds if another program listened on a port of a node (`infrastructure` with `impostor`):
+since the node last ended, its answers may have been those of the other program. Checkers that
+handle such ops themselves (for exits and for time) are not affected.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _BY_OWN_RULES: Final = frozenset({"crash", "liveness"})
 
 
 class _Excuse(NamedTuple):
-    """From which op on nothing convicts, why, and which checkers do so all the same."""
+    """An excuse: the op from which no result is invalid, the reason, and the exempt checkers."""
 
     begin: int
     why: str
@@ -53,7 +54,9 @@ def _forced(op: Op) -> _Excuse:
 
 
 def _impostors(history: History) -> Iterator[_Excuse]:
-    """Each from the last end of its node on: while that ran, no other program could listen."""
+    """One excuse per impostor, from the last exit of its node: while the node ran, no other program
+    could listen.
+    """
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):
         value = op.value if isinstance(op.value, dict) else {}
@@ -67,9 +70,9 @@ def _impostors(history: History) -> Iterator[_Excuse]:
 def temper(
     history: History, result: CheckResult, check: Callable[[History], CheckResult]
 ) -> CheckResult:
-    """`result`, unknown where it convicts of what others may have done.
+    """`result`, but unknown if it blames the target for possible effects of others.
 
-    `check` judges a history as `history` was judged.
+    `check` judges a history in the same way as `history` was judged.
     """
     if result.verdict is not Verdict.INVALID:
         return result

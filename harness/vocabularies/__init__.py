@@ -1,9 +1,10 @@
 """The operations that clients ask of targets: one module per vocabulary, one struct per kind.
 
 Targets, workloads and checkers share these modules and nothing else. The fields of a struct are the
-value of the invocation, in the order that histories have; its class has the name of the operation
-there (`f`), says whether it changes anything, and describes it in words. A struct's docstring tells
-the fields of the answer. Histories hold plain values, since foreign ones are judged as well.
+value of the invocation, in the same order as in histories. The class has the name of the operation
+in histories (`f`), tells whether the operation changes anything, and describes it in words. A
+struct's docstring lists the fields of the answer. Histories contain plain values, since foreign
+histories are judged as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NAMES_SHOWN_MAX: Final = 8
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One operation as a client asks it. A target may ignore fields that it does not support."""
+    """One operation that a client asks for. A target may ignore fields that it does not support."""
 
     f: ClassVar[str]
     mutates: ClassVar[bool] = False
@@ -34,12 +35,14 @@ class Call(msgspec.Struct, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The object of the operation in words, from the value of its invocation."""
+        """The object of the operation in words, derived from the value of its invocation."""
         return f"table {call['name']!r}" if "name" in cls.__struct_fields__ else ""
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A definite answer in words: `and was refused: exists`; empty if it says nothing more."""
+        """A phrase for a definite answer: `and was refused: exists`; empty if the answer adds
+        nothing.
+        """
         del call
         result = answer.get("result", "ok")
         return "" if result == "ok" else f"and was refused: {result}"
@@ -78,7 +81,7 @@ class Vocabulary(Generic[C]):
 
 
 def fields_of(op: Op | None) -> Mapping[str, Any]:
-    """The value of an op as an object; empty for any other value, as foreign histories have."""
+    """The value of an op if it is an object, else empty; foreign histories have other values."""
     return op.value if op is not None and isinstance(op.value, Mapping) else {}
 
 
@@ -88,7 +91,7 @@ def is_ok(pair: Pair) -> bool:
 
 
 def names_in_words(names: Iterable[str]) -> str:
-    """Quoted names, cut where there are many."""
+    """Quoted names; a long list is cut."""
     quoted = [repr(name) for name in names]
     left = len(quoted) - NAMES_SHOWN_MAX
     more = f" and {left} more" if left > 0 else ""

@@ -1,11 +1,12 @@
 """The vocabulary `ddl`: create, alter, rename, delete and read tables.
 
-Every change carries a `nonce` of its own, by which reads identify it even if its answer was lost: a
-table's comment is the nonce of its create, and workloads name columns after the nonces of alters.
+Every change has a unique `nonce`, so that reads can identify the change even if its answer was
+lost: a table's comment is the nonce of its create, and workloads name columns after the nonces of
+alters.
 
 Answers are objects. `result` is "ok", or the reason of a refusal: "exists", "not-found", or
-"invalid" for an alter whose steps do not fit the columns. With it come `revision` and `term` of
-the catalog that answered, and for one table `table_id` and `schema_version`.
+"invalid" for an alter whose steps do not fit the columns. Other fields are `revision` and `term` of
+the catalog that answered, and for a single table `table_id` and `schema_version`.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from harness.vocabularies import Call, Vocabulary, names_in_words
 
 
 class _Change(Call, frozen=True):
-    """A change of one table; the answer holds its new version."""
+    """A change of one table; the answer contains the table's new version."""
 
     mutates: ClassVar[bool] = True
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A refusal, or the version of an altered or renamed table."""
+        """A phrase for a refusal, or for the new version of an altered or renamed table."""
         result, version = answer.get("result", "ok"), answer.get("schema_version")
         if result == "exists":
             return f"and was refused: {call.get('new_name', call['name'])!r} exists"
@@ -36,11 +37,11 @@ class _Change(Call, frozen=True):
 
 
 class LookCall(Call, frozen=True):
-    """A look at one table."""
+    """A read of one table."""
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """The id, versions and columns of the table, as far as the answer has them."""
+        """A phrase with the id, versions and columns of the table that the answer contains."""
         del call
         if answer.get("result") == "not-found":
             return "and found it missing"
@@ -72,7 +73,7 @@ class ListCall(Call, frozen=True):
 
 
 class Create(_Change, frozen=True):
-    """A table of `partitions` tablets, each on `replicas` tablet servers."""
+    """Create a table of `partitions` tablets, each replicated on `replicas` tablet servers."""
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -84,7 +85,7 @@ class Create(_Change, frozen=True):
 
 
 class Alter(_Change, frozen=True):
-    """Steps that all take effect at once: ["add", c], ["drop", c], ["rename", old, new]."""
+    """Apply several steps atomically: ["add", c], ["drop", c], ["rename", old, new]."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -94,7 +95,7 @@ class Alter(_Change, frozen=True):
 
 
 class Rename(_Change, frozen=True):
-    """A table keeps its id under a new name, which has to be free."""
+    """Rename a table, which keeps its id; the new name must be free."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -104,12 +105,12 @@ class Rename(_Change, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """The table, and its new name."""
+        """A phrase with the table and its new name."""
         return f"table {call['name']!r} to {call['new_name']!r}"
 
 
 class Delete(_Change, frozen=True):
-    """The name is free afterwards."""
+    """Delete a table; its name is free afterwards."""
 
     f: ClassVar[str] = "delete"
     past: ClassVar[str] = "deleted"
@@ -118,7 +119,7 @@ class Delete(_Change, frozen=True):
 
 
 class Get(LookCall, frozen=True):
-    """Answers `columns`, `column_ids`, `comment` and `applied_schema_version` as well."""
+    """The answer also has `columns`, `column_ids`, `comment` and `applied_schema_version`."""
 
     f: ClassVar[str] = "get"
     past: ClassVar[str] = "read"
@@ -126,14 +127,14 @@ class Get(LookCall, frozen=True):
 
 
 class List(ListCall, frozen=True):
-    """Answers `tables`: [name, id, version] of each, by name."""
+    """The answer has `tables`: [name, id, version] of each, sorted by name."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed"
 
 
 class Locate(LookCall, frozen=True):
-    """Answers `tablets`: id, range of the key, replicas and leader of each."""
+    """The answer has `tablets`: id, key range, replicas and leader of each."""
 
     f: ClassVar[str] = "locate"
     past: ClassVar[str] = "located"
@@ -141,7 +142,7 @@ class Locate(LookCall, frozen=True):
 
 
 class IsCreateDone(LookCall, frozen=True):
-    """Answers `done`: whether all tablets of the table run."""
+    """The answer has `done`: whether all tablets of the table are running."""
 
     f: ClassVar[str] = "is-create-done"
     past: ClassVar[str] = "asked about the creation of"
@@ -149,7 +150,7 @@ class IsCreateDone(LookCall, frozen=True):
 
 
 class IsAlterDone(LookCall, frozen=True):
-    """Answers `done`: whether all tablets have the table's last version."""
+    """The answer has `done`: whether all tablets have the table's last version."""
 
     f: ClassVar[str] = "is-alter-done"
     past: ClassVar[str] = "asked about the alteration of"

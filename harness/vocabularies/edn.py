@@ -1,4 +1,4 @@
-r"""EDN's values as plain JSON: what EDN tells apart stays apart, and plain equality compares it.
+r"""EDN's values as plain JSON: values that differ in EDN are also unequal as JSON values in Python.
 
 | EDN                       | in an op's value                                           |
 |---------------------------|------------------------------------------------------------|
@@ -15,8 +15,8 @@ r"""EDN's values as plain JSON: what EDN tells apart stays apart, and plain equa
 | `{1 2, [3] 4}`            | `{"1": 2, "[3]": 4}`                                       |
 | `[[:append :x 1]]`        | `[["append", ":x", 1]]`: the names of micro-operations     |
 
-A list and a vector are one, as in Clojure. `:type`, `:f` and names of processes are plain strings,
-and so is everything in ops that no client did (`loose`).
+A list and a vector are equal, as in Clojure. `:type`, `:f` and names of processes are plain
+strings, and so are all values in ops that are not a client's (`loose`).
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ import msgspec
 from harness.errors import HistoryError, shown
 
 SET: Final = "#{}"
-"""The one key of a map that is a set."""
+"""The only key of a JSON object that represents a set."""
 SET_MARK: Final = "\x1e"
-"""The placeholder of `SET` until a value is settled."""
+"""The placeholder for `SET` in values before `settled`."""
 OTHER_KEY: Final = "\x1f"
-"""What a key begins with that is no string, keyword or the like, until a value is settled."""
+"""The prefix of a key that is not a string, keyword or similar, in values before `settled`."""
 STRING_KEY: Final = "\x1d"
-"""What a key begins with that is a string and would begin with one of these, until then."""
+"""The prefix of a string key that would begin with one of these prefixes, in values before
+`settled`."""
 _VERBS: Final = {
     f":{name}": name
     for name in ("append", "r", "w", "read", "write", "rp", "insert", "delete", "update")
@@ -60,7 +61,7 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 def members(value: Any) -> list[Any] | None:
-    """The elements of a list, or of a set; `None` where `value` is neither."""
+    """The elements of a list or set; `None` if `value` is neither."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return list(value)
     if isinstance(value, dict) and len(value) == 1:
@@ -70,7 +71,7 @@ def members(value: Any) -> list[Any] | None:
 
 
 def number_of(token: str) -> Any:
-    """The number that `token` is in EDN, or `None`; raises `ValueError` for one out of range."""
+    """The number that `token` denotes in EDN, or `None`; `ValueError` if it is out of range."""
     if _INTEGER.fullmatch(token):
         return int(token.rstrip("N"))
     if (ratio := _RATIO.fullmatch(token)) is not None:
@@ -91,7 +92,7 @@ def number_of(token: str) -> Any:
 
 
 def _decimal(digits: str) -> str:
-    """The one way in which a decimal number is written."""
+    """The canonical form of a decimal number."""
     try:
         sign, figures, exponent = decimal.Decimal(digits).as_tuple()
     except decimal.InvalidOperation:
@@ -113,7 +114,7 @@ def _decimal(digits: str) -> str:
 
 @functools.lru_cache(maxsize=10_000)
 def is_edn_atom(text: str) -> bool:
-    """Whether a string of a value encodes another EDN form: a keyword, a decimal..."""
+    """Whether a string in a value encodes another EDN form, such as a keyword or a decimal."""
     if text.startswith(":"):
         return _KEYWORD.fullmatch(text) is not None
     if not text.startswith("#"):
@@ -131,12 +132,12 @@ def is_edn_atom(text: str) -> bool:
 
 
 def text_of(string: str) -> str:
-    """A string of EDN as a value holds it."""
+    """A string of EDN in the form that values have."""
     return f'#"{string}' if string[:1] in {":", "#"} and is_edn_atom(string) else string
 
 
 def _is_ambiguous(key: str) -> bool:
-    """Whether a key that is this string would be taken for another one."""
+    """Whether a string key would be mistaken for another key."""
     if _IDENTIFIER.fullmatch(key) or key == SET or is_edn_atom(key):
         return True
     if key.startswith('#"'):
@@ -145,7 +146,7 @@ def _is_ambiguous(key: str) -> bool:
 
 
 def _json_key(key: str) -> tuple[Any] | None:
-    """The value with this JSON text, as a tuple of one, unless it is a string or a keyword."""
+    """The value of this JSON text, as a tuple of one, unless it is a string or a keyword."""
     try:
         value = msgspec.json.decode(key)
         return None if isinstance(value, str) or _encode(value).decode() != key else (value,)
@@ -155,7 +156,7 @@ def _json_key(key: str) -> tuple[Any] | None:
 
 @functools.lru_cache(maxsize=10_000)
 def _key(raw: str) -> str:
-    """A key of EDN as a value holds it."""
+    """A key of EDN in the form that values have."""
     if raw.startswith((OTHER_KEY, STRING_KEY)):
         return raw[1:]
     if raw.startswith(":") and _KEYWORD.fullmatch(raw):
@@ -168,9 +169,10 @@ def _key(raw: str) -> str:
 
 
 def settled(value: Any) -> Any:
-    """A client's value as read, in the form that it has in an op; lists are changed in place.
+    """A client's value as read from a file, in the form that it has in an op; lists are changed in
+    place.
 
-    Raises `HistoryError` for a set with an element twice.
+    Raises `HistoryError` for a set with a duplicate element.
     """
     if type(value) is list:
         if _COLLECTIONS.isdisjoint(map(type, value)):
@@ -193,7 +195,7 @@ def settled(value: Any) -> Any:
 
 
 def without_colons(value: Any) -> Any:
-    """A value that was JSON already; only names of micro-operations may have colons."""
+    """A value that was already JSON; only names of micro-operations may have colons."""
     if type(value) is list:
         for item in value:
             if type(item) is list and item and type(item[0]) is str and item[0] in _VERBS:
@@ -202,7 +204,7 @@ def without_colons(value: Any) -> Any:
 
 
 def _ordered(items: list[Any]) -> list[Any]:
-    """The elements of a set in the order in which equal sets agree."""
+    """The elements of a set in canonical order, which is the same for equal sets."""
     if set(map(type, items)) <= {int}:
         kept = sorted(set(items))
         if len(kept) == len(items):
@@ -216,7 +218,7 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 
 def loose(value: Any) -> Any:
-    """A value as read, in plain strings and lists: for texts, never to compare."""
+    """A value as read from a file, in plain strings and lists: for display, not for comparison."""
     if isinstance(value, str):
         return _bare(value)
     if isinstance(value, list):
@@ -244,9 +246,9 @@ def _bare(text: str) -> str:
 
 
 def edn_of(value: Any, *, plain: bool = False) -> str:
-    """A value in EDN; where it is `plain`, its strings are nothing but strings.
+    """A value in EDN; if it is `plain`, its strings encode no other EDN forms.
 
-    Raises `HistoryError` for what neither JSON nor EDN has.
+    Raises `HistoryError` for values that neither JSON nor EDN can express.
     """
     if value is None:
         return "nil"
@@ -273,7 +275,7 @@ def _quoted(text: str) -> str:
 
 
 def _atom(text: str) -> str:
-    """The EDN of a string for which `is_edn_atom` holds."""
+    """The EDN form of a string for which `is_edn_atom` is true."""
     if text.startswith('#"'):
         return _quoted(text[2:])
     if (tagged := _TAGGED.fullmatch(text)) is not None:

@@ -1,9 +1,9 @@
-"""The vocabulary `follower-reads`: that of `ddl`, and reads that say how old an answer may be.
+"""The vocabulary `follower-reads`: `ddl`, plus reads that limit the age of the answer.
 
-Such a read goes to any replica of the catalog, which answers with a state that it had all to
-itself: everything acknowledged `bound_ns` before the answer was made is in it, and `bound_ns` is no
-more than the read allows. Their answers hold `bound_ns` and the fields of `get` and `list`; a
-replica that knows of no such state refuses.
+Any replica of the catalog may answer such a read, from its own state. The answer includes every
+change that was acknowledged more than `bound_ns` before the answer was made, and `bound_ns` does
+not exceed the limit of the read. Answers contain `bound_ns` and the fields of `get` and `list`. A
+replica without a recent enough state refuses.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ StaleCall = GetStale | ListStale
 CALLS = Vocabulary[StaleCall]("follower-reads", get_args(StaleCall))
 call_of = CALLS.call_of
 FRESH: Final[Mapping[str, str]] = {GetStale.f: ddl.Get.f, ListStale.f: ddl.List.f}
-"""The same reads without a bound."""
+"""The same read without a limit."""

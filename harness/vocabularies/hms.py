@@ -1,15 +1,15 @@
 """The vocabulary `hms`: tables of a metastore, by database and name, and its notification log.
 
-Tables are written whole, as the metastore's interface has it: an alter or a rename replaces all
-of a table, without a look. So a table is known by the `nonce` of the last change of it,
-which is among its parameters; every change has one of its own.
+The metastore's interface writes whole tables: an alter or a rename replaces the whole table without
+reading it. Every change has a unique `nonce` among the table's parameters, so a table is identified
+by the `nonce` of its last change.
 
-Answers are objects. `result` is "ok", or the exception by which the metastore refused:
+Answers are objects. `result` is "ok", or the exception with which the metastore refused:
 "already-exists", "no-such-object", "invalid-operation" (an alter or rename of a missing table, or
-onto a table), "invalid-object", or "meta-exception" where it says of itself that nothing was done.
+onto a table), "invalid-object", or "meta-exception" if its message says that nothing was done.
 
-Attempts are requests that were sent, and connections that failed: the outcomes of the latter begin
-with `NOT_SENT`.
+Attempts are requests that were sent, and connections that failed; the outcomes of failed
+connections begin with `NOT_SENT`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFUSALS: Final = (
 
 
 def full_name(database: str, name: str) -> str:
-    """The name of a table across databases."""
+    """The full name of a table: database and name."""
     return f"{database}.{name}"
 
 
@@ -37,7 +37,7 @@ class _OfTable(Call, frozen=True):
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
-        """`db1.t0`, and the nonce of a change."""
+        """The text `db1.t0`, and the nonce of a change."""
         text = full_name(call["database"], call["name"])
         if "new_name" in call:
             text += f" to {full_name(call['new_database'], call['new_name'])}"
@@ -45,7 +45,7 @@ class _OfTable(Call, frozen=True):
 
 
 class Create(_OfTable, frozen=True):
-    """A table that is not there."""
+    """Create a table that does not exist."""
 
     f: ClassVar[str] = "create"
     past: ClassVar[str] = "created"
@@ -56,7 +56,7 @@ class Create(_OfTable, frozen=True):
 
 
 class Alter(_OfTable, frozen=True):
-    """The table under this name is replaced."""
+    """Replace the table with this name."""
 
     f: ClassVar[str] = "alter"
     past: ClassVar[str] = "altered"
@@ -67,7 +67,7 @@ class Alter(_OfTable, frozen=True):
 
 
 class Rename(_OfTable, frozen=True):
-    """The table is replaced, and has another name, perhaps in another database."""
+    """Replace the table and change its name, and perhaps its database."""
 
     f: ClassVar[str] = "rename"
     past: ClassVar[str] = "renamed"
@@ -80,7 +80,7 @@ class Rename(_OfTable, frozen=True):
 
 
 class Drop(_OfTable, frozen=True):
-    """The name is free afterwards."""
+    """Drop a table; its name is free afterwards."""
 
     f: ClassVar[str] = "drop"
     past: ClassVar[str] = "dropped"
@@ -91,7 +91,9 @@ class Drop(_OfTable, frozen=True):
 
 
 class Get(_OfTable, frozen=True):
-    """Answers `nonce`, that of the last change; and `directory`: "gone" if its files are."""
+    """The answer has `nonce`, that of the last change, and `directory`: "gone" if the table's files
+    are gone.
+    """
 
     f: ClassVar[str] = "get"
     past: ClassVar[str] = "read"
@@ -100,14 +102,16 @@ class Get(_OfTable, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """The change that made the table."""
+        """A phrase with the change that the table shows."""
         del call
         is_there = answer.get("result", "ok") == "ok"
         return f"and saw the change {answer.get('nonce')}" if is_there else "and found it missing"
 
 
 class List(Call, frozen=True):
-    """Answers `tables`: the names of all tables in all databases, as `database.name`, sorted."""
+    """The answer has `tables`: the names of all tables in all databases, as `database.name`,
+    sorted.
+    """
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed all tables"
@@ -120,12 +124,12 @@ class List(Call, frozen=True):
 
 
 class Poll(Call, frozen=True):
-    """Reads the notification log on, from the place of this client, which is at first the end.
+    """Continue to read the notification log at this client's position, which starts at the end.
 
-    Answers `after`, the id after which it read, and `events`: [id, time in ms, kind, full name
-    before, full name after, nonce before, nonce after] each, at most `POLL_MAX` of them; or, where
-    the log does not go back that far, `missing`, the first id that was not there: the client reads
-    on from the end of the log then, which is `to`.
+    The answer has `after`, the id after which it reads, and `events`: [id, time in ms, kind, full
+    name before, full name after, nonce before, nonce after] each, at most `POLL_MAX` of them. If
+    the log does not go back that far, the answer instead has `missing`, the first id that was not
+    there, and `to`, the end of the log, where the client continues.
     """
 
     f: ClassVar[str] = "poll"
@@ -139,5 +143,5 @@ call_of = CALLS.call_of
 
 
 def times_sent(attempts: tuple[Attempt, ...]) -> int:
-    """The number of attempts that reached a connection."""
+    """The number of attempts that had a connection."""
     return sum(not attempt.outcome.startswith(NOT_SENT) for attempt in attempts)

@@ -1,11 +1,12 @@
-"""The vocabulary `hms-tokens`: delegation tokens of metastores, which are texts that say nothing.
+"""The vocabulary `hms-tokens`: delegation tokens of metastores, which are opaque texts.
 
-A token is issued to its `owner`, is renewed by its `renewer` alone, and ends when it is cancelled,
-when it was not renewed in time, or at its greatest age. A process that has the token can act as the
-owner: it opens a connection with nothing else.
+A token is issued to its `owner` and may be renewed only by its `renewer`. It ends when it is
+cancelled, when it is not renewed in time, or at its maximum age. A process that has the token can
+act as the owner: it needs nothing else to open a connection.
 
-Answers are objects. `result` is "ok", or why the metastore refused: "invalid-token" (it is not
-there, has expired, or has another password) or "access-control" (another user renews it).
+Answers are objects. `result` is "ok", or the reason of a refusal: "invalid-token" (the token does
+not exist, has expired, or has another password) or "access-control" (another user tries to renew
+it).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ACCESS_CONTROL: Final = "access-control"
 
 
 class _OfToken(Call, frozen=True):
-    """An operation on one token, which sentences do not show."""
+    """An operation on one token; sentences do not show the token."""
 
     @classmethod
     def about(cls, call: Mapping[str, Any]) -> str:
@@ -30,7 +31,7 @@ class _OfToken(Call, frozen=True):
 
 
 class Issue(_OfToken, frozen=True):
-    """Answers `token`, a new one."""
+    """The answer has `token`, a new token."""
 
     f: ClassVar[str] = "issue"
     past: ClassVar[str] = "asked for"
@@ -40,7 +41,9 @@ class Issue(_OfToken, frozen=True):
 
 
 class Renew(_OfToken, frozen=True):
-    """`user` asks for it. The token expires an interval from now, and at its greatest age."""
+    """Renew the token for `user`. It then expires one interval from now, but at its maximum age at
+    the latest.
+    """
 
     f: ClassVar[str] = "renew"
     past: ClassVar[str] = "renewed"
@@ -50,7 +53,7 @@ class Renew(_OfToken, frozen=True):
 
 
 class Cancel(_OfToken, frozen=True):
-    """The token is none any more. Also ok where it was none before."""
+    """Cancel the token. The result is also "ok" if the token was not valid before."""
 
     f: ClassVar[str] = "cancel"
     past: ClassVar[str] = "cancelled"
@@ -61,8 +64,8 @@ class Cancel(_OfToken, frozen=True):
 class Verify(_OfToken, frozen=True):
     """Open a connection with the token, and ask for its `owner`.
 
-    The metastore is the one of this number in the client's list, counted round; the next one where
-    that does not answer. A refusal is an ok answer, with "invalid-token" as its `result`.
+    The number selects a metastore from the client's list, modulo its length; if it does not answer,
+    the next one is used. A refusal is an `ok` answer with "invalid-token" as its `result`.
     """
 
     f: ClassVar[str] = "verify"

@@ -1,4 +1,4 @@
-"""Kinds of operations of any vocabulary, as statistics count them."""
+"""Kinds of operations in any vocabulary, for statistics."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ READS: Final = (
     | members.READS
     | {_READING_TXN}
 )
-"""Every other kind counts as one that changes something."""
+"""The kinds that only read; every other kind counts as a change."""
 
 
 def kind_of(op: Op) -> str:
-    """The `f` of an invocation; transactions that only read are a kind of their own."""
+    """The `f` of an invocation; transactions that only read are a separate kind."""
     return _READING_TXN if op.f == Txn.f and only_reads(op.value) else op.f

@@ -1,9 +1,10 @@
 """The vocabulary `kudu-hms`: DDL through Kudu (`ddl`), and through Hive, on the same tables.
 
-Names are `database.table` on both sides. What Hive does to a table, Kudu follows some time later,
-and never tells: so a change through Hive takes effect in Kudu's catalog at any time after its call.
+Names are `database.table` on both sides. Kudu applies Hive's changes to a table some time later,
+and reports nothing: a change through Hive takes effect in Kudu's catalog at any time after its
+call.
 
-Answers of Hive's are objects. `result` is "ok", or the exception by which the metastore refused, as
+Hive's answers are objects. `result` is "ok", or the exception with which the metastore refused, as
 in the vocabulary `hms`.
 """
 
@@ -26,7 +27,7 @@ class HiveDrop(Call, frozen=True):
 
 
 class HiveRename(Call, frozen=True):
-    """ALTER TABLE ... RENAME in Hive: the entry is read, and written under the new name."""
+    """ALTER TABLE ... RENAME in Hive: reads the entry and writes it under the new name."""
 
     f: ClassVar[str] = "hive-rename"
     mutates: ClassVar[bool] = True
@@ -37,7 +38,7 @@ class HiveRename(Call, frozen=True):
 
 
 class HiveGet(Call, frozen=True):
-    """Answers `table_id`, `comment` and `masters` of the entry."""
+    """The answer has `table_id`, `comment` and `masters` of the entry."""
 
     f: ClassVar[str] = "hive-get"
     past: ClassVar[str] = "read in Hive"
@@ -45,7 +46,7 @@ class HiveGet(Call, frozen=True):
 
 
 class HiveList(Call, frozen=True):
-    """Answers `tables`: the names of all entries, sorted."""
+    """The answer has `tables`: the names of all entries, sorted."""
 
     f: ClassVar[str] = "hive-list"
     past: ClassVar[str] = "listed in Hive"

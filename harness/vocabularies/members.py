@@ -1,11 +1,11 @@
-"""The vocabulary `members`: who replicates what, changed while all goes on.
+"""The vocabulary `members`: changes of the replica sets of a running system.
 
 Masters are named by their nodes. A change is answered when it has committed; a new master gets its
-vote, and a moved replica its rows, some time after. Changes are the administrator's, so at most one
-is under way as a rule; a target may refuse a second one.
+vote, and a moved replica its rows, some time later. An administrator makes the changes, so normally
+at most one is in progress; a target may refuse a second change.
 
-`list-masters` answers `masters`: [node, role, member type] of each. `move-replica` asks for a
-replica of some tablet of a table to move to another server, and answers `tablet`, `source` and
+The answer of `list-masters` has `masters`: [node, role, member type] of each. `move-replica` moves
+a replica of some tablet of a table to another server; its answer has `tablet`, `source` and
 `target`.
 """
 
@@ -17,7 +17,7 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class AddMaster(Call, frozen=True):
-    """A running master that is no member becomes one."""
+    """Add a running master to the members."""
 
     f: ClassVar[str] = "add-master"
     mutates: ClassVar[bool] = True
@@ -25,7 +25,7 @@ class AddMaster(Call, frozen=True):
 
 
 class RemoveMaster(Call, frozen=True):
-    """A member that does not lead is one no more."""
+    """Remove a member that does not lead."""
 
     f: ClassVar[str] = "remove-master"
     mutates: ClassVar[bool] = True
@@ -33,7 +33,7 @@ class RemoveMaster(Call, frozen=True):
 
 
 class MoveReplica(Call, frozen=True):
-    """A replica of some tablet of the table goes to a server that has none."""
+    """Move a replica of some tablet of the table to a server that has none of this tablet."""
 
     f: ClassVar[str] = "move-replica"
     mutates: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class MoveReplica(Call, frozen=True):
 
 
 class ListMasters(Call, frozen=True):
-    """The members, as the leader has them."""
+    """The members, as the leader knows them."""
 
     f: ClassVar[str] = "list-masters"
 

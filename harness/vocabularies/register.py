@@ -1,6 +1,6 @@
-"""The vocabulary `register`: one value, null at first, that is read, written, compared and set.
+"""The vocabulary `register`: read, write, and compare-and-set of one value, which is null at first.
 
-A read answers {value}. A compare-and-set that finds another value than `old` is a `fail`.
+The answer of a read has `value`. A compare-and-set that finds another value than `old` is a `fail`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from harness.vocabularies import Call, Vocabulary
 
 
 class Read(Call, frozen=True):
-    """Answers {value}."""
+    """The answer has `value`."""
 
     f: ClassVar[str] = "read"
 
 
 class Write(Call, frozen=True):
-    """Sets the value."""
+    """Set the value."""
 
     f: ClassVar[str] = "write"
     mutates: ClassVar[bool] = True
@@ -25,7 +25,7 @@ class Write(Call, frozen=True):
 
 
 class Cas(Call, frozen=True):
-    """Sets `new` where `old` is."""
+    """Set `new` if the value is `old`."""
 
     f: ClassVar[str] = "cas"
     mutates: ClassVar[bool] = True

@@ -1,17 +1,17 @@
 """The vocabulary `rows`: rows are written to tables, read one by one, and scanned.
 
-Tables are made by `create`, and altered and deleted, as in the vocabulary `ddl`. A row has a key,
-a text, and cells by column; a cell that is null is one that is not there. Tables are cut into
-tablets by key, each row is in one of them for ever, and every tablet stamps its writes with
-timestamps, whole numbers that rise in the order in which they took effect. Between
-tablets they order only what a client knew: it passes on the highest timestamp that it was answered,
-and its next operation has a higher one. So a timestamp names one state of all tables, whichever
-replica is asked for it: all that was written at or before it.
+Tables are created, altered and deleted as in the vocabulary `ddl`. A row has a key, which is a
+text, and cells by column; a null cell is the same as a missing cell. Tables are split into tablets
+by key, and a row never changes its tablet. Every tablet gives its writes timestamps, whole numbers
+that rise in the order in which the writes took effect. Between tablets, timestamps only order
+causally related operations: a client passes on the highest timestamp that it received, and its next
+operation gets a higher one. So a timestamp identifies one state of all tables on every replica: all
+writes at or before the timestamp.
 
-The rows that one operation writes to one tablet are a *part*: it takes effect at once, under one
-timestamp, row by row in the order given, and rows are refused one by one.
+The rows that one operation writes to one tablet are a *part*. A part takes effect atomically, under
+one timestamp, with its rows in the given order; each row may be refused by itself.
 
-**A write** answers `table_id`, `rows` and `parts`. Of each row, `rows` says
+**The answer of a write** has `table_id`, `rows` and `parts`. `rows` has one result per row:
 
 | result            | means                                                            |
 |-------------------|------------------------------------------------------------------|
@@ -22,19 +22,18 @@ timestamp, row by row in the order given, and rows are refused one by one.
 | "failed"          | its part never took effect, and never will                       |
 | null              | unknown: it may have been written, or may still be               |
 
-and `parts` of each tablet {"tablet", "node", "term", "timestamp", "rows"}: who answered, in which
-term of the tablet's leaders, the timestamp or null, and the positions of its rows. A part that was
-acknowledged and sent once more, with the same request id, has `again`: [timestamp, results] of each
-further answer. The operation is `ok` only where each row was answered by its tablet, `fail` where
-no part took effect, and `info` otherwise, also where something is known of all parts: its value
-says what.
+`parts` has for each tablet {"tablet", "node", "term", "timestamp", "rows"}: the node that answered,
+the term of the tablet's leader, the timestamp or null, and the positions of its rows. A part that
+was acknowledged and then sent again, with the same request id, has `again`: [timestamp, results] of
+each further answer. The operation is `ok` only if each row was answered by its tablet, `fail` if no
+part took effect, and `info` otherwise; the value of an `info` still has the known results.
 
-**A read** answers `table_id`, `tablet`, `term`, `timestamp`, and `row`: its cells, or null where
-there is no such row. **A scan** answers `table_id`, `timestamp`, and `parts`, of each tablet
-{"tablet", "node", "term", "timestamp", "rows"}, where rows are [key, cells] in the order of keys. A
-`timestamp` says that the rows are the state at it, exactly; null says nothing. That of the whole
-scan is null where tablets were read at several. Both answer {"result": "not-found"} where there is
-no such table.
+**The answer of a read** has `table_id`, `tablet`, `term`, `timestamp`, and `row`: its cells, or
+null if there is no such row. **The answer of a scan** has `table_id`, `timestamp`, and `parts`, for
+each tablet {"tablet", "node", "term", "timestamp", "rows"}, where rows are [key, cells] in the
+order of keys. If a `timestamp` is not null, the rows are exactly the state at this timestamp. The
+timestamp of the whole scan is null if tablets were read at different timestamps. The answer of both
+is {"result": "not-found"} if there is no such table.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ Kind = Literal["insert", "upsert", "update", "delete"]
 Mode = Literal["latest", "snapshot", "read-your-writes"]
 Replica = Literal["leader", "any"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
-"""An insert needs the row to be absent, an update and a delete need it to be there, an upsert takes
-either; update and upsert leave other cells as they are."""
+"""Kinds of row writes. An insert requires that the row is absent, an update and a delete that it
+exists; an upsert works in both cases. Update and upsert leave other cells unchanged."""
 RESULTS: Final = ("ok", "already-present", "not-found", "invalid", "failed")
 
 
@@ -67,12 +66,12 @@ class Write(Call, frozen=True):
             raise ValueError("it has no rows; give it at least one")
 
     def asked(self) -> Any:
-        """The value as histories have it: rows are lists."""
+        """The value in the form that histories have: rows are lists."""
         return {**super().asked(), "rows": [list(row) for row in self.rows]}
 
 
 class Read(Call, frozen=True):
-    """One row as it is now, from the leader of its tablet."""
+    """Read the current state of one row, from the leader of its tablet."""
 
     f: ClassVar[str] = "read"
     table: str
@@ -80,12 +79,14 @@ class Read(Call, frozen=True):
 
 
 class Scan(Call, frozen=True):
-    """Rows with keys in [start, end), null for no bound, of all tablets that may hold some.
+    """Scan the rows with keys in [start, end) (null: no bound), in all tablets that may contain
+    such rows.
 
-    In the mode `latest` each tablet shows its rows; its leader all that was acknowledged, any
-    other replica as many as it knows of. In `snapshot` all show the state at the timestamp `at`, or
-    with null at one that the first tablet chooses. In `read-your-writes` likewise, at one that is
-    not below what this client was answered before, which its own writes are at or before.
+    In the mode `latest` each tablet returns its current rows: its leader returns all acknowledged
+    rows, any other replica the rows that it has. In the mode `snapshot` all tablets return the
+    state at the timestamp `at`, or, if `at` is null, at a timestamp that the first tablet chooses.
+    The mode `read-your-writes` is the same, at a timestamp that is not below any that this client
+    received before; so it includes the client's own writes.
     """
 
     f: ClassVar[str] = "scan"

@@ -1,8 +1,8 @@
-"""Transactions: lists of micro-operations that take effect at once, as Elle reads them.
+"""Transactions: lists of micro-operations that take effect atomically, in Elle's format.
 
 A micro-operation is ["append", key, element], ["r", key, null], or ["w", key, value]; the answer to
-a transaction has the read values in place of the nulls. They happen in their order: a read sees
-what the same transaction appended before.
+a transaction has the read values in place of the nulls. Micro-operations take effect in their
+order: a read sees earlier appends of the same transaction.
 
 In the vocabulary `list-append` keys are texts, elements are numbers, a transaction may have several
 keys, and a list without appends reads as []. In the vocabulary `append` keys are tables,
@@ -21,7 +21,7 @@ Mop = list[Any]
 
 
 class Txn(Call, frozen=True):
-    """Its value is the list itself."""
+    """A transaction, whose value in histories is the list itself."""
 
     f: ClassVar[str] = "txn"
     mutates: ClassVar[bool] = True
@@ -33,16 +33,18 @@ class Txn(Call, frozen=True):
 
 
 def only_reads(value: Any) -> bool:
-    """Whether a transaction with this value changes nothing; it may have Jepsen's keywords."""
+    """Whether a transaction with this value changes nothing; the value may contain Jepsen's
+    keywords.
+    """
     return isinstance(value, list) and all(
         isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in value
     )
 
 
 def play(mops: Sequence[Mop], lists: Mapping[str, list[Any]]) -> tuple[list[Mop], dict[str, Any]]:
-    """The answer of a transaction where the lists are these, and the lists that it changes.
+    """The answer of a transaction on lists with this content, and the lists that it changes.
 
-    For targets that read all keys of a transaction first and write them afterwards.
+    This is for targets that first read all keys of a transaction and then write them.
     """
     now, changed, answer = dict(lists), {}, []
     for f, key, element in mops:

@@ -1,12 +1,12 @@
 """An invalid history as one HTML file: no server, no network, nothing to install.
 
-The picture is a canvas that draws only the visible part, so 10,000 operations stay fluent. Data is
-in as JSON in which no character can end the script element, and comes out through `textContent`
-only; a content security policy forbids everything that is not in the file. Drawings (SVG) are shown
-as images, in which no script runs.
+The picture is a canvas that draws only the visible part, so scrolling stays smooth with 10,000
+operations. The page contains its data as JSON, escaped so that no text can end the script element,
+and shows it only through `textContent`. A content security policy forbids everything that is not in
+the file. Drawings (SVG) are embedded as images, in which no script runs.
 
-Horizontal positions are positions of events in the history, not clock times: what matters to a
-checker is order, and short operations stay visible.
+Horizontal positions are positions of events in the history, not clock times: a checker depends only
+on order, and short operations stay visible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def render_page(
     path: str,
     model: str,
 ) -> str:
-    """The page; `results` are the invalid ones."""
+    """The HTML page; `results` are the invalid results."""
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX
@@ -75,7 +75,7 @@ def render_page(
 def _rows(
     history: History, counterexample: Counterexample
 ) -> tuple[list[list[Any]], list[str], bool]:
-    """The operations to show, the names of the lanes, and whether some were left out."""
+    """The operations to show, the names of the lanes, and whether the page omits operations."""
     pairs = list(history.pairs)
     cut = len(pairs) > OPS_SHOWN_MAX
     if cut:
@@ -98,7 +98,7 @@ def _rows(
 
 
 def _nearest(pairs: list[Pair], counterexample: Counterexample) -> list[Pair]:
-    """The pairs to show, around the contradiction; the contradiction itself always is."""
+    """The pairs to show: the contradiction itself and operations around it."""
     always = {*counterexample.core[: OPS_SHOWN_MAX // 2]}
     middle = counterexample.failing
     if middle is None:

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's folder")
     parser.add_argument("--output", type=Path, metavar="FILE", help="(default: stdout)")
     parsed = parser.parse_args(list(arguments))
-    if parsed.output is None and sys.stdout is None:  # closed by the parent process
+    if parsed.output is None and sys.stdout is None:  # the parent process closed stdout
         raise InfrastructureError("cannot write to stdout: it is closed; name a file with --output")
     history = load_run(parsed.run).history
     try:
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
             with replacing(parsed.output) as file:
                 write_edn(history, file)
     except BrokenPipeError:
-        raise  # the reader has enough: `main` handles it
+        raise  # the reader stopped early: `main` handles this error
     except OSError as error:
         where = parsed.output or "to stdout"
         raise InfrastructureError(f"cannot write {where}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""The histories that `harness check` finds at the paths that it was given."""
+"""The search for the histories that `harness check` judges, in the paths of the command line."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A history without a verdict; `exit_code` is that of a usage error or of a crash."""
+    """A history that got no verdict; `exit_code` is that of a usage error or of a crash."""
 
     reason: str
     exit_code: int
 
 
 class LeftAside(msgspec.Struct, frozen=True):
-    """Files in folders that are taken for no histories: how many, and the first."""
+    """Files in folders that are not histories: their number, and the first of them."""
 
     files: int = 0
     first: Path | None = None
 
 
 def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Failed]]:
-    """The histories at `paths`, in order, the files that were skipped, and unreadable places.
+    """The histories at `paths` in order, the skipped files, and the unreadable paths.
 
-    A folder with a `case.json` is one run, and one of Jepsen's store one history; others are
-    searched for files that are histories by suffix and content. Inside folders, links are not
-    followed and hidden names are skipped.
-    Raises `UsageError` for paths that hold no history.
+    A folder with a `case.json` is one run, and a test's folder in Jepsen's store is one history.
+    Other folders are searched for files whose suffix and content show a history. Inside folders,
+    links are not followed and hidden names are skipped. Raises `UsageError` for paths that contain
+    no history.
     """
     tasks: list[Task] = []
     failures: list[Failed] = []
@@ -74,7 +74,7 @@ def find_tasks(paths: Iterable[Path]) -> tuple[list[Task], LeftAside, list[Faile
 
 
 def _search(path: Path) -> Iterator[Task | Path | Failed]:
-    """The histories at `path` or below it, sorted; an unreadable place is one failure."""
+    """The histories at `path` or below it, sorted; an unreadable path is one failure."""
     try:
         if path.is_dir():
             yield from _walk(path)
@@ -89,10 +89,10 @@ def _search(path: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
-    """The tasks below `folder`, and the files that are left aside.
+    """The tasks below `folder`, and the skipped files.
 
-    Hidden names are skipped: a store keeps other things there, such as the journal of a soak
-    and the results of reports.
+    Hidden names are skipped: a store uses them for other data, such as the journal of a soak and
+    the results of reports.
     """
     if (folder / "case.json").exists():
         yield Task(folder, is_run=True)
@@ -112,9 +112,10 @@ def _walk(folder: Path) -> Iterator[Task | Path | Failed]:
 
 
 def _jepsen_history(names: AbstractSet[str]) -> str | None:
-    """The one file to judge in a test's folder of Jepsen's store, if these are the names in one.
+    """The file to judge, if `names` look like the content of a test's folder in Jepsen's store.
 
-    The others hold the same history, parts of it, Jepsen's results, pictures, and logs of nodes.
+    The other files contain the same history, parts of it, Jepsen's results, pictures, and node
+    logs.
     """
     for name in ("history.edn", "history.txt", "jepsen.log"):
         if name in names:

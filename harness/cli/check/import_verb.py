@@ -1,9 +1,11 @@
-"""`harness import FILE`: a history that others recorded becomes a run, which `check` can judge.
+"""`harness import FILE`: store a history that another tool recorded as a run, which `check` can
+judge.
 
-Values stay as they are, and the model that the operations suggest, or that is given, is recorded:
-`harness check` of the run says what it says of the file. A history over independent keys is
-recorded as one, so that a report judges each key by itself. What `harness export` wrote of a run of
-ours is judged by the checkers of its workload instead. What these cannot read is refused.
+Values stay as they are. The run records the model that the user gives or that the operations
+suggest, so `harness check` returns the same verdict for the run and for the file. A history over
+independent keys is recorded as such, so that a report judges each key by itself. If `harness
+export` wrote the file from a run of the harness, the checkers of the run's workload judge it
+instead. A history that its model or checkers cannot read is refused.
 """
 
 from __future__ import annotations
@@ -32,11 +34,11 @@ from harness.store.parquet import ops_of_table, read_sealed
 from harness.verdict.judge import checkers_of, load_model
 
 TRIAL_S: Final = 0.1
-"""How long a checker may look at what it may not be able to read."""
+"""The time limit for the trial check that finds out whether a checker can read the history."""
 
 
 def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
-    """The record of a run that happened elsewhere, and that is not judged yet."""
+    """The record of a run that happened elsewhere and that is not judged yet."""
     return RunRecord(
         run=folder.run_id,
         environment=IMPORTED,
@@ -51,7 +53,7 @@ def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read the file whole, then seal the history in a run's folder, which is there at once."""
+    """Read the whole file, then seal the history in a new run folder, which appears at once."""
     parser = Parser(
         prog="harness import",
         description="Turn a history that others recorded into a run that `harness check` and "
@@ -83,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     for kind in ("model", "elle"):
         if getattr(parsed, kind) is not None:
             require_kind(getattr(parsed, kind), kind)
-    if parsed.workload is not None:  # refuses one that nothing could judge
+    if parsed.workload is not None:  # refuses a workload whose checkers cannot judge the history
         checkers_of(Case(seed=0, target=IMPORTED, workload=parsed.workload, faults=()))
         if parsed.independent is not None:
             raise UsageError(
@@ -117,7 +119,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _case_of_export(history: History, workload: str) -> Case:
-    """The case of a run of ours; raises what its checkers raise of its words."""
+    """The case for a history that the harness exported; raises the checkers' errors about its
+    values.
+    """
     case = Case(seed=0, target=IMPORTED, workload=workload, faults=())
     for checker in checkers_of(case):
         try:
@@ -133,20 +137,21 @@ def _case_of_export(history: History, workload: str) -> Case:
 def _case(
     file: Path, history: History, model: str | None, independent: bool | None, format_: str
 ) -> Case:
-    """The case that says what judges the history; raises what the model raises of its words."""
+    """The case that names the judging model; raises the model's errors about the values."""
     keys = 0
     try:
         name = model or model_for(format_, history, independent)
         judge = load_model(name)
         if independent or (independent is None and shape_of(history.pairs) is Shape.SURE):
-            # Pairs are values of their own for some models, which is only a mistake if asked for.
+            # Some models have pairs as plain values; pairs are an error only if the user asked for
+            # keys.
             with contextlib.nullcontext() if independent else contextlib.suppress(HistoryError):
                 keys = _understood_by_key(history, judge)
         if not keys:
             judge.prepare(history, ModelSettings(independent=independent))
             return imported_case(name, independent=independent)
     except HistoryError:
-        raise  # it names the op
+        raise  # the message names the op
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
     why = "" if independent else "; if its values are no [key value] tuples, say --no-independent"
@@ -155,7 +160,7 @@ def _case(
 
 
 def _understood_by_key(history: History, judge: HistoryModel) -> int:
-    """The number of keys; raises `HistoryError` where one cannot be judged by itself."""
+    """The number of keys; raises `HistoryError` if a key cannot be judged by itself."""
     for pair in history.pairs:
         if pair.invoke.value is None:
             raise HistoryError(
@@ -173,7 +178,7 @@ def _understood_by_key(history: History, judge: HistoryModel) -> int:
 
 
 def _stored(file: Path, history: History, case: Case, store: Path, name: str) -> Path:
-    """Store the run and return its folder; on failure, remove every folder made."""
+    """Store the run and return its folder; on failure, remove every created folder."""
     check_place(store, name)
     missing = [each for each in (store / name, store, *store.parents) if not each.exists()]
     folder = RunFolder(store, name, new_run_id(0), staged=True)
@@ -186,13 +191,13 @@ def _stored(file: Path, history: History, case: Case, store: Path, name: str) ->
         return folder.publish(latest=True)
     except BaseException:
         folder.discard()
-        with contextlib.suppress(OSError):  # another process may use them by now
+        with contextlib.suppress(OSError):  # another process may use these folders by now
             for each in missing:
                 each.rmdir()
         raise
 
 
 def _require_readable(path: Path, digest: str) -> None:
-    """Read a sealed history again; raises `HistoryError` where another one comes out."""
+    """Read a sealed history again; raises `HistoryError` if it differs from the original."""
     if digest_of(ops_of_table(path, read_sealed(path)[0])) != digest:
         raise HistoryError("the history reads otherwise once it is stored")

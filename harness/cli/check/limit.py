@@ -1,8 +1,9 @@
-"""The options `--check-time-limit`, `--max-steps` and `--memory`, one rule wherever a verb judges.
+"""The options `--check-time-limit`, `--max-steps` and `--memory`, shared by all verbs that judge.
 
-Time is handed to each checker. The other two concern searches alone, also those in processes that
-the verb starts, so they are put into the environment, where `checkers.linearizability` looks. A
-verb whose checks have budgets of their own (`report`) goes without them.
+The time limit is passed to each checker. The other two options only limit searches, including those
+in child processes of the verb. They are therefore environment variables, which
+`checkers.linearizability` reads. A verb whose checks have their own budgets (`report`) does not
+have these two options.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FLAG: Final = "--check-time-limit"
 MAX_STEPS_VARIABLE: Final = "HARNESS_CHECK_MAX_STEPS"
 MEMORY_VARIABLE: Final = "HARNESS_CHECK_MEMORY_MIB"
 SECONDS_MAX: Final = 1e9
-"""Some thirty years. What computes with a limit must neither overflow nor meet an infinity."""
+"""Some thirty years: arithmetic with a limit must neither overflow nor meet an infinity."""
 WHOLE_MAX: Final = 10**15
 _HELP: Final = (
     "each checker may take this long, in seconds; it is the checker that looks at the clock: "
@@ -29,8 +30,8 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add the options to `parser`, with `searches` the limits of searches; `text` is the help of
-    the first.
+    """Add the options to `parser`; with `searches` also the limits of searches. `text` is the help
+    text of the first option.
     """
     parser.add_argument(
         FLAG,
@@ -81,14 +82,14 @@ class _Exported(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Store the value; argparse calls this."""
+        """Store the value; called by argparse."""
         del parser, option_string
         os.environ[str(self.const)] = str(values)
         setattr(namespace, self.dest, values)
 
 
 def _whole(flag: str) -> Callable[[str], int]:
-    """The type of a whole number, the value of `flag`."""
+    """The argparse type of a whole number; `flag` is the name of the option."""
 
     def number_of(text: str) -> int:
         number = int(text) if text.isdecimal() else 0
@@ -100,9 +101,9 @@ def _whole(flag: str) -> Callable[[str], int]:
 
 
 def _seconds(text: str) -> float:
-    """The limit; a text that is no number is a `ValueError`, which argparse tells the user."""
+    """Parse the limit; argparse shows the `ValueError` of an invalid number to the user."""
     seconds = float(text)
-    if not 0 < seconds <= SECONDS_MAX:  # NaN is not either
+    if not 0 < seconds <= SECONDS_MAX:  # false for NaN, too
         raise UsageError(
             f"{FLAG} is {seconds}; it must be positive and at most {SECONDS_MAX:g} seconds"
         )

@@ -1,7 +1,7 @@
-"""One history of `harness check`: read it, judge it, draw it.
+"""One history of `harness check`, which is read, judged and drawn here.
 
-A history that cannot be read, or whose check crashes, costs its own verdict (`Failed` has the
-reason) and never another's.
+If a history cannot be read or its check crashes, only this history loses its verdict (`Failed` has
+the reason).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CheckRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A history that was read and understood. One of `run` and `check` is there, or both."""
+    """A history that was read and understood. At least one of `run` and `check` is set."""
 
     history: History
     model: str
@@ -58,7 +58,7 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one history; `--json` prints its `report`."""
+    """The result for one history; `--json` prints its `report`."""
 
     verdict: Verdict
     report: dict[str, Any]
@@ -71,7 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _prepare(task: Task, request: CheckRequest) -> Prepared:
-    """Read a history and understand all of it; raises `HistoryError` and `UsageError`."""
+    """Read and parse the whole history; raises `HistoryError` and `UsageError`."""
     if task.is_run:
         return _prepare_run(task, request)
     source = open_history(task.path)
@@ -110,7 +110,7 @@ def _prepare_run(task: Task, request: CheckRequest) -> Prepared:
 
 
 def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
-    """The error with line and column, where it names an op and the format has lines."""
+    """The error with line and column, if it names an op and the format has lines."""
     match = _OP.match(str(error))
     if match is None:
         text = str(error)
@@ -125,7 +125,7 @@ def located_in(path: Path, source: Source, error: HistoryError) -> HistoryError:
 
 
 def judge_task(task: Task, request: CheckRequest) -> Outcome | Failed:
-    """Judge one history, and draw it where it is invalid and there is a place for the page."""
+    """Judge one history; if it is invalid and a folder for pages is given, draw it."""
     try:
         return _judge_task(task, request)
     except UsageError as error:
@@ -166,7 +166,7 @@ def _judge_task(task: Task, request: CheckRequest) -> Outcome:
 
 
 def _reuse(path: Path, times: int) -> str:
-    """The warning for a history whose processes go on after `info`, as ours never do."""
+    """The warning for a foreign history whose processes continue after `info`."""
     return (
         f"{path}: a process was used again after an operation of it ended in info "
         f"({times} time{'s' * (times != 1)}); such operations may take effect at any later time"
@@ -176,7 +176,7 @@ def _reuse(path: Path, times: int) -> str:
 def _checked(
     prepared: Prepared, time_limit_s: float, *, draw: bool
 ) -> tuple[CheckResult, Counterexample | None]:
-    """The model's judgement, with what it drew."""
+    """The model's judgement, together with its drawing."""
     check: PreparedCheck = prepared.check
     drawn: list[Counterexample | None] = []
 
@@ -226,14 +226,14 @@ def _report(
 
 
 def _recorded_verdict(run: StoredRun) -> str | None:
-    """The run's own verdict; an import has none, though its record has to hold one."""
+    """The verdict stored with the run; an import has none, although its record contains one."""
     if run.record is None or run.case.target == IMPORTED:
         return None
     return run.record.verdict.value
 
 
 def _listed(results: tuple[CheckResult, ...], name: str) -> list[Any]:
-    """The items of all lists `name` in the details of results."""
+    """The items of all lists called `name` in the details of results."""
     lists = [result.details.get(name) for result in results]
     return [item for items in lists if isinstance(items, (dict, list, tuple)) for item in items]
 
@@ -244,7 +244,7 @@ def _configurations(result: CheckResult) -> int:
 
 
 def _certificate(results: list[CheckResult]) -> dict[str, Any] | None:
-    """The proof of the verdict, of the first checker that has one."""
+    """The proof of the verdict, from the first checker that has a proof."""
     for result in results:
         proof = result.details.get("proof")
         if isinstance(proof, dict):
@@ -262,7 +262,7 @@ def _draw(
     invalid: list[CheckResult],
     counterexample: Counterexample | None,
 ) -> tuple[str | None, str | None]:
-    """Write the page; its path, or a warning. A page that cannot be written spoils no verdict."""
+    """Write the page; returns its path or a warning. A failed write does not change the verdict."""
     if request.html is not None:
         place = request.html / page_name(task.path)
     elif task.is_run:
@@ -284,6 +284,6 @@ def _draw(
 
 
 def page_name(path: Path) -> str:
-    """A file name of its own for the page about `path`."""
+    """A unique file name for the page about `path`."""
     digest = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{_UNSAFE.sub('_', str(path)).strip('._')[-100:]}-{digest}.html"

@@ -1,4 +1,4 @@
-"""`harness check PATH...`: judge stored runs again, and histories that others recorded."""
+"""`harness check PATH...`: judge stored runs again, and histories that other tools recorded."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _all_in_all(verdicts: list[Verdict], failures: list[Failed]) -> Text:
-    """The worst verdict, and how many histories have which."""
+    """The worst verdict, and the number of histories with each verdict."""
     of_each = Counter(verdicts)
     counts = ", ".join(f"{of_each[each]} {each.value}" for each in Verdict if of_each[each])
     unread = f", {len(failures)} without a verdict" if failures else ""
@@ -109,7 +109,9 @@ def _headline(verdict: Verdict, about: str) -> Text:
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
-    """A proven violation comes first; what has no verdict is worse than one that is unknown."""
+    """The rank of an outcome: a proven violation comes first; a missing verdict is worse than an
+    unknown one.
+    """
     if failures and Verdict.INVALID not in verdicts:
         return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
@@ -182,7 +184,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _request(parsed: argparse.Namespace) -> CheckRequest:
-    """Validate the options that need no history; raises `UsageError`."""
+    """Validate the options that do not depend on a history; raises `UsageError`."""
     if not 1 <= parsed.jobs <= JOBS_MAX:
         raise UsageError(f"--jobs is {parsed.jobs}; give a number from 1 to {JOBS_MAX}")
     for kind in ("model", "elle"):
@@ -215,9 +217,9 @@ def _request(parsed: argparse.Namespace) -> CheckRequest:
 
 
 def _value(text: str) -> object:
-    """The value that `text` is in JSON or in EDN; raises `UsageError`."""
+    """The value of `text` as JSON or else as EDN; raises `UsageError`."""
     with contextlib.suppress(ValueError):
-        value = json.loads(text, parse_constant=_no_number)  # null is a symbol in EDN
+        value = json.loads(text, parse_constant=_no_number)  # as EDN, `null` would be a symbol
         return text_of(value) if isinstance(value, str) else value
     with contextlib.suppress(HistoryError):
         values = [settled(form) for form in parse_forms(text)]
@@ -234,7 +236,9 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for symbols, which shells make of strings, and for what equals nothing."""
+    """Raise `UsageError` for symbols, which result from lost shell quotes, and for NaN, which
+    equals nothing.
+    """
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]
@@ -251,7 +255,7 @@ def _require_comparable(text: str, value: object) -> None:
 
 
 def require_kind(name: str, kind: str) -> None:
-    """Raise `UsageError` where `name` is no model of this kind."""
+    """Raise `UsageError` if no model of this kind is called `name`."""
     if name in plugin_names("checkers"):
         actual = load_model(name).kind
         if actual != kind:
@@ -261,7 +265,7 @@ def require_kind(name: str, kind: str) -> None:
 
 
 def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:
-    """Judge all tasks, in order."""
+    """Judge all tasks; results come in the order of the tasks."""
     if jobs <= 1:
         yield from (judge_task(task, request) for task in tasks)
         return
@@ -289,7 +293,7 @@ def _submit(
 
 
 def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Outcome | Failed:
-    """Judge one task in a process of its own, whose death is its own."""
+    """Judge one task in its own process, so that a crash of the process affects only this task."""
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         try:
             return pool.submit(judge_task, task, request).result()
@@ -299,7 +303,7 @@ def _judge_alone(task: Task, request: CheckRequest, context: SpawnContext) -> Ou
 
 
 def _text(outcome: Outcome, *, full: bool) -> list[RenderableType]:
-    """The text of one history; the last line is its verdict."""
+    """The report on one history as text; the last line is its verdict."""
     report = outcome.report
     if "checkers" in report:
         return _run_text(outcome, full=full)

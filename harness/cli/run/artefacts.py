@@ -1,8 +1,8 @@
-"""Artefacts of a finished run: every chosen reporter writes its own.
+"""Artefacts of a finished run: every chosen reporter writes one.
 
-Reporters come after `run.json`: a run is whole without them, and a failing reporter is a note. A
-reporter with `default = False` (its artefact is many times as large as the run) only runs on
-request.
+Reporters run after `run.json` is written: a run is complete without them, and a failing reporter
+only causes a note. A reporter with `default = False` (its artefact is many times as large as the
+run) only runs on request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPORTERS_NONE: Final = "none"
 
 
 def chosen_reporters(text: str) -> list[str]:
-    """The names that `--reporters` asks for; raises `UsageError` for one that is not installed."""
+    """The names in `--reporters`; raises `UsageError` for a reporter that is not installed."""
     installed = plugin_names("reporters")
     if text == REPORTERS_DEFAULT:
         return [name for name in installed if _made_by_default(name)]
@@ -37,7 +37,9 @@ def chosen_reporters(text: str) -> list[str]:
 
 
 def _made_by_default(name: str) -> bool:
-    """Whether to make it unasked; one that does not load is tried, so that a note says why."""
+    """Whether to run the reporter by default. One that does not load is tried, so that a note gives
+    the reason.
+    """
     try:
         reporter: Reporter = load_plugin("reporters", name)
     except UsageError:
@@ -46,7 +48,9 @@ def _made_by_default(name: str) -> bool:
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """The path of each artefact that could be made; says on stderr which could not, and why."""
+    """The path of each artefact that was made; a note on stderr names failed artefacts and the
+    reason.
+    """
     made: dict[str, str] = {}
     for name in names:
         try:

@@ -1,8 +1,8 @@
 """The options that make a case, shared by `run`, `soak` and `check-determinism`.
 
-Targets and workloads bring options of their own, so arguments are parsed twice: once to learn
-which plug-ins are meant, once for everything. A default of `None` inside the parser means "not
-given": that is how `--case FILE` can refuse flags that the file already decides.
+Targets and workloads add their own options, so arguments are parsed twice: first to find the chosen
+plug-ins, then with all options. The parser's defaults are `None`, which means "not given", so that
+`--case FILE` can refuse flags that the file already decides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse_case_options(
 ) -> argparse.Namespace:
     """Parse `arguments` with `parser`, the case options and those of the chosen plug-ins.
 
-    `nemesis` is the default without `--nemesis` or a case.
+    `nemesis` is the default if neither `--nemesis` nor a case is given.
     """
     _add_choices(parser, nemesis)
     parser.add_argument(NO_CONFIG, action="store_true", help="do not read harness.toml")
@@ -67,7 +67,7 @@ def parse_case_options(
 
 
 def _owners_of(flag: str, target: str, workload: str) -> str | None:
-    """Other targets or workloads with this option, in words."""
+    """A phrase that names other targets or workloads with this option."""
     for group, chosen in (("workloads", workload), ("targets", target)):
         owners = [
             name
@@ -111,9 +111,9 @@ def parse_target_options(parser: Parser, arguments: Sequence[str]) -> argparse.N
 def target_case_from(
     parsed: argparse.Namespace, seed: int | None, *, before: Case | None = None
 ) -> Case:
-    """The case of a system, from `parse_target_options`.
+    """The case of a deployed system, from `parse_target_options`.
 
-    Omitted options come from the case `before`. Raises `UsageError` if that has another target,
+    Omitted options come from the case `before`. Raises `UsageError` if `before` has another target,
     whose options differ.
     """
     target = parsed.target or DEFAULT_TARGET
@@ -230,7 +230,7 @@ def _chosen(parsed: argparse.Namespace) -> tuple[str, str]:
 
 
 def _target_of(parsed: argparse.Namespace) -> str:
-    """The target that was asked for, or that the workload which was asked for is for."""
+    """The target that the user chose, or the target that the chosen workload is for."""
     if parsed.target is None and parsed.workload is not None:
         return str(load_plugin("workloads", parsed.workload).target or _DEFAULTS.target)
     return str(parsed.target or _DEFAULTS.target)
@@ -264,7 +264,7 @@ def _add_option(group: Any, owner: str, option: Option) -> None:
 
 
 def _metavar(option: Option) -> str:
-    """The placeholder of an option's value."""
+    """The placeholder for an option's value in help texts."""
     if option.name == "mix":
         return "KIND=WEIGHT,.."
     if option.name.endswith("-ms"):
@@ -275,7 +275,7 @@ def _metavar(option: Option) -> str:
 
 
 def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
-    """The case that was asked for; a missing `seed` is drawn from the system."""
+    """The case that the options describe; a missing `seed` is drawn from the operating system."""
     given = {field: getattr(parsed, field) for field, _, _ in PLAIN.values()}
     given |= {
         "target": parsed.target,
@@ -299,7 +299,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
     fields["nemeses"] = _nemeses(parsed)
     fields["checkers"] = _checkers(parsed.checkers or DEFAULT)
     fields["knobs"] = dict(parse_pair(text, "--knob") for text in parsed.knob or ())
-    name = _target_of(parsed)  # maybe PACKAGE:NAME, which the plug-in itself does not know
+    name = _target_of(parsed)  # it may be PACKAGE:NAME, which the plug-in itself does not know
     target = load_plugin("targets", name)
     fields["target"] = name
     fields.setdefault("workload", _usual_workload(name))
@@ -313,7 +313,7 @@ def case_from(parsed: argparse.Namespace, seed: int | None) -> Case:
 
 
 def _note_needs(workload: str, needed: dict[str, Any], target: str | None) -> None:
-    """Say which options a workload brings that the user did not give."""
+    """Print which options a workload adds that the user did not give."""
     implied = [flags_of({"target": target})] if target not in {None, _DEFAULTS.target} else []
     implied += [flags_of(needed)] if needed else []
     if implied:
@@ -331,7 +331,7 @@ def _refuse_beside_case(given: dict[str, Any], options: dict[str, dict[str, Any]
 
 
 def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
-    """Names and faults in words; the default is for a user who gave neither."""
+    """The nemeses' names and the faults in words; the default applies if the user gave neither."""
     faults = [parse(text).text for text in parsed.fault or ()]
     text = parsed.nemesis or ("" if faults else parsed.nemesis_default)
     names = [name.strip() for name in text.split(",")] if text else []
@@ -343,7 +343,9 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _checkers(text: str) -> tuple[str, ...]:
-    """The names behind `default`. Nothing is left out: a verdict must mean what it always means."""
+    """The names that `default` stands for. None is left out, so that a verdict always means the
+    same.
+    """
     default, *added = (name.strip() for name in text.split(","))
     if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
         raise UsageError(
@@ -354,7 +356,7 @@ def _checkers(text: str) -> tuple[str, ...]:
 
 
 def parse_pair(text: str, flag: str) -> tuple[str, Any]:
-    """Name and value of `NAME=VALUE`, which is JSON or else a text; raises `UsageError`."""
+    """Name and value of `NAME=VALUE`; the value is JSON or else a text. Raises `UsageError`."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise UsageError(f"{flag} is {text!r}; write it as NAME=VALUE")

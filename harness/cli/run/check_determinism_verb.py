@@ -1,9 +1,9 @@
 """`harness check-determinism`: one case in fresh interpreters under different hash seeds.
 
-Each child gets its own `PYTHONHASHSEED` and an environment of another size, which moves addresses
-about; both change the order of sets. Equal histories and equal traces of every message and event
-are the proof; where they part, the first differing event names the culprit (madsim and
-FoundationDB's TestHarness2 compare in the same spirit).
+Each child gets its own `PYTHONHASHSEED` and an environment of a different size, which shifts memory
+addresses; both change the order of sets. The case is deterministic if histories and traces of all
+messages and events are equal. Otherwise the first differing event points to the cause (madsim and
+FoundationDB's TestHarness2 compare runs in a similar way).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUNS_MAX: Final = 64
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the case several times; 0 when all runs are equal, 1 with the first difference."""
+    """Run the case several times; 0 if all runs are equal, else 1 and the first difference."""
     parsed = _parse(arguments)
     if not 2 <= parsed.runs <= RUNS_MAX:
         raise UsageError(f"--runs is {parsed.runs}; it must be in 2 .. {RUNS_MAX}")

@@ -1,4 +1,4 @@
-"""Choosing an environment: `--env auto` takes Docker where it works, else local processes."""
+"""The choice of an environment: `--env auto` takes Docker if it works, else local processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ AUTO = "auto"
 
 
 def choose_environment(name: str) -> Environment:
-    """The environment called `name`, usable here and now.
+    """The environment called `name`, checked to be usable now.
 
-    Builds a missing node image. For `auto`, stderr says which environment was chosen, and why.
-    Raises `UsageError` with the fix if the environment cannot be used.
+    Builds a missing node image. For `auto`, a note on stderr names the chosen environment and the
+    reason. Raises `UsageError` with the fix if the environment cannot be used.
     """
     if name != AUTO:
         if name not in plugin_names("environments"):

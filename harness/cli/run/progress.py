@@ -1,7 +1,6 @@
-"""Progress of a run: one rewritten line on a terminal, plain lines when piped.
+"""Progress of a run: one redrawn line on a terminal, plain lines when piped.
 
-It listens to ops as they are recorded, so it needs no thread and no timer of its own, and works in
-virtual time as well.
+It is called with each recorded op, so it needs no thread or timer, and also works in virtual time.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ PIPE_INTERVAL_S: Final = 5.0
 
 
 class Progress:
-    """Counts what it hears and shows it. Call it with each op; `finish` ends the line."""
+    """Counts ops and shows the counts. Call it with each op; `finish` ends the line."""
 
     def __init__(self, stream: TextIO | None = None, *, simulated: bool = False) -> None:
-        """Write to `stream` (default: stderr); the time of a simulated run is not the clock's."""
+        """Write to `stream` (default: stderr). In a simulated run, ops carry virtual time."""
         self._unit = "s simulated" if simulated else "s"
         self._shown_run_s = 0.0
         self._status = StatusLine(stream, pipe_interval_s=PIPE_INTERVAL_S)
@@ -32,7 +31,7 @@ class Progress:
         self._last_error = ""
 
     def __call__(self, op: Op) -> None:
-        """Take note of one op, and show the state if it is time to."""
+        """Count one op, and show the state if an update is due."""
         if op.process == HARNESS:
             self._hear_fact(op)
         elif op.process == NEMESIS:
@@ -93,5 +92,5 @@ class Progress:
         self._status.show(line)
 
     def finish(self) -> None:
-        """End the rewritten line."""
+        """End the redrawn line."""
         self._status.finish()

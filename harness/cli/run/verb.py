@@ -90,7 +90,8 @@ def main(arguments: Sequence[str]) -> int:
         say(msgspec.json.encode(report).decode())
     else:
         say(*_text(report, judgement, kept.outcome, full=parsed.verbose))
-    if kept.unkept is None or judgement.verdict is Verdict.INVALID:  # a proof stays a proof
+    # A proven violation counts even if the run could not be kept.
+    if kept.unkept is None or judgement.verdict is Verdict.INVALID:
         return judgement.exit_code
     return kept.unkept.exit_code
 
@@ -147,7 +148,7 @@ def _folder(parsed: argparse.Namespace, plan: Plan) -> RunFolder:
 
 
 def default_name(case: Case) -> str:
-    """The name of a run's series where the user gives none."""
+    """The default name of a run's series."""
     faults = [re.split(r" (?:every|at|for) ", name)[0] for name in case.nemeses]
     return re.sub(r"[^\w.-]+", "-", "-".join([case.workload, *faults]))[:100]
 
@@ -155,7 +156,7 @@ def default_name(case: Case) -> str:
 def _report(
     plan: Plan, environment: Environment, kept: KeptRun, folder: Path, replay: str
 ) -> dict[str, Any]:
-    """The one JSON object of `--json`."""
+    """The JSON object of `--json`."""
     outcome, judgement, record = kept.outcome, kept.judgement, kept.record
     return {
         "schema_version": 1,

@@ -1,4 +1,4 @@
-"""The verdict in words: checkers, explanation, certificate. Everything shown has a bound."""
+"""The verdict in words: checkers, explanation, certificate. All output is limited in length."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 EXPLANATION_LINES_MAX: Final = 6
 EXPLANATION_LINES_LATER: Final = 2
-"""Of the second checker that failed, and of those after it, where not all is asked for."""
+"""The limit for the second failed checker and later ones, unless the full text is requested."""
 LINE_CHARACTERS_MAX: Final = 400
 LINE_CHARACTERS_BRIEF: Final = 200
 REASON_CHARACTERS_BRIEF: Final = 120
 FAULT_LINES_MAX: Final = 30
 UNKNOWN_SHARE_NORMAL: Final = 0.05
-"""Operations of unknown outcome, as a share of all; more than that is worth a word."""
+"""The highest normal share of operations with an unknown outcome; a higher share is mentioned."""
 _WORDS: Final = {
     Verdict.VALID: "every promise checked was kept",
     Verdict.PERMITTED: "nothing happened except what the profile permits",
@@ -41,14 +41,14 @@ _WORDS: Final = {
 
 
 def describe(judgement: Judgement, *, certificate: bool = True) -> list[str]:
-    """Plain lines: the verdict of each checker, why, and what the run did if asked for."""
+    """Plain lines: the verdict of each checker, the reason, and on request what the run did."""
     return plain(described(judgement, full=True, certificate=certificate))
 
 
 def described(
     judgement: Judgement, *, full: bool = False, certificate: bool = True
 ) -> list[RenderableType]:
-    """The verdict of each checker, why, and what the run did: all of it, or in few lines."""
+    """The verdict of each checker, the reason, and what the run did, in full or abridged."""
     most = LINE_CHARACTERS_MAX if full else LINE_CHARACTERS_BRIEF
     reason_most = LINE_CHARACTERS_MAX if full else REASON_CHARACTERS_BRIEF
     rows = [
@@ -80,7 +80,7 @@ def verdict_line(verdict: Verdict, numbers: str = "", more: str = "") -> Text:
 
 
 def in_numbers(judgement: Judgement) -> str:
-    """The numbers of operations, faults and leader changes; empty without a checker that counts."""
+    """The numbers of operations, faults and leader changes; empty if no checker counts them."""
     certified = _with_certificate(judgement.results)
     if certified is None:
         return ""
@@ -100,7 +100,7 @@ def _in_colour(verdict: str) -> Text:
 
 
 def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
-    """The result that says what the run did; `None` where no checker counts."""
+    """The result that describes the run's activity; `None` if no checker counts it."""
     has = (each for each in results if isinstance(each.details.get("certificate"), Mapping))
     return next(has, None)
 
@@ -110,7 +110,7 @@ def _operations(certificate: Mapping[str, Any]) -> int:
 
 
 def _numbers(found: object) -> dict[str, int]:
-    """The counts by name, of a checker that may be another package's."""
+    """The counts by name; validated, since the checker may belong to another package."""
     if not isinstance(found, Mapping):
         return {}
     return {str(name): number for name, number in found.items() if isinstance(number, int)}
@@ -128,7 +128,7 @@ def _faults(result: CheckResult) -> int:
 
 
 def _in_few_lines(result: CheckResult) -> list[str]:
-    """The main entries of the certificate, and unusual ones."""
+    """The main entries of the certificate, and entries with unusual values."""
     certificate = result.details["certificate"]
     kinds = _numbers(certificate.get("operations"))
     outcomes = {"ok": "succeeded", "fail": "refused or failed", "info": "unknown"}
@@ -162,7 +162,7 @@ def _in_few_lines(result: CheckResult) -> list[str]:
 
 
 def _cut(text: str, most: int) -> str:
-    """One line, which may quote whole tables; cut between words if at all."""
+    """One line, which may quote whole tables; it is cut between words if possible."""
     if len(text) <= most:
         return text
     end = text.rfind(" ", most // 2, most)
@@ -170,7 +170,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _certificate(certificate: Mapping[str, Any]) -> list[str]:
-    """One line per entry; for lists one line per item, up to a bound."""
+    """One line per entry; for a list one line per item, up to a limit."""
     lines = []
     for name, value in certificate.items():
         label = name.replace("_", " ")

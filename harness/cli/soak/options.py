@@ -1,4 +1,4 @@
-"""The options of `harness soak`, checked: what cannot be is refused before any worker starts."""
+"""The options of `harness soak`; impossible values are refused before any worker starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ exit codes, the first that applies: 1 a seed is invalid, 130 interrupted, 255 a 
 
 
 def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options; raises `UsageError` for values and combinations that cannot be."""
+    """Parse the options; raises `UsageError` for invalid values and combinations."""
     parser = Parser(
         prog="harness soak",
         usage="harness soak --seeds A..B [OPTION ...]",
@@ -75,7 +75,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def words_of_case(arguments: Sequence[str]) -> list[str]:
-    """The arguments that `harness run` also takes, for the replay of one seed."""
+    """The arguments that `harness run` also takes, for the replay command of one seed."""
     work = Parser(add_help=False)
     _add_work(work)
     _add_keeping(work)
@@ -107,7 +107,9 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:
-    """A lake in the store's folder would lie among the runs that wait to go there."""
+    """Refuse a lake in the store's folder: it would lie among the runs that are still to be moved
+    there.
+    """
     if parsed.lake is None:
         return
     parts = urlsplit(parsed.lake) if "://" in parsed.lake else None
@@ -123,7 +125,7 @@ def _check_lake(parsed: argparse.Namespace) -> None:
 
 
 def _find_summary(parsed: argparse.Namespace) -> None:
-    """The file of `--github-summary`, which GitHub names where the user does not."""
+    """The file of `--github-summary`; by default the file that GitHub names."""
     if parsed.github_summary == "":
         summary = os.environ.get(GITHUB_SUMMARY)
         if not summary:
@@ -135,13 +137,13 @@ def _find_summary(parsed: argparse.Namespace) -> None:
 
 
 def _check_files(parsed: argparse.Namespace) -> None:
-    """Refuse folders where files are wanted, and one file for two outputs."""
+    """Refuse folders instead of files, and one file for two outputs."""
     taken: dict[Path, str] = {}
     for flag, path in _files_asked_for(parsed):
         if path.is_dir():
             raise UsageError(f"{flag} is the folder {str(path)!r}; name a file")
         if path.exists() and not path.is_file():
-            continue  # a device takes any output
+            continue  # a device can take several outputs
         other = taken.setdefault(path.resolve(), flag)
         if other != flag:
             raise UsageError(
@@ -151,9 +153,9 @@ def _check_files(parsed: argparse.Namespace) -> None:
 
 
 def check_writable(parsed: argparse.Namespace) -> None:
-    """Raise `UsageError` for files that cannot be written: now, not after hours of work.
+    """Raise `UsageError` for files that cannot be written: at the start, not after hours of work.
 
-    A disk that is full now is no reason: it may have room by then.
+    A full disk is no reason to refuse: there may be room by then.
     """
     for flag, path in _files_asked_for(parsed):
         try:
@@ -167,16 +169,16 @@ def check_writable(parsed: argparse.Namespace) -> None:
 
 
 def _try_writing(path: Path) -> None:
-    """Raise `OSError` where `path` cannot be written; nothing of the try is left."""
+    """Raise `OSError` if `path` cannot be written; the test leaves no file behind."""
     number = descriptor_of(path)
     if number is not None:
         os.fstat(number)
         return
     if not path.exists():
-        path = path.resolve()  # what a link leads to: the link itself stays
+        path = path.resolve()  # the target of a link; the link itself stays
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo():
-        return  # to open it would wait for its reader
+        return  # opening a pipe would wait for its reader
     if path.exists():
         path.open("a").close()
     else:
@@ -185,7 +187,7 @@ def _try_writing(path: Path) -> None:
 
 
 def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:
-    """Flag and path of each output."""
+    """Option and path of each output file."""
     paths = ((name, getattr(parsed, name)) for name in ("junit", "summary_json", "github_summary"))
     return [(f"--{name.replace('_', '-')}", Path(path)) for name, path in paths if path is not None]
 

@@ -1,7 +1,7 @@
 """The final output of a soak: text, JSON, JUnit, and GitHub's summary and annotations.
 
-Everything is read from the journal, result by result, so that a soak that was killed ten times
-says what one in a single piece does. Lists are cut, and say so.
+Everything is read from the journal, result by result, so a soak that was killed ten times prints
+the same as an uninterrupted soak. Long lists are cut, with a note.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MIB: Final = 1024 * 1024
 
 
 class Replays:
-    """The one command that runs one seed of this soak again, on any machine if it can."""
+    """The command that runs one seed of this soak again, on any machine if possible."""
 
     def __init__(self, arguments: Sequence[str], parsed: argparse.Namespace) -> None:
         self._words = ["harness", "run", "--env", parsed.env]
@@ -61,7 +61,7 @@ class Replays:
             self._kept += ["--nemesis", parsed.nemesis_default]
 
     def command(self, campaign: Campaign, result: SeedResult) -> str:
-        """A shell command: by the case's flags and the seed, or by the file it came from."""
+        """A shell command, from the case's flags and the seed, or from the case's file."""
         if self._by_file:
             file, fetched = campaign.case_file(result), ""
             if campaign.sink is not None and result.run is not None and not file.exists():
@@ -72,7 +72,7 @@ class Replays:
 
 
 class SinkArtefacts:
-    """Artefacts of the first failing runs on their way into a lake."""
+    """Artefacts of the first failing runs of a soak whose runs go into a lake."""
 
     def __init__(self, campaign: Campaign, parsed: argparse.Namespace) -> None:
         self._campaign = campaign
@@ -80,7 +80,7 @@ class SinkArtefacts:
         self._left: int = parsed.artefacts if campaign.sink is not None else 0
 
     def make(self, result: SeedResult) -> None:
-        """Have them look at a run that has just failed, while its folder is here."""
+        """Run the reporters on a run that has just failed, while its folder is still local."""
         spec = self._campaign.spec
         folder = result.folder(spec.store, spec.name)
         if self._left and result.failed and result.stop is None and folder is not None:
@@ -91,7 +91,7 @@ class SinkArtefacts:
 
 @dataclass(kw_only=True)
 class SoakOutput:
-    """All outputs of one soak; how long it took and how it ended comes from outside."""
+    """All outputs of one soak; the caller passes its duration and how it ended."""
 
     campaign: Campaign
     parsed: argparse.Namespace
@@ -99,7 +99,7 @@ class SoakOutput:
     wall_s: float
     exit_code: int
     interrupted: bool
-    # Asked before any reporter loads what it needs.
+    # Checked before any reporter loads its dependencies.
     memory_bytes: int = field(default_factory=memory_bytes_max)
 
     def _replay(self, result: SeedResult) -> str:
@@ -115,13 +115,13 @@ class SoakOutput:
         return failure_groups(self.campaign.results())
 
     def make_artefacts(self) -> None:
-        """Have the reporters look at the first failing runs that they did not look at yet.
+        """Run the reporters on the first failing runs that have no artefacts yet.
 
-        Not of an interrupted soak: who interrupts it wants an end, and will go on.
+        An interrupted soak makes no artefacts: the user wants to stop now and may resume later.
         """
         names: list[str] = [] if self.interrupted else self.parsed.reporter_names
         if self.campaign.sink is not None:
-            return  # they were made before the run went there
+            return  # the artefacts were made before the run went into the lake
         kept = (result for result in self._failing() if result.run is not None)
         for result in itertools.islice(kept, self.parsed.artefacts if names else 0):
             folder = Path(self._folder(result))
@@ -129,9 +129,9 @@ class SoakOutput:
                 make_artefacts(folder, names)
 
     def write_files(self) -> None:
-        """Write what files were asked for; one that cannot be written keeps no other back.
+        """Write the requested files; a failure does not prevent the other files.
 
-        Raises `InfrastructureError` at the end if any could not.
+        Raises `InfrastructureError` at the end if any file could not be written.
         """
         errors: list[str] = []
         for write in (self._write_junit, self._write_json, self._write_github):
@@ -190,7 +190,7 @@ class SoakOutput:
         groups = self._groups()
         text = step_summary(title, self._head(), tally, groups, self._replay)
         try:
-            with Path(name).open("a", encoding="utf-8") as file:  # other parts of the step append
+            with Path(name).open("a", encoding="utf-8") as file:  # the CI step's other parts append
                 file.write(text)
         except OSError as error:
             raise InfrastructureError(
@@ -200,7 +200,7 @@ class SoakOutput:
             note(line)
 
     def json(self) -> str:
-        """The one JSON object of `--json`."""
+        """The JSON object of `--json`."""
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -254,7 +254,7 @@ class SoakOutput:
         return entry
 
     def _chosen(self) -> list[SeedResult]:
-        """All results, or as many as go into one object: failing ones before passing ones."""
+        """All results, up to the limit of one object; failing results come first."""
         tally = self.campaign.tally
         if tally.seeds <= RESULTS_MAX:
             return list(self.campaign.results())

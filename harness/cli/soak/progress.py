@@ -1,4 +1,4 @@
-"""Progress of a soak: a bar and the running seeds on a terminal, elsewhere a line now and then."""
+"""Progress of a soak: on a terminal a bar and the running seeds, elsewhere periodic lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RATE_MIN: Final = 0.2  # seeds per second; slower rates are shown in seconds per
 
 
 def duration_text(seconds: float) -> str:
-    """A duration for people: `45 s`, `12 min`, `3 h 05 min`."""
+    """A duration as text: `45 s`, `12 min`, `3 h 05 min`."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"
@@ -32,14 +32,14 @@ def duration_text(seconds: float) -> str:
 
 
 class SoakProgress:
-    """Shows results as they come. `finish` ends the line; a stream that is gone is no error."""
+    """Shows results as they arrive. `finish` ends the line; a closed stream is not an error."""
 
     def __init__(
         self, tally: Tally, total: int, stream: TextIO | None = None, *, may_stop: bool = False
     ) -> None:
-        """Follow `tally`, of which some may be done already; `total` is the number of seeds.
+        """Follow `tally`, which may already contain results; `total` is the number of seeds.
 
-        A soak that `may_stop` after some failures may not run all of them.
+        With `may_stop` the soak stops after some failures, so not all seeds may run.
         """
         self._may_stop = may_stop
         self._tally = tally
@@ -49,11 +49,11 @@ class SoakProgress:
         self._begin_s = time.monotonic()
         self._before = tally.seeds
         self._failures_shown = 0
-        self._running: dict[int, float] = {}  # since when, by seed
-        self._run: Progress | None = None  # of a real environment
+        self._running: dict[int, float] = {}  # start time by seed
+        self._run: Progress | None = None  # in a real environment
 
     def watched(self, jobs: Iterator[SeedJob]) -> Iterator[SeedJob]:
-        """The jobs, each of which is running once a worker took it."""
+        """Pass the jobs on; a job counts as running once a worker has taken it."""
         if self._status.terminal:
             self._status.show("")
         for job in jobs:
@@ -61,14 +61,14 @@ class SoakProgress:
             yield job
 
     def listen(self, seed: int) -> Progress:
-        """Progress of one run in a real environment, in place of that of the soak."""
+        """The progress of one run in a real environment, which replaces the soak's progress."""
         self.finish()
         note(f"seed {seed}:")
         self._run = Progress(self._stream)
         return self._run
 
     def take(self, result: SeedResult) -> None:
-        """Show that a seed has failed, if few did so far."""
+        """Print that a seed has failed, up to a limited number of failures."""
         self._running.pop(result.seed, None)
         if self._run is not None:
             self._run.finish()
@@ -84,16 +84,16 @@ class SoakProgress:
             self._status.line("more seeds fail; the summary lists them")
 
     def show(self) -> None:
-        """Show the progress, if it is due.
+        """Show the progress, if an update is due.
 
-        Results that arrived together are all counted first: a rate of the first of them would be
-        far off.
+        Results that arrived together are all counted first: a rate from only the first of them
+        would be far off.
         """
         if self._tally.seeds > self._before and self._status.due_s() is not None:
             self._status.show(self.line(time.monotonic() - self._begin_s))
 
     def line(self, elapsed_s: float) -> str:
-        """The progress `elapsed_s` after the start of this session."""
+        """The progress at `elapsed_s` after the start of this session."""
         failures = ", ".join(
             f"{count} {name}"
             for name, count in self._tally.verdicts.items()
@@ -115,7 +115,7 @@ class SoakProgress:
         return pace
 
     def _drawn(self) -> RenderableType:
-        """A bar with the counts of each verdict, and which seeds are running for how long."""
+        """A bar with the count of each verdict, and the running seeds with their running times."""
         from rich.console import Group
 
         now_s = time.monotonic()
@@ -132,7 +132,7 @@ class SoakProgress:
         return Group(bar(done, self._total, text), running)
 
     def finish(self) -> None:
-        """End the rewritten line."""
+        """End the redrawn line."""
         if self._run is not None:
             self._run.finish()
             self._run = None

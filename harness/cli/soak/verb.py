@@ -43,7 +43,7 @@ LAKE: Final = "lake"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all seeds that are not done yet; the exit code is that of the worst verdict."""
+    """Run all seeds without a result; the exit code is that of the worst verdict."""
     parsed = parse_soak(arguments)
     environment = choose_environment(parsed.env)
     parsed.env = environment.name
@@ -64,11 +64,11 @@ def _open_lake(uri: str, name: str, prefix: str) -> SunkRuns:
 
 
 def _spec(parsed: argparse.Namespace, environment: Environment) -> SoakSpec:
-    """The soak with every default filled in; refuses bad cases before anything starts."""
+    """The soak with every default filled in; refuses invalid cases before anything starts."""
     asked: Case = case_from(parsed, None if parsed.case is not None else parsed.first)
     planned = plan_case(msgspec.structs.replace(asked, faults=None), environment).case
     case = msgspec.structs.replace(undrawn(planned), faults=None)
-    if planned.drawn:  # this seed's sizes may suit the workload; others may draw those asked for
+    if planned.drawn:  # this draw may suit the workload, but later seeds may draw unsuitable values
         plan_case(msgspec.structs.replace(case, nemeses=(NONE,), draw=0), environment)
     return SoakSpec(
         case=case,
@@ -116,7 +116,7 @@ def _run(
             campaign.stopped = f"not run: {counted(left, 'seed')}; run the same command again"
     except KeyboardInterrupt:
         interrupted = True
-    except InfrastructureError as error:  # recorded seeds still deserve a summary
+    except InfrastructureError as error:  # recorded seeds still get a summary
         campaign.stopped = str(error)
     finally:
         if progress is not None:
@@ -142,7 +142,7 @@ def _run(
     say(*([output.json()] if parsed.json else output.text()))
     try:
         output.write_files()
-    except InfrastructureError as error:  # a file that failed shows in the exit code as well
+    except InfrastructureError as error:  # a failed write changes the exit code, too
         note(f"harness: {error}")
         return code if code == EXIT_INVALID else EXIT_CRASH
     return code
@@ -151,9 +151,9 @@ def _run(
 def _on_spark(
     campaign: Campaign, parsed: argparse.Namespace, take: TakeResult, progress: SoakProgress | None
 ) -> None:
-    """Run pending seeds on Spark. Progress is shown between waves, whose results come together."""
+    """Run pending seeds on Spark. Results arrive in waves; progress is shown between waves."""
     job = campaign.job(campaign.spec.first)
-    if campaign.sink is not None:  # the runs are there before we hear of them
+    if campaign.sink is not None:  # the runs are in the store before their results arrive
         names = tuple(parsed.reporter_names)
         job = msgspec.structs.replace(job, reporters=names, artefacts=parsed.artefacts)
 
@@ -181,19 +181,21 @@ def _work(
     take: TakeResult,
     progress: SoakProgress | None,
 ) -> bool:
-    """Run pending seeds here; returns whether the user interrupted the soak."""
+    """Run pending seeds on this machine; returns whether the user interrupted the soak."""
     jobs = (campaign.job(seed) for seed in campaign.pending())
     if environment.name != SIM:
         listen = None if progress is None else progress.listen
         return soak_one_by_one(jobs, environment, on_result=take, listen=listen)
     watched = jobs if progress is None else progress.watched(jobs)
-    with sigterm_interrupts():  # which CI systems send first
+    with sigterm_interrupts():  # CI systems send this signal first
         soak(watched, jobs=parsed.jobs, on_result=take)
     return False
 
 
 def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
-    """The overall verdict: any invalid dominates, and an unfinished soak is never valid."""
+    """The overall verdict: one invalid seed makes it invalid, and an unfinished soak is never
+    valid.
+    """
     code = campaign.tally.exit_code
     if code == EXIT_INVALID:
         return code

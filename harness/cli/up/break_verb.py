@@ -27,7 +27,7 @@ docs/faults.md has the words; `harness list` the nemeses, and what works where""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Inject it, and say what it hit and how to undo it."""
+    """Inject the fault, and print what it hit and how to undo it."""
     parser = Parser(
         prog="harness break",
         description="Inject one fault into a cluster that `harness up` started.",

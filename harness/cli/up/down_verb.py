@@ -1,4 +1,4 @@
-"""`harness down`: a cluster that `harness up` started goes, and everything of it."""
+"""`harness down`: stop a cluster that `harness up` started, and remove everything it created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.up.records import find_place
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Take it down; also one whose holder is dead."""
+    """Stop the cluster, even if its holder process is dead."""
     parser = Parser(
         prog="harness down",
         description="End a cluster that `harness up` started, and remove its processes or "

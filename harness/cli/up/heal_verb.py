@@ -17,7 +17,7 @@ from harness.up.records import find_place, is_fault_id
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Undo it, and say what it did."""
+    """Undo the fault, and print its effect."""
     parser = Parser(
         prog="harness heal",
         description="Undo a fault that `harness break` injected, and say what it did meanwhile.",

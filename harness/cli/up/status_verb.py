@@ -1,4 +1,4 @@
-"""`harness status`: all running clusters, or one in detail."""
+"""`harness status`: one running cluster in detail, or all running clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.up.records import find_place, places
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show one cluster; or all in one line each, if there are several and none is named."""
+    """Show one cluster; if there are several and none is named, show one line each."""
     parser = Parser(
         prog="harness status",
         description="Show the nodes of a cluster that `harness up` started, who leads, and which "

@@ -42,7 +42,7 @@ def _ports(standing: Standing) -> Table:
 
 
 def standing_text(standing: Standing) -> list[RenderableType]:
-    """The address of a cluster, and the commands for it."""
+    """The address of a cluster, and the commands for using it."""
     name = standing.name
     data = [_with_node(node) for node in standing.nodes if node.data]
     return [
@@ -60,7 +60,7 @@ def standing_text(standing: Standing) -> list[RenderableType]:
 
 
 def _with_node(node: NodeRow) -> str:
-    """The place of a node's data, with the node's name replaced by a placeholder."""
+    """The location of the nodes' data, with a placeholder for the node's name."""
     before, name, after = node.data.rpartition(node.name)
     return f"{before}NODE{after}" if name else node.data
 
@@ -72,7 +72,7 @@ def _left(broken: Broken) -> str:
 
 
 def broken_text(name: str, broken: Broken) -> list[str]:
-    """The targets of a fault, and its end."""
+    """The targets of a fault, and the time of its end."""
     lines = [f"{broken.id}: {broken.note}"]
     if broken.healed is not None:
         return [*lines, healed_text(broken.healed)]

@@ -1,4 +1,4 @@
-"""`harness up`: a cluster that stays until `harness down`."""
+"""`harness up`: start a cluster that stays until `harness down`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SIMULATION = "sim"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Start it and return; the exit code is 0 once it serves."""
+    """Start the cluster and return; the exit code is 0 once it serves clients."""
     parsed = _parse(arguments)
     if parsed.print_compose:
         say(compose_file(target_case_from(parsed, parsed.seed or 0)).rstrip())
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     before = None if kept is None else kept[1].order
     case = target_case_from(parsed, parsed.seed, before=None if before is None else before.case)
     environment = choose_environment(parsed.env or (AUTO if before is None else before.environment))
-    plan = plan_target(case, environment)  # refuses what cannot be, before anything is made
+    plan = plan_target(case, environment)  # refuses impossible options before anything is created
     if kept is not None:
         refuse_other_nodes(*kept, plan.nodes, environment)
     environment.prepare_nodes(plan.nodes, note)

@@ -2,10 +2,10 @@
 
 The grammar is that of https://github.com/edn-format/edn: nil, booleans, numbers, characters,
 strings, symbols, keywords, lists, vectors, maps, sets, tagged elements, comments and discards.
-Results have the forms of `harness.vocabularies.edn`, before `settled`.
+Results have the forms of `harness.vocabularies.edn`, before its function `settled` runs.
 
-The text may be the beginning of a longer one (`final=False`): then a form that touches its end is
-not read but reported as unfinished, since it may go on.
+The text may be the beginning of a longer text (`final=False`). A form that touches the end of the
+text may then continue, so it is reported as unfinished.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import msgspec
 from harness.vocabularies.edn import OTHER_KEY, SET_MARK, STRING_KEY, number_of, settled, text_of
 
 DEPTH_MAX: Final = 200
-# Blanks are ASCII's: what else looks empty is part of a symbol, for this reader and the quick one.
+# Blanks are ASCII: both readers take other white space as part of a symbol.
 _SKIP: Final = re.compile(r"(?:[\s,]+|;[^\n]*)+", re.ASCII)
 _TOKEN: Final = re.compile(r"[^\s,;\"()\[\]{}]+", re.ASCII)
 _STRING: Final = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _TAG_OF_TEXT: Final = re.compile(r'[A-Za-z][^\x00-\x20,;"()\[\]{}]*')
-_DIGITS_MAX: Final = 4000  # beyond, reading a number takes quadratic time and Python refuses
+_DIGITS_MAX: Final = 4000  # longer numbers take quadratic time to read, and Python refuses them
 _ESCAPES: Final = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "b": "\b", "f": "\f"}
 CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 _CHARACTERS: Final = {
@@ -43,7 +43,7 @@ _DISCARD: Final = object()
 
 
 class StoppedError(Exception):
-    """The reader cannot go on at this position."""
+    """The reader cannot continue at this position."""
 
     def __init__(self, what: str, position: int) -> None:
         super().__init__(what)
@@ -52,11 +52,11 @@ class StoppedError(Exception):
 
 
 class UnfinishedError(StoppedError):
-    """The text ends inside a form, which may go on in the next block."""
+    """The text ends inside a form, which may continue in the next block."""
 
 
 class MistakeError(StoppedError):
-    """The text is no EDN."""
+    """The text is not EDN."""
 
 
 class ExactReader:
@@ -68,9 +68,9 @@ class ExactReader:
         self.position = 0
 
     def next_form(self, closer: str = "") -> tuple[int, Any] | None:
-        """The next form and where it begins, or `None` at the end or at `closer`.
+        """The next form and its position, or `None` at the end or at `closer`.
 
-        Whenever this returns or raises `UnfinishedError`, `position` is where to go on.
+        When this returns or raises `UnfinishedError`, `position` is the place to continue.
         """
         while True:
             self.skip()
@@ -86,13 +86,13 @@ class ExactReader:
                 return start, form
 
     def skip(self) -> None:
-        """Pass blanks and comments."""
+        """Skip blanks and comments."""
         match = _SKIP.match(self.text, self.position)
         if match is None:
             return
         end = match.end()
         if end == len(self.text) and not self.final:
-            # A comment that goes on in the next block must be recognised there, too.
+            # A comment that continues in the next block must be recognised there, too.
             line = self.text.rfind("\n", self.position, end) + 1
             comment = self.text.find(";", max(line, self.position), end)
             if comment >= 0:
@@ -202,7 +202,7 @@ class ExactReader:
 
         text = _ESCAPE.sub(unescape, match[1])
         try:
-            # Java writes what lies beyond 16 bits as two halves.
+            # Java writes characters beyond 16 bits as two surrogates.
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             raise MistakeError("a string with half a surrogate pair", start) from None
@@ -210,7 +210,7 @@ class ExactReader:
     def _atom(self) -> Any:
         start = self.position
         if self.text[start] == "\\" and start + 1 < len(self.text):
-            # A character may be one that ends tokens, such as \( or \;.
+            # A character may be a delimiter, such as \( or \;.
             token = _TOKEN.match(self.text, start + 2)
             self.position = start + 2 if token is None else token.end()
         else:
@@ -233,7 +233,7 @@ class ExactReader:
             return token_text
         if token_text.startswith("\\"):
             return f"#\\{_character(token_text[1:], start)}"
-        if token_text[0] == "^":  # what follows belongs to the next form, and would be one here
+        if token_text[0] == "^":  # metadata for the next form, which is not a form itself
             raise MistakeError("metadata ('^') is not EDN", start)
         if token_text[0] in "+-0123456789":
             return _number(token_text, start)
@@ -264,7 +264,7 @@ def _short(text: str) -> str:
 
 
 def _key(item: Any) -> str:
-    """A map's key, which is a string in JSON."""
+    """The key of a map, which is a string in JSON."""
     if not isinstance(item, str):
         return OTHER_KEY + msgspec.json.encode(settled(item), order="sorted").decode()
     return STRING_KEY + item if item[:1] in {SET_MARK, OTHER_KEY, STRING_KEY} else item

@@ -1,9 +1,9 @@
-"""A file of EDN as a stream of forms: bounded memory, exact positions.
+"""A file of EDN as a stream of forms, with bounded memory and exact positions.
 
-A file is read in blocks, and pieces are cut off behind a whole form. The quick reader takes a piece
-if it is plain; otherwise the exact one does, which alone reports mistakes, with line and column,
-and gives the position of the n-th form of a piece. Pieces shrink where something is not plain
-and grow again after it, so that a few strange forms do not slow down the rest.
+A file is read in blocks, which are cut into pieces after a complete form. The quick reader reads a
+piece if it is plain; otherwise the exact reader does. Only the exact reader reports mistakes, with
+line and column, and gives the position of the n-th form of a piece. Pieces shrink at forms that are
+not plain and grow again afterwards, so that a few unusual forms do not slow down the rest.
 
 Limits: `FORM_BYTES_MAX` bytes for one form (or comment), `DEPTH_MAX` levels.
 """
@@ -44,17 +44,19 @@ _FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Some whole forms of a file. `line` and `column` (from 1) say where `data` begins."""
+    """Some complete forms of a file. `line` and `column` (from 1) are the position where `data`
+    begins.
+    """
 
     forms: list[Any]
     data: bytes
     line: int
     column: int
     source: str
-    closer: str  # of the collection that they are in, if in one
+    closer: str  # the closing bracket of the collection that contains the forms, if any
 
     def error(self, number: int, what: str) -> HistoryError:
-        """The error that says `what` is wrong with form `number` of this piece."""
+        """The error for `what` is wrong with form `number` of this piece."""
         return located(self.source, *self.position(number), what)
 
     def position(self, number: int) -> tuple[int, int]:
@@ -77,11 +79,11 @@ def _moved(text: str, position: int, line: int, column: int) -> tuple[int, int]:
 
 
 def _cut(buffer: bytes, span: int) -> int:
-    """The number of the first `span` bytes that are whole forms, as far as one can see; 0 for none.
+    """The number of the first `span` bytes that probably are complete forms; 0 if none are found.
 
-    Forms look alike: where the first one begins with `{:index`, others may, too, and such a word
-    behind a closed map and the same blanks begins one more likely than any other. Else it is the
-    last end of a line, or of a map in a line, that should end a form.
+    Forms look alike: if the first form begins with `{:index`, later forms probably do, too. So the
+    best place to cut is before such a beginning that follows a closed map and the same blanks.
+    Otherwise it is the last end of a line, or of a map in a line, that should end a form.
     """
     first = _FIRST_WORD.match(buffer, 0, FIRST_BYTES_MAX)
     if first is not None:
@@ -96,9 +98,9 @@ def _cut(buffer: bytes, span: int) -> int:
 
 
 def _closed(buffer: bytes) -> int:
-    """The end of the last whole form of brackets; 0 for none. Slower than `_cut`, but sure.
+    """The end of the last complete form of brackets; 0 for none. Slower than `_cut`, but exact.
 
-    The readers find the mistakes.
+    Mistakes are left to the readers.
     """
     depth = end = 0
     for match in _STRUCTURE.finditer(buffer):
@@ -131,7 +133,7 @@ class _Stream:
         self._span = BLOCK_BYTES
 
     def pieces(self) -> Iterator[Piece]:
-        """All pieces; raises `HistoryError`."""
+        """All pieces of the file; raises `HistoryError`."""
         self._fill(BLOCK_BYTES)
         self._buffer = self._buffer.removeprefix(codecs.BOM_UTF8)
         if self._unwrap:
@@ -151,14 +153,14 @@ class _Stream:
             raise located(self._source, *self._opened_at, what)
 
     def _fill(self, at_least: int) -> None:
-        """Read until the buffer holds `at_least` bytes, or all that is left."""
+        """Read until the buffer holds `at_least` bytes, or the rest of the file."""
         while not self._ended and len(self._buffer) < at_least:
             block = self._file.read(max(BLOCK_BYTES, at_least - len(self._buffer)))
             self._ended = not block
             self._buffer += block
 
     def _open(self) -> None:
-        """Step over the bracket that opens a history written as one collection."""
+        """Skip the bracket that opens a history written as one collection."""
         while True:
             text = self._text()
             reader = ExactReader(text, final=self._ended)
@@ -188,12 +190,12 @@ class _Stream:
             raise located(self._source, *place, what) from None
 
     def _drop(self, text: str, position: int) -> None:
-        """Forget what lies before `position`."""
+        """Drop the buffer before `position`."""
         self._line, self._column = _moved(text, position, self._line, self._column)
         self._buffer = self._buffer[len(text[:position].encode()) :]
 
     def _quick_piece(self) -> Piece | None:
-        """Up to the last place where a form seems to end, or surely ends."""
+        """The length up to the last place where a form probably ends, or certainly ends."""
         cut = _cut(self._buffer, self._span)
         if cut and (piece := self._quickly(cut)) is not None:
             self._span = min(2 * self._span, BLOCK_BYTES)
@@ -205,9 +207,9 @@ class _Stream:
         return None
 
     def _whole(self) -> int:
-        """The length of the whole forms in the buffer; reads on until there is one.
+        """The length of the complete forms in the buffer; reads on until there is one.
 
-        Anything but forms of brackets (0) is for the exact reader.
+        Returns 0 for anything but forms of brackets, which the exact reader must read.
         """
         while not (whole := _closed(self._buffer[: self._span]) or _closed(self._buffer)):
             if self._ended:
@@ -219,7 +221,7 @@ class _Stream:
         return whole
 
     def _require_no_bracket(self) -> None:
-        """Raise `HistoryError` if the buffer, which is full, is one form that goes on."""
+        """Raise `HistoryError` if the full buffer is one unfinished form."""
         reader = ExactReader(self._text(), final=False)
         try:
             reader.skip()
@@ -229,7 +231,7 @@ class _Stream:
             self._grow(UnfinishedError("", reader.position))
 
     def _quickly(self, cut: int) -> Piece | None:
-        """The first `cut` bytes as forms, if they are plain."""
+        """The first `cut` bytes as a piece, if they are plain."""
         data = self._buffer[:cut]
         try:
             forms = self._quick.forms(data)
@@ -244,7 +246,7 @@ class _Stream:
         return piece
 
     def _exact_piece(self) -> Piece | None:
-        """The forms that the span holds, or one; reads on where the buffer holds none."""
+        """The forms in the span, or one form; reads on if the buffer contains no complete form."""
         text = self._text()
         reader = ExactReader(text, final=self._ended)
         forms: list[Any] = []
@@ -290,7 +292,7 @@ class _Stream:
             self._fill(BLOCK_BYTES)
 
     def _grow(self, end: UnfinishedError) -> None:
-        """Read as much again, within the bound on one form."""
+        """Double the buffer, within the size limit of one form."""
         if self._ended:
             raise self._error(end)
         if len(self._buffer) >= FORM_BYTES_MAX:
@@ -302,7 +304,7 @@ class _Stream:
         self._fill(2 * len(self._buffer))
 
     def _error(self, stop: StoppedError) -> HistoryError:
-        """The error that says where in the file the reader of the buffer stopped."""
+        """The error with the position in the file where the reader of the buffer stopped."""
         place = _moved(self._text(), stop.position, self._line, self._column)
         return located(self._source, *place, stop.what)
 
@@ -310,8 +312,8 @@ class _Stream:
 def stream_pieces(path: Path, *, unwrap: bool = True) -> Iterator[Piece]:
     """The forms of a file, some at a time.
 
-    With `unwrap` a file that begins with `[` or `(` is one collection of forms. Raises
-    `HistoryError` that says where the file is wrong.
+    With `unwrap`, a file that begins with `[` or `(` is one collection of forms. Raises
+    `HistoryError` with the position of a mistake.
     """
     try:
         with path.open("rb") as file:

@@ -1,16 +1,16 @@
-"""Jepsen's histories in EDN: reading theirs, writing ours.
+"""Jepsen's histories in EDN: a reader for them, and a writer for histories of the harness.
 
-A file holds op maps, one after another or inside one vector or list, as `history.edn` and
-`jepsen.history` write them (`jepsen/src/jepsen/store.clj`). Values keep EDN's types in plain JSON
-(`harness.vocabularies.edn` has all of it, and `members` of a list or set): `:x` is `":x"`, `"x"` is
-`"x"`, `#{2 1}` is `{"#{}": [1, 2]}`, `0.10M` is `"#0.1M"`, `{:x 1}` is `{"x": 1}`, and
-`[[:append :x 1]]` is `[["append", ":x", 1]]`. So plain equality keeps apart what EDN does, but for
-1 and 1.0, which are an int and a float.
+A file contains op maps, one after another or inside one vector or list, as in `history.edn` and in
+files of `jepsen.history` (`jepsen/src/jepsen/store.clj`). Values keep EDN's types in plain JSON
+(`harness.vocabularies.edn` describes the forms): `:x` is `":x"`, `"x"` is `"x"`, `#{2 1}` is
+`{"#{}": [1, 2]}`, `0.10M` is `"#0.1M"`, `{:x 1}` is `{"x": 1}`, and `[[:append :x 1]]` is
+`[["append", ":x", 1]]`. So values that differ in EDN are also unequal in Python, except for 1 and
+1.0, which are an int and a float.
 
-The identifiers among our map keys are written as keywords, so that Clojure code can destructure
-them, and everything we write we read back equal. What an op carries beyond Jepsen's own
-fields (`node`, `attempts`) goes along as extra keys; `key`, as in Porcupine's logs, makes the value
-a pair of key and value.
+The writer writes map keys that are identifiers as keywords, so that Clojure code can destructure
+them. The reader reads everything that the writer writes back as equal values. Fields that Jepsen's
+ops do not have (`node`, `attempts`) become extra keys. A `key`, as in Porcupine's logs, makes the
+value a pair of key and value.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _TYPES: Final = {name: kind for kind in OpType for name in (kind.value, f":{kind
 class EdnOps:
     """The ops of a file, one at a time; every use of it reads the file again.
 
-    Raises `HistoryError` with line and column for text that is no EDN, forms that are no ops, and
-    ops that no set of clients can have made.
+    Raises `HistoryError` with line and column for text that is not EDN, forms that are not ops, and
+    ops that no clients could produce.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,12 +70,14 @@ class EdnOps:
 
 
 def load_edn(path: Path | str) -> History:
-    """Read a Jepsen history; raises `HistoryError` that says where it is wrong."""
+    """Read a Jepsen history; raises `HistoryError` with the position of a mistake."""
     return History(EdnOps(Path(path)), foreign=True)
 
 
 def _settled(value: Any) -> Any:
-    """A client's value; not a number equals nothing, not even itself, and no check knows that."""
+    """A client's value; refuses NaN, which does not even equal itself, since no check can handle
+    it.
+    """
     value = settled(value)
     if _NAN in msgspec.json.encode(value):
         raise HistoryError(
@@ -86,7 +88,7 @@ def _settled(value: Any) -> Any:
 
 
 def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) -> Op:
-    """The op that `form` describes, the one number `position` of its file (from 0).
+    """The op that `form` describes; `position` is its number in the file (from 0).
 
     Its fields are keywords. `value_of` makes the value of a client's op.
     """
@@ -95,14 +97,14 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
     try:
         kind = _TYPES[form[":type"]]
         process = form[":process"]
-        # Elle looks at values alone, so its histories may leave f out.
-        # Records have all fields: an f that was left out is nil, and an index -1.
+        # Elle only looks at values, so its histories may omit f.
+        # Records have all fields: an omitted f is nil, and an omitted index is -1.
         f = form.get(":f", "txn") if ":value" in form else form[":f"]
     except (KeyError, TypeError):
         raise _incomplete(form, position) from None
     f = loose(f)
     if type(process) is not int and not isinstance(f, str):
-        f = _text(f) or "nil"  # of the nemesis, which is not judged
+        f = _text(f) or "nil"  # ops of the nemesis are not judged
     elif f is None and isinstance(form.get(":value"), list):
         f = "txn"
     if not isinstance(f, str) or len(f) > _NAME_CHARS_MAX:
@@ -118,7 +120,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
             value = loose(value)
     except HistoryError as error:
         raise HistoryError(f"op {position} is malformed: {error}") from error
-    # What begins like a number but is none must not pass for a fault injector, which is left out.
+    # Text that looks like a malformed number must not count as a fault injector, which is left out.
     if type(process) is not int and (
         not isinstance(process, str) or process.lstrip("+-")[:1].isdigit()
     ):
@@ -144,7 +146,7 @@ def op_of(form: Any, position: int, value_of: Callable[[Any], Any] = settled) ->
 
 
 def _text(value: Any) -> str | None:
-    """A value that is only shown, as a string."""
+    """A value that is only displayed, as a string."""
     value = loose(value)
     if value is None or isinstance(value, str):
         return value
@@ -162,7 +164,7 @@ def _incomplete(form: dict[str, Any], position: int) -> HistoryError:
 
 
 def _whole(name: str, value: Any, default: int) -> int:
-    """An index or a time; no verdict depends on times, so fractions of them may go."""
+    """An index or a time; no verdict depends on times, so fractions of times are cut off."""
     if value is None or (name == "index" and value == -1):
         return default
     if name == "time" and isinstance(value, float) and math.isfinite(value):
@@ -173,7 +175,7 @@ def _whole(name: str, value: Any, default: int) -> int:
 
 
 def write_edn(history: History, file: TextIO) -> None:
-    """Write one op map a line."""
+    """Write one op map per line."""
     for op in history:
         fields = [
             f":index {op.index}",
@@ -200,22 +202,22 @@ _FIRST_MAP: Final = re.compile(rb"\s*\{[^{}]{0,200}?:f\s+:(?:get|put|append)\b[^
 
 
 def is_edn(head: bytes) -> bool:
-    """Whether a file that begins like this can be EDN with a map or a collection of maps."""
+    """Whether a file that begins with `head` can be EDN with a map or a collection of maps."""
     return _BEGINNING.match(head) is not None
 
 
 def is_kv_log(head: bytes) -> bool:
-    """Whether a file that begins like this is one of Porcupine's kv logs."""
+    """Whether a file that begins with `head` is one of Porcupine's kv logs."""
     return _FIRST_MAP.match(head) is not None
 
 
 class JepsenEdn(EdnOps):
-    """One such file, read as a stream."""
+    """A history file of Jepsen, read as a stream."""
 
     format = "jepsen-edn"
 
 
 class KvLog(EdnOps):
-    """One such log."""
+    """A kv log of Porcupine."""
 
     format = "porcupine-kv"

@@ -2,22 +2,21 @@
 
 The text is split at strings (with their tags) and keywords; between them lie only separators,
 brackets, numbers, nil, true, false and perhaps symbols and other tags, which a few replacements
-turn into JSON's. The pieces are
-joined and decoded by msgspec. Maps are read in one of two ways, and what worked for the last text
-is tried first:
+turn into JSON's. The pieces are joined and decoded by msgspec. Maps are read in one of two ways;
+the way that worked for the last text is tried first:
 
-* as Clojure prints them, with a comma between pairs and nowhere else: what follows `{` or a comma
-  is a key, and a colon put behind it makes the map an object of JSON;
-* with commas meaning nothing: innermost collections are taken out and a mark left in their place,
-  round by round. A map without collections in it is a row of words, and every other one is a key.
+* with commas between pairs and nowhere else, as Clojure prints maps: the token after `{` or a comma
+  is a key, and a colon inserted after the key makes the map a JSON object;
+* with meaningless commas: in each round the innermost collections are replaced by marks. A map that
+  contains no collections is a row of words, and every second word is a key.
 
-Where a guess was wrong, no JSON comes of it: in an object every key has its colon and every pair
-its comma, so all JSON pairs keys and values as EDN does. A key that occurs twice is noticed
-by writing the data again and counting keys.
+A wrong guess never results in valid JSON: in a JSON object every key has a colon and every pair a
+comma, so valid JSON pairs keys and values as EDN does. Duplicate keys are found by encoding the
+data again and counting the keys.
 
-Text that is not plain enough (discards, characters, ratios, mistakes) is no JSON after this and is
-refused: the exact reader takes it. Nothing is accepted that EDN would not accept, or read in
-another way; the tests hold the two readers against each other.
+Text that is not plain enough (discards, characters, ratios, mistakes) does not become valid JSON
+and is refused; the exact reader then reads it. The quick reader accepts no text that is not EDN,
+and gives no text another meaning; tests compare the two readers.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ import msgspec
 from harness.formats.edn.exact_reader import DEPTH_MAX
 from harness.vocabularies.edn import text_of
 
-# A string that is not closed is one up to the end, and refused later: left alone, each quote in it
-# that is escaped would look for its end again.
+# An unclosed string extends to the end and is refused later: otherwise each escaped quote in it
+# would start another search for its end.
 _SPLIT: Final = re.compile(
     rb'((?:#(?<![^\s,(\[{]#)[A-Za-z][^\0-\x20,;"()\[\]{}]*+[\s,]*+)?+'
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|:[^\s,;"()\[\]{}\\]++)',
     re.DOTALL,
 )
-# Escapes that EDN and JSON share. An escape of an ASCII character could hide a quote or a colon.
+# Escapes that EDN and JSON share. An escaped ASCII character could hide a quote or a colon.
 _ESCAPED: Final = re.compile(rb'"(?:[^"\\]++|\\["\\nrtbf]|\\u(?!00[0-7])[0-9a-fA-F]{4})*+"')
 _BLANKS: Final = bytes.maketrans(b"\t\r\n\f\v", b"     ")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}()"))
 _NO_LETTERS: Final = bytes(
     set(range(256)) - {*b"abcdfghijklmnopqrstuvwxyz"} - {*b"ABCDFGHIJKLMNOPQRSTUVWXYZ"}
 )
-# Patterns begin with a rare character, and look back from there whether it begins a word: at the
-# very beginning, or behind one of these.
+# Patterns begin with a rare character and then look back whether it begins a word: at the very
+# beginning, or after one of these characters.
 _BEFORE: Final = rb"[^ ,(\[{]"
 _ENDS: Final = rb"(?![^ ,)\]}])"
 _LEAF_SET: Final = re.compile(rb"#(?<!" + _BEFORE + rb"#)\{([^{}\[\]()]*)\}")
@@ -64,20 +63,20 @@ _SET_IN_JSON: Final = (b'{"\\u001e":', b"}")
 _OTHER_KEY_IN_JSON: Final = b'"\\u001f'
 _NUMBER_KEY: Final = re.compile(rb"(?<=[{,])(0|-?[1-9][0-9]{0,17}) ")
 _KEY: Final = re.compile(rb"0|-?[1-9][0-9]{0,17}")
-# Vectors without maps in them, three deep; deeper ones take another round.
+# Vectors that contain no maps, up to three levels; deeper vectors take another round.
 _FLAT: Final = rb"\[[^\[\]{}]*+\]"
 _DEEPER: Final = rb"\[(?:[^\[\]{}]++|" + _FLAT + rb")*+\]"
 _VECTORS: Final = re.compile(rb"(\[(?:[^\[\]{}]++|" + _DEEPER + rb")*+\])")
 _MAPS: Final = re.compile(rb"(#?\{[^\[\]{}]*+\})")
-# The placeholder of a collection that was taken out, by round: vectors, maps, and so on. They are
-# no blanks, and EDN has no control characters outside of strings.
+# The placeholder of a replaced collection, by round: vectors, maps, and so on. Placeholders are
+# not blanks, and EDN has no control characters outside of strings.
 _MARKS: Final = [bytes([code]) for code in (*range(1, 9), *range(14, 30))]
 _NO_MARKS: Final = bytes(set(range(256)) - {mark[0] for mark in _MARKS})
 _PARENTHESES: Final = bytes.maketrans(b"()", b"[]")
 _REMEMBERED_MAX: Final = 10_000
 _REMEMBERED_BYTES_MAX: Final = 64  # of one token
-_ROW_BYTES_MAX: Final = 24  # longer ones hold numbers that do not come again
-# JSON's but not EDN's; comments; characters; strings that are not closed.
+_ROW_BYTES_MAX: Final = 24  # longer texts contain numbers that rarely recur
+# Tokens that only JSON has; comments; characters; unclosed strings.
 _STRANGE: Final = (b":", b"null", b";", b"\\", b'"')
 _TIDY: Final = ((b"[ ", b"["), (b" ]", b"]"), (b"{ ", b"{"), (b" }", b"}"))
 _decode: Final = msgspec.json.Decoder().decode
@@ -85,11 +84,11 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 class QuickRefusedError(Exception):
-    """Not plain enough for this reader."""
+    """The text is not plain enough for this reader."""
 
 
 class _Quoted(dict[bytes, bytes]):
-    """Keywords and strings as JSON; they are remembered, up to a bound."""
+    """Keywords and strings as JSON, cached up to a limit."""
 
     def __missing__(self, token: bytes) -> bytes:
         if token.startswith(b":"):
@@ -112,7 +111,7 @@ class _Quoted(dict[bytes, bytes]):
 
 
 class QuickReader:
-    """Reads one piece of text after another, and remembers common strings."""
+    """Reads one piece of text after another, and caches common strings."""
 
     def __init__(self) -> None:
         self._quoted = _Quoted()
@@ -124,7 +123,7 @@ class QuickReader:
         if b"\0" in data:
             raise QuickRefusedError
         if not data.isascii():
-            # Comments and tags, which the JSON leaves out, must be text, too.
+            # Comments and tags are not in the JSON, but must be valid text, too.
             try:
                 data.decode()
             except UnicodeDecodeError as error:
@@ -145,18 +144,18 @@ class QuickReader:
 
 
 def _uncommented(data: bytes) -> bytes:
-    """Without comments, of which one may hold half a string.
+    """The text without comments, which may contain an unpaired quote.
 
-    What comes behind a backslash outside of strings may go wrong. That backslash stays, and is
-    refused later.
+    Text after a backslash outside of strings may be changed wrongly, but the backslash stays in the
+    text, so the text is refused later.
     """
     return b"".join(filter(None, _COMMENT.split(data)))
 
 
 def _between(rest: bytes) -> bytes:
-    """The text between keywords and strings, which are NUL here, in JSON's words.
+    """The text between keywords and strings, in JSON's syntax; NULs stand for keywords and strings.
 
-    Lists and sets are vectors afterwards; single blanks or commas separate.
+    Lists and sets become vectors; single blanks or commas separate elements.
     """
     if any(sign in rest for sign in (*_STRANGE, _SET_OPENS, _SET_CLOSES)):
         raise QuickRefusedError
@@ -169,7 +168,7 @@ def _between(rest: bytes) -> bytes:
         rest = b"".join(_BIG.split(rest))
     rest = rest.replace(b" ,", b",").replace(b", ", b",")
     brackets = rest.translate(None, _NO_BRACKETS)
-    # Each round takes at least one level away, and at most three.
+    # Each round removes at least one level, and at most three.
     for _ in range(DEPTH_MAX // 3 - 1):
         fewer = brackets.replace(b"[]", b"").replace(b"{}", b"").replace(b"()", b"")
         if len(fewer) == len(brackets):
@@ -179,7 +178,7 @@ def _between(rest: bytes) -> bytes:
         raise QuickRefusedError
     if b"(" in rest:
         rest = rest.translate(_PARENTHESES)
-    # Letters that are not in nil, true and false (without the e of 1e9) are of symbols.
+    # Letters that do not belong to nil, true and false (or to the e of 1e9) belong to symbols.
     letters = rest.count(b"nil") * 3 + rest.count(b"true") * 3 + rest.count(b"false") * 4
     if len(rest.translate(None, _NO_LETTERS)) == letters:
         rest = rest.replace(b"nil", b"null")
@@ -204,7 +203,7 @@ def _tidied(rest: bytes) -> bytes:
 
 
 def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
-    """The values of the JSON text with `rest` around the quoted tokens."""
+    """The values of the JSON text that consists of `rest` and the quoted tokens."""
     parts[::2] = rest.split(b"\0")
     text = b"[" + b"".join(parts).strip(b",") + b"]"
     if _SET_OPENS in text:
@@ -219,7 +218,7 @@ def _decoded(parts: list[bytes], rest: bytes) -> list[Any]:
 
 
 def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
-    """The forms, if all maps have commas between their pairs, and nothing else has any."""
+    """The forms, if all maps have commas between their pairs, and there are no other commas."""
     rest = rest.replace(b"{\0 ", b"{\0:").replace(b",\0 ", b",\0:")
     pieces = _NUMBER_KEY.split(rest)
     pieces[1::2] = [_OTHER_KEY_IN_JSON + key + b'":' for key in pieces[1::2]]
@@ -228,7 +227,7 @@ def _objects(parts: list[bytes], rest: bytes) -> list[Any]:
 
 
 class _Rows(dict[bytes, bytes]):
-    """Short maps of words and marks in JSON, remembered up to a bound."""
+    """Short maps of words and marks as JSON, cached up to a limit."""
 
     def __missing__(self, row: bytes) -> bytes:
         value = _row(row)
@@ -259,7 +258,7 @@ class _Rows(dict[bytes, bytes]):
 
 
 def _row(text: bytes) -> bytes:
-    """A map or a set that holds words and marks."""
+    """A map or a set that contains words and marks."""
     if text.startswith(b"#"):
         return _SET_OPENS + b"[" + text[2:-1] + b"]" + _SET_CLOSES
     if text == b"{}":
