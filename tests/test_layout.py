@@ -103,6 +103,11 @@ FUNCTION_LINES = 70
 # twenty) and why it is one piece. Review reads this: split where responsibility changes, never
 # because of a number.
 LARGE = {
+    "checkers/catalog/invariants/refusals.py": (
+        420,
+        "one refusal after another, each with its proof",
+    ),
+    "checkers/conduct/stats.py": (420, "one count after another, and the text of each"),
     "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
     "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
