@@ -75,7 +75,7 @@ http.server.HTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
 
 
 def test_a_foreign_program_runs_by_its_command_line(environment, engine, monkeypatch):
-    monkeypatch.setattr("harness.environments.docker.cluster._STOP_GRACE_S", 60)
+    monkeypatch.setattr("harness.environments.docker.node.node._STOP_GRACE_S", 60)
     words = (
         "{host}",
         "{port:80}",

@@ -120,6 +120,7 @@ class Peers:
     """Two nodes, and their connections to each other."""
 
     def __init__(self, session):
+        self.session = session
         self.cluster = session.cluster
         self._env = session.env
         self.events = []
