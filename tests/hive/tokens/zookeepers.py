@@ -27,8 +27,12 @@ LEASE_S = 3 * PATIENCE_S
 class ZooKeepers:
     """Running servers, and what opens a session with them."""
 
-    cluster: object
+    session: object
     new_session: object
+
+    @property
+    def cluster(self):
+        return self.session.cluster
 
 
 async def answers(session):
@@ -101,7 +105,7 @@ def _with_servers(body, specs, connect, environment, seed):
 
         await answers(new_session())
         try:
-            return await body(ZooKeepers(session.cluster, new_session))
+            return await body(ZooKeepers(session, new_session))
         finally:
             for one in opened:
                 one.close()
