@@ -18,8 +18,8 @@ from harness.environments.host import power
 from harness.environments.process.child import Child
 from harness.environments.sim.clock import SimClock
 from harness.environments.sim.disk import DiskStore, _Inode
-from harness.environments.sim.network import Fabric
 from harness.faults.budget import DamageBudget
+from harness.faults.conditions import Links
 from harness.faults.ledger import Ledger
 from harness.ops import History, OpType, Verdict
 from harness.run import interpreter, phases
@@ -81,16 +81,20 @@ def lease_never_ends(patch):
     )  # fmt: skip
 
 
-@defect("tests/sim/test_network.py")
+@defect("tests/faults/test_ledger.py")
 def heal_takes_off_the_oldest_fault(patch):
     """A heal takes off the oldest fault of links, whichever was meant."""
-    wrap(patch, Fabric, "heal", lambda original, self, _: original(self, next(iter(self._faults))))
+    wrap(patch, Links, "lift", lambda original, self, _: original(self, next(iter(self._laid))))
 
 
 @defect("tests/sim/test_network.py")
 def bites_count_twice(patch):
     """A fault of links reports twice the frames that it touched."""
-    wrap(patch, Fabric, "heal", lambda original, *args: _doubled(original(*args)))
+
+    async def around(original, *args):
+        return _doubled(await original(*args))
+
+    wrap(patch, Links, "lift", around)
 
 
 @defect("tests/faults")

@@ -222,7 +222,7 @@ def test_names_that_no_harness_gives_and_runs_beyond_measure(tmp_path, monkeypat
 
     monkeypatch.setattr(run_folders, "LINES_MAX", 5)
     served.server.application.library.folders._folders.clear()
-    assert "at most 5 are made a folder again" in served.page(f"/run/{key}/")
+    assert "a page shows at most 5" in served.page(f"/run/{key}/")
 
 
 def test_folders_are_made_anew_when_too_many_were_asked_for(tmp_path, monkeypatch, open_lake):
