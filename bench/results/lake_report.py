@@ -96,7 +96,7 @@ def plain_loop(uri: str) -> None:
     from results.judging.budgets import Budget
     from results.judging.result_ids import Registry
     from results.judging.staged_results import run_of
-    from results.judging.verdict_rows import Checkers, judge_history
+    from results.judging.verdict_rows import judge_history
     from results.lake.log.files import MAIN
     from results.lake.log.run_streams import runs_in
     from results.lake.tables.rebuild import HISTORY_TABLES, history_of
@@ -104,14 +104,14 @@ def plain_loop(uri: str) -> None:
     snapshot = opened(uri).snapshot()
     tables = (MAIN, *HISTORY_TABLES)
     files = {name: tuple(file.name for file in snapshot.files(name)) for name in tables}
-    registry, checkers, budget = Registry(), Checkers(), Budget()
+    registry, budget = Registry(), Budget()
     schemas = {name: snapshot.schemas[name] for name in tables}
     for _, rows in runs_in(snapshot.place, schemas, files, sorted(snapshot.known())):
         (row,) = rows[MAIN].to_pylist()
         run = run_of(row)
         history = history_of({name: rows[name] for name in HISTORY_TABLES}, digest=row["digest"])
         for name in registry.checkers_of(run.case):
-            judge_history(name, history, run.case, budget, checkers)
+            judge_history(name, history, run.case, budget)
         extract(run, history)
 
 

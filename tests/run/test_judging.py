@@ -1,7 +1,6 @@
 """What becomes of what checkers return, raise or cannot say."""
 
 import contextlib
-from types import SimpleNamespace
 
 import pytest
 
@@ -198,7 +197,7 @@ def test_a_judgement_that_cannot_be_tempered_convicts_of_nothing(monkeypatch):
     assert "strange facts" in result.reason
 
 
-def test_a_report_has_the_signature_that_the_run_has():
+def test_a_report_has_the_signature_that_the_run_has(monkeypatch):
     """The names that are put beside ids change the words of a reason, but not its signature."""
     table = "0e7fb6aa" * 4
     answer = {"table_id": table, "term": 1}
@@ -210,8 +209,8 @@ def test_a_report_has_the_signature_that_the_run_has():
         "mine", lambda: CheckResult("mine", Verdict.INVALID, f"table {table} was lost", (), (0,))
     )
     judgement = judge(History(ops), CASE, [checker])
-    checkers = SimpleNamespace(load=lambda _: checker)
-    row = judge_history("mine", History(ops), CASE, Budget(), checkers)
+    monkeypatch.setattr("results.judging.verdict_rows.checker_named", lambda _: checker)
+    row = judge_history("mine", History(ops), CASE, Budget())
     assert row.reason == judgement.results[0].reason == "table 't' (id 0e7fb6…) was lost"
     assert row.signature == failure_of(judgement.results).signature
     assert "table … was lost" in row.signature
