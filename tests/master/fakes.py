@@ -8,7 +8,6 @@ fate unknown.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -32,6 +31,7 @@ from targets.kudu.master.tablets.heartbeats import Heartbeats
 from targets.kudu.master.tablets.ts_manager import TServerMap
 from targets.kudu.rpc import Call, R_co, RpcConnectionError
 from targets.kudu.rpc.server import request_type_of
+from tests.support.env import FakeDisk, FakeEnv
 from tests.support.virtual import VirtualClock
 
 T = TypeVar("T")
@@ -44,31 +44,10 @@ async def settle(rounds: int = 50) -> None:
         await asyncio.sleep(0)
 
 
-class FakeDisk:
-    async def list(self, prefix: str = "") -> list[str]:
-        return ["instance"]
-
-
-class FakeEnv:
-    def __init__(self, seed: int = 1) -> None:
-        self.name = "m1"
-        self.disk = FakeDisk()
-        self.boot = 0
-        self.clock = VirtualClock(wall_begin_ns=WALL_START_NS)
-        self.random = random.Random(seed)
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.tasks: list[asyncio.Task[Any]] = []
-
-    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(coro, name=name)
-        self.tasks.append(task)
-        return task
-
-    def event(self, kind: str, **data: Any) -> None:
-        self.events.append((kind, data))
-
-    def kinds(self) -> list[str]:
-        return [kind for kind, _ in self.events]
+def master_env(seed: int = 1) -> FakeEnv:
+    """The env of the master `m1`, which has started before."""
+    clock = VirtualClock(wall_begin_ns=WALL_START_NS)
+    return FakeEnv("m1", clock=clock, disk=FakeDisk(instance=b""), seed=seed)
 
 
 class FakeReplica:
@@ -204,7 +183,7 @@ class FakeMaster:
         log_of: FakeReplica | None = None,
         seed: int = 1,
     ) -> None:
-        self.env: Any = FakeEnv(seed)
+        self.env: Any = master_env(seed)
         self.flags = flags or Flags()
         self.rows = SystemTablet()
         self.replica = FakeReplica(self.rows)

@@ -10,7 +10,7 @@ from targets.kudu.master.node import main
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
-from tests.master.fakes import FakeEnv
+from tests.master.fakes import master_env
 from tests.support.virtual import run
 
 
@@ -78,4 +78,4 @@ BAD = {
 def test_a_bad_configuration_is_refused(case):
     config, words = BAD[case]
     with pytest.raises(UsageError, match=words):
-        run(main(FakeEnv(), config))
+        run(main(master_env(), config))

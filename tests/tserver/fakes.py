@@ -1,75 +1,16 @@
-"""A disk in memory, and a Raft replica that commits alone and at once."""
+"""A Raft replica that commits alone and at once, and the env of one tablet server."""
 
-import asyncio
-import random
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 from targets.kudu import messages as m
 from targets.kudu.consensus.messages import OpId
+from tests.support.env import FakeDisk, FakeEnv
 
 
-class FakeDisk:
-    """Whole files only: what superblocks need. `fail_after` operations it dies like a power cut."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.fail_after: int | None = None
-
-    def _step(self) -> None:
-        if self.fail_after is not None:
-            if self.fail_after == 0:
-                raise OSError("power cut")
-            self.fail_after -= 1
-
-    async def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return self.files[path]
-
-    async def replace(self, path: str, data: bytes) -> None:
-        self._step()
-        self.files[path] = data
-
-    async def list(self, prefix: str = "") -> list[str]:
-        return sorted(path for path in self.files if path.startswith(prefix))
-
-    async def remove(self, path: str) -> None:
-        self._step()
-        self.files.pop(path, None)
-
-
-class FakeClock:
-    now_ns = 0
-
-    def monotonic_ns(self) -> int:
-        return self.now_ns
-
-    def wall_ns(self) -> int:
-        return self.now_ns
-
-    def max_error_ns(self) -> int:
-        return 0
-
-
-class FakeEnv:
-    name = "t1"
-    boot = 0
-
-    def __init__(self, disk: FakeDisk | None = None) -> None:
-        self.disk = disk or FakeDisk()
-        self.clock = FakeClock()
-        self.random = random.Random(5)
-        self.events: list[tuple[str, dict[str, Any]]] = []
-        self.tasks: list[asyncio.Task[Any]] = []
-
-    def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        self.tasks.append(asyncio.get_running_loop().create_task(coro, name=name))
-        return self.tasks[-1]
-
-    def event(self, kind: str, **data: Any) -> None:
-        self.events.append((kind, data))
+def server_env(disk: FakeDisk | None = None) -> FakeEnv:
+    """The env of the tablet server `t1`."""
+    return FakeEnv("t1", disk=disk, seed=5)
 
 
 class FakeReplica:

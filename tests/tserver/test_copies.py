@@ -15,7 +15,8 @@ from targets.kudu.consensus.messages import (
 from targets.kudu.tserver import tablet_replica as _tablet
 from targets.kudu.tserver import ts_tablet_manager as _manager
 from targets.kudu.tserver.ts_tablet_manager import TabletManager
-from tests.tserver.fakes import UUID, FakeDisk, FakeReplica, alter, create, delete
+from tests.support.env import FakeDisk
+from tests.tserver.fakes import UUID, FakeReplica, alter, create, delete
 from tests.tserver.test_manager import code as refused_by
 from tests.tserver.test_manager import manager, replica_of
 

@@ -14,8 +14,9 @@ from targets.kudu.rpc import RpcError
 from targets.kudu.tserver import node
 from targets.kudu.tserver.heartbeater import Heartbeater
 from tests.kudu_client.fakes import FakeEnv as VirtualEnv
+from tests.support.env import FakeDisk
 from tests.support.virtual import run
-from tests.tserver.fakes import FakeDisk, FakeEnv
+from tests.tserver.fakes import server_env
 
 pytestmark = pytest.mark.loop(run=run)
 
@@ -222,7 +223,7 @@ async def test_of_masters_that_disagree_the_newest_term_is_believed_and_in_it_th
 
 
 def start(disk: FakeDisk, wall_ns: int) -> node._Instance:
-    env = FakeEnv(disk)
+    env = server_env(disk)
     env.clock.now_ns = wall_ns
     return asyncio.run(node._start_instance(env))
 
@@ -257,7 +258,7 @@ def test_corrupt_identity_is_not_replaced_by_a_new_one():
 )
 def test_bad_configuration_is_refused(config, text):
     with pytest.raises(UsageError, match=text):
-        asyncio.run(node.main(FakeEnv(), config))
+        asyncio.run(node.main(server_env(), config))
 
 
 async def test_switch_leader_only_heartbeats_finds_the_leader_and_stays():

@@ -19,7 +19,8 @@ from targets.kudu.tserver import tablet_replica as _tablet
 from targets.kudu.tserver import ts_tablet_manager as _manager
 from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.ts_tablet_manager import TabletManager
-from tests.tserver.fakes import UUID, FakeDisk, FakeEnv, FakeReplica, alter, create, delete
+from tests.support.env import FakeDisk
+from tests.tserver.fakes import UUID, FakeReplica, alter, create, delete, server_env
 
 Code = m.TabletErrorCode
 
@@ -32,7 +33,7 @@ def _fake_raft(monkeypatch):
 def manager(disk: FakeDisk | None = None, dirty: list[str] | None = None) -> TabletManager:
     marks = [] if dirty is None else dirty
     nothing: Any = None
-    env: Any = FakeEnv(disk)
+    env: Any = server_env(disk)
     node = NodeContext(env, UUID, "t1:7050", Flags(), frozenset(), nothing)
     return TabletManager(node, consensus=nothing, on_dirty=marks.append)
 

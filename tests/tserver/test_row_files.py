@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from targets.kudu.tserver import rowset as _row_files
 from targets.kudu.tserver.rowset import RowFiles
 from targets.kudu.tserver.tablet import TabletMachine
-from tests.tserver.fakes import FakeDisk
+from tests.support.env import FakeDisk
 from tests.tserver.test_row_machine import Log, machine, row, write
 
 HEAD = "manifest"
