@@ -27,7 +27,7 @@ exit codes of check: 0 sound, 1 damaged; of export: 0 all are there, 2 some coul
 def main(arguments: Sequence[str]) -> int:
     """Do one action on a lake, and print the outcome."""
     parsed = _parse(arguments)
-    from results.lake.upkeep.actions import act
+    from results.lake.actions import act
 
     return act(parsed)
 

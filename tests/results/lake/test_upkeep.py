@@ -259,7 +259,7 @@ def test_check_finds_rows_that_do_not_fit(uri, monkeypatch, change):
 
 
 def test_the_verb(uri, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("results.lake.upkeep.actions.Lake", SimpleNamespace(open=lake_at))
+    monkeypatch.setattr("results.lake.actions.Lake", SimpleNamespace(open=lake_at))
     abandoned(uri, ["lost"])
     assert main(["lake", "check", uri]) == 0
     assert "sound  24 runs" in capsys.readouterr().out
