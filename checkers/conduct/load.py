@@ -1,7 +1,7 @@
 """The load that a run really put on its target: rates, and concurrent operations on one name.
 
 Clients that wait for a target in trouble send fewer requests, so the achieved rate falls under
-faults, which is nobody's fault. The certificate doubts two kinds of runs: a run that did hardly
+faults, as it must. The certificate doubts two kinds of runs: a run that did hardly
 anything, and a run that did not reach the requested rate even in its best seconds, so that its load
 was not the requested load.
 """

@@ -9,7 +9,7 @@ operation that changes the token is under way, or was not answered, any answer i
 | refused   | a good token is refused, no matter which metastore issued it (I11)                  |
 | cancelled | a cancelled token is accepted                                                       |
 | expired   | an expired token is accepted                                                        |
-| forged    | a token that nobody issued is accepted                                              |
+| forged    | a token that no metastore issued is accepted                                        |
 | owner     | a token is accepted for another owner                                               |
 | access    | a user other than the renewer can renew a token, or the renewer cannot              |
 | twice     | the same token was issued twice                                                     |

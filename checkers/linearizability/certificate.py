@@ -191,9 +191,9 @@ def _confirmed(
     limits: Limits,
     clock: Clock,
 ) -> tuple[Sequence[int], bool, str]:
-    """The core or all returned operations, whether it is minimal, and who confirmed it.
+    """The core or all returned operations, whether it is minimal, and the check that confirmed it.
 
-    The last result is empty if nobody confirmed it.
+    The last result is empty if no check confirmed it.
     """
     if len(core) <= VERIFIER_CORE_MAX and verify_core(
         part.model,

@@ -11,7 +11,7 @@ A core claims the following. Its operations took effect, with the answers they g
 calls and their returns. Every other operation is *optional*: it took effect with the answer it gave
 (if it gave one) at some moment after its call, or never. If even this weaker history has no legal
 order, then the original has none, since an order of the original would be legal here, too. This
-holds for every model, whatever its `read_only` and its treatment of unknown outcomes. Leaving
+holds for every model, with any `read_only` and any treatment of unknown outcomes. Leaving
 operations out instead would prove nothing: without a create, the read of the created object is
 already a contradiction.
 """

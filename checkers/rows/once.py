@@ -4,7 +4,7 @@ Each rule is one pass over the history, and is sound no matter how lost operatio
 
 | rule           | violation                                                                 |
 |----------------|---------------------------------------------------------------------------|
-| phantom        | a cell holds a value that nobody wrote to it                              |
+| phantom        | a cell holds a value that was never written to it                         |
 | refused        | a row holds the value of a refused write ("already-present",              |
 |                | "not-found"): perhaps only a copy of the request was refused              |
 | too-early      | a row held a value before any client requested this write                 |

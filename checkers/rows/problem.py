@@ -135,8 +135,8 @@ Cell = tuple[str, str, str]
 
 
 class Writers:
-    """The writes of every cell by value, including refused writes, whose values nobody should
-    see.
+    """The writes of every cell by value, including refused writes, whose values no read should
+    show.
     """
 
     def __init__(self, read: RowsHistory) -> None:

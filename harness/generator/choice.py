@@ -1,9 +1,9 @@
 """Combinators that choose among several generators.
 
 `any_of` asks all generators and takes the earliest operation. `mix` and `weighted` draw the
-generator whose turn it is, so that a mixture keeps its proportions whatever the timing of its
-generators. Unlike Jepsen's `mix`, this one passes updates on, and a pending generator does not
-block the others.
+generator whose turn it is, so that the timing of generators does not change the proportions of a
+mixture. Unlike Jepsen's `mix`, this one passes updates on, and a pending generator does not block
+the others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare the states of nodes, not only their logs.
 
-* Masters with the same applied index hold equal rows, whatever their role.
+* Masters with the same applied index hold equal rows, in any role.
 * A replica holds the columns (with ids), the name and the key range that the catalog has for the
   replica's schema version. Replicas of one tablet at one version hold the same.
 * Column ids are unique in a table and below its `next_column_id`. The id of a dropped column never

@@ -9,8 +9,8 @@ these models.
 * `IdView`: a table's versions only grow, each is made once and has one payload; deletion is for
   ever.
 
-In `Tenancy` and `IdView`, unreported changes may happen at any time: a state moves to whatever
-state the next operation requires. So operations of unknown outcome are left out there.
+In `Tenancy` and `IdView`, unreported changes may happen at any time: a state moves to the state
+that the next operation requires. So operations of unknown outcome are left out there.
 """
 
 from __future__ import annotations
@@ -136,12 +136,12 @@ def _fits(state: Entry, said: Said) -> bool:
 
 
 class _FreeView(Model[S, I, bool]):
-    """The state moves to whatever state the next operation requires."""
+    """The state moves to the state that the next operation requires."""
 
     def blurred(
         self, core: Sequence[Operation[I, bool]], others: Sequence[Operation[I, bool]], /
     ) -> Sequence[Operation[I, bool]]:
-        """No unknown operations are needed: whatever they do may happen at any time anyway."""
+        """No unknown operations are needed: their effects may happen at any time anyway."""
         del core, others
         return ()
 

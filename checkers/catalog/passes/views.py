@@ -2,7 +2,7 @@
 
 Each model is a projection of the whole catalog: it accepts every order that linearizes the history,
 since it forbids only what no order can show. Everything else may happen freely: a state moves to
-whatever state the next operation requires. So operations of unknown outcome are left out, and a
+the state that the next operation requires. So operations of unknown outcome are left out, and a
 part of a view's operations is a projection as well.
 
 * `IdView`: a table's versions only grow, each is made once, deletion is for ever.

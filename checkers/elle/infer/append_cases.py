@@ -130,7 +130,7 @@ class AppendTexts:
         return Case("G1b", (text,), (self._op(mop), self._op(writer)), {"key": key, "value": value})
 
     def garbage(self, row: int) -> Case:
-        """A read of an element that nobody appended."""
+        """A read of an element that was never appended."""
         mop, key, read = self._read(row)
         seen, writers = self._writers(mop)
         value = self._columns.render_value(int(seen[np.flatnonzero(writers < 0)[0]]))

@@ -17,7 +17,7 @@ class AppendIndex:
 
     Versions are numbered over all keys: key `k` has the versions first[k] (the empty list) to
     first[k+1]-1. `element` and `writer` describe the last element of a version. Both are -1 for an
-    empty list, and `writer` is also -1 if nobody wrote the element.
+    empty list, and `writer` is also -1 if no transaction wrote the element.
     """
 
     columns: Columns

@@ -384,8 +384,8 @@ def columns_of(source: History | Columns | Iterable[Transaction], *, writes_are:
 
     A source that is already in columns is returned as it is.
 
-    The value of an operation makes it a transaction, whatever its `f`. Raises `HistoryError` for a
-    value that is not a list of micro-operations.
+    The value of an operation makes it a transaction; its `f` does not matter. Raises `HistoryError`
+    for a value that is not a list of micro-operations.
     """
     if isinstance(source, Columns):
         assert source.writes_are == writes_are, f"columns of {source.writes_are!r} transactions"

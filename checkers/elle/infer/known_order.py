@@ -13,7 +13,7 @@ from typing import Final
 
 from checkers.elle.infer.columns import FAIL, NEVER, NIL, OK, Columns
 
-NOBODY: Final = -1
+NO_WRITER: Final = -1
 """The writer of an initial version."""
 
 Pair = tuple[int, int, int]
@@ -24,8 +24,8 @@ class Facts:
     """The writers and readers of versions, and the known part of the order of versions.
 
     For each key, `chain` has the writers in the order that reads show, and `free` the later
-    writers, whose order is unknown. `readers` maps a key and the writer of a version (`NOBODY` for
-    the initial version) to the version's readers.
+    writers, whose order is unknown. `readers` maps a key and the writer of a version (`NO_WRITER`
+    for the initial version) to the version's readers.
     """
 
     def __init__(self, columns: Columns, without: frozenset[int]) -> None:
@@ -54,9 +54,9 @@ class Facts:
                 continue
             if len(visible) > len(longest.get(key, ())):
                 longest[key] = visible
-            writers = [self._writer.get((key, value), NOBODY) for value in visible]
+            writers = [self._writer.get((key, value), NO_WRITER) for value in visible]
             seen.update(writers)
-            last = next((w for w in reversed(writers) if w != reader), NOBODY)
+            last = next((w for w in reversed(writers) if w != reader), NO_WRITER)
             if self.lists or not writers or writers[-1] != reader:
                 self.readers.setdefault((key, last), set()).add(reader)
         live = [
@@ -65,8 +65,8 @@ class Facts:
         ]
         self.happened = [txn for txn, lives in enumerate(live) if lives]
         for key, visible in longest.items() if self.lists else ():
-            order = [self._writer.get((key, value), NOBODY) for value in visible]
-            kept = [writer for writer in order if writer != NOBODY and live[writer]]
+            order = [self._writer.get((key, value), NO_WRITER) for value in visible]
+            kept = [writer for writer in order if writer != NO_WRITER and live[writer]]
             self.chain[key] = kept[:1] + [two for first, two in pairwise(kept) if first != two]
         for (key, _), txn in sorted(self._writer.items()):
             free = self.free.setdefault(key, [])
@@ -82,7 +82,7 @@ class Facts:
 def known_pairs(facts: Facts) -> Iterator[Pair]:
     """Neighbours in the known orders, starting with the initial version."""
     for key, free in facts.free.items():
-        chain = [NOBODY, *facts.chain.get(key, ())]
+        chain = [NO_WRITER, *facts.chain.get(key, ())]
         yield from ((key, first, two) for first, two in pairwise(chain))
         yield from ((key, chain[-1], last) for last in free)
 
@@ -104,7 +104,7 @@ def places(facts: Facts, size: int) -> tuple[dict[tuple[int, int], int], list[in
         for writer in reversed(chain):
             later[key, writer] = mask
             mask |= 1 << writer
-        later[key, NOBODY] = mask
+        later[key, NO_WRITER] = mask
         mask = 0
         for writer in chain:
             earlier[writer] |= mask

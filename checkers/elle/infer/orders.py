@@ -20,7 +20,7 @@ from typing import Final
 
 from checkers.elle.infer.columns import Columns
 from checkers.elle.infer.known_order import (
-    NOBODY,
+    NO_WRITER,
     Facts,
     Pair,
     known_pairs,
@@ -88,7 +88,7 @@ class _State:
     """The order settled so far.
 
     All sets are bit masks. `after` and `before` have what follows and precedes each node. `later`
-    has the writers of a key after a version (for `NOBODY`: after the initial version), and
+    has the writers of a key after a version (for `NO_WRITER`: after the initial version), and
     `earlier` the writers before a transaction's own versions. `pairs` are the pairs still open.
     """
 
@@ -132,7 +132,7 @@ class _Search:
             (self._commit[writer], self._begin[reader])
             for (_, writer), readers in facts.readers.items()
             for reader in readers
-            if NOBODY != writer != reader and rule.kind != "writes"
+            if NO_WRITER != writer != reader and rule.kind != "writes"
         ]
         self._read_from = (
             _closure(nodes, edges)[1] if rule.kind == "causal" else _direct(nodes, edges)
@@ -192,7 +192,7 @@ class _Search:
         """The edges that follow if the version of `one` comes before the version of `two`."""
         target = self._commit[two]
         edges = []
-        if one != NOBODY:
+        if one != NO_WRITER:
             edges.append(
                 (self._commit[one], target if self._kind == "prefix" else self._begin[two])
             )

@@ -158,7 +158,7 @@ class RegisterTexts:
         return Case("G1b", (text,), (self._op(mop), writer), {"key": key, "value": value})
 
     def garbage(self, mop: int) -> Case:
-        """A read of a value that nobody wrote."""
+        """A read of a value that was never written."""
         key, value, _ = self._read(mop)
         details = {"key": key, "value": value}
         return Case("garbage-read", (self.unwritten(mop),), (self._op(mop),), details)

@@ -147,7 +147,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """Decide by the chain of reads, or by a read of an element that nobody added.
+        """Decide by the chain of reads, or by a read of an element that was never added.
 
         The chain needs a history without removals.
         """

@@ -1,9 +1,9 @@
 """The driver's end of one node's FUSE disk: a mount, and the server process behind it.
 
-The server reads commands from its standard input. When that input ends, because the harness has
-died in whatever way, the server unmounts the disk and exits. If the server itself was killed, the
-warden or `harness clean` unmounts the disk. A failure of a disk is blamed on the host: it ends the
-run, and no node is held responsible.
+The server reads commands from its standard input. When the harness dies, that input ends, and the
+server unmounts the disk and exits. If the server itself was killed, the warden or `harness clean`
+unmounts the disk. A failure of a disk is blamed on the host: it ends the run, and no node is held
+responsible.
 """
 
 from __future__ import annotations

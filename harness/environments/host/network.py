@@ -46,8 +46,8 @@ class RealConn:
         self._reader = reader
         self._writer = writer
         self._on_close = on_close
-        # asyncio keeps a connection's error in a future of the stream as well. If nobody awaits
-        # that future, asyncio logs the error when the future is garbage collected. So this task
+        # asyncio keeps a connection's error in a future of the stream as well. If that future is
+        # never awaited, asyncio logs the error when the future is garbage collected. So this task
         # always awaits it.
         self._end = asyncio.get_running_loop().create_task(_end_of(writer))
         self.peer = _address(writer)  # the node name after the greeting

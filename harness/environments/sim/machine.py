@@ -135,7 +135,7 @@ class Machine:
         lose_unsynced: bool = False,
         torn: bool = False,
     ) -> None:
-        """Handle the end of the incarnation, whatever its cause."""
+        """Handle the end of the incarnation, for any cause."""
         incarnation = self.incarnation
         assert incarnation is not None, f"{self.name} does not run"
         self.incarnation = None

@@ -298,7 +298,7 @@ class World:
     # --- the end ----------------------------------------------------------------------------
 
     def discard(self) -> list[str]:
-        """Take the world apart; returns the failures of tasks that nobody retrieved.
+        """Take the world apart; returns the failures of tasks that were never retrieved.
 
         Only tasks of running nodes count: if a node ends, a second task that failed at the same
         time, for instance on the same full disk, cannot be retrieved.

@@ -32,7 +32,7 @@ PLAIN_HTTP: Final = ("scheme is not allowed", "url scheme")
 FULL: Final = ("no space left", "disk quota exceeded", "storage full", "storagefull")
 FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_FOLDER_CODES: Final = (errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
-NOBODY: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
+NO_ANSWER: Final = ("client error (connect)", "curlcode: 6,", "curlcode: 7,")
 BROKEN_LOG: Final = ("json error", "parquet error")
 _SECRETS: Final = re.compile(r"(?<=://)[^/\s@]+(?::[^\s@]*)?(?=@)|(?<=\?)[^\s#'\"]+")
 """Secrets in URIs: users with passwords, which may contain slashes, and signed queries."""
@@ -107,7 +107,7 @@ def said_of(error: Exception, uri: str) -> Exception:
         return InfrastructureError(
             f"a file of {uri} cannot be read ({clipped(text, 160)}); see `harness lake check`"
         )
-    if any(word in lower for word in NOBODY):
+    if any(word in lower for word in NO_ANSWER):
         return AgainError(f"no answer ({clipped(text, 240)}); is AWS_ENDPOINT_URL right?")
     return AgainError(clipped(text, 300))
 

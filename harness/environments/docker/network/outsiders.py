@@ -11,7 +11,7 @@ on this machine, /proc shows which processes in the containers are stopped. Othe
 asked now and then; it runs ps(1) on its host.
 
 A keeper or relay that has ended cannot be replaced, since its namespace and the published ports are
-lost. The run then ends with an error, even if somebody started the container again.
+lost. The run then ends with an error, even if another program started the container again.
 """
 
 from __future__ import annotations
