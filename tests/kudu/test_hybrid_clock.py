@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from targets.kudu.hybrid_clock import ClockError, HybridClock, from_micros, to_micros
-from tests.tserver.fakes import FakeClock
+from tests.support.env import Clock
 
 STEPS = st.lists(
     st.tuples(
@@ -19,7 +19,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_timestamps_rise(steps):
-    wall = FakeClock()
+    wall = Clock()
     clock = HybridClock(wall, max_error_us=10_000_000)
     highest = 0
     for step, wall_s, at_s in steps:
@@ -43,7 +43,7 @@ def test_timestamps_rise(steps):
 
 
 def test_time_is_the_wall_clock_while_that_goes_forward():
-    wall = FakeClock()
+    wall = Clock()
     clock = HybridClock(wall, max_error_us=0)
     wall.now_ns = 5_000_123_999
     assert from_micros(5_000_123) == clock.now()
@@ -55,6 +55,6 @@ def test_time_is_the_wall_clock_while_that_goes_forward():
 
 
 def test_the_counter_spills_into_the_microseconds():
-    clock = HybridClock(FakeClock(), max_error_us=0)
+    clock = HybridClock(Clock(), max_error_us=0)
     clock.observe(from_micros(1, (1 << 12) - 1))
     assert from_micros(2) == clock.now()
