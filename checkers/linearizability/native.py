@@ -29,6 +29,8 @@ from checkers.linearizability.problem import Problem, Slot, Stepper, contradicti
 from checkers.linearizability.search import DepthFirst, Status
 
 SWITCH: Final = "HARNESS_NATIVE"
+INTERFACE: Final = 2
+"""The interface of the core (`native/src/lib.rs`) that this module calls."""
 STATUSES: Final = (  # operations by their numbers in the core
     Status.RUNNING,
     Status.FOUND,
@@ -75,9 +77,13 @@ class _Search(Protocol):
 def _load() -> tuple[Any, str]:
     """The extension module, or `None` and why it is not available."""
     try:
-        return importlib.import_module("checkers._native"), ""
+        extension = importlib.import_module("checkers._native")
     except ImportError as error:
         return None, str(error)
+    interface = getattr(extension, "INTERFACE", 1)
+    if interface != INTERFACE:
+        return None, f"it was built for interface {interface}, not {INTERFACE}"
+    return extension, ""
 
 
 _EXTENSION, _MISSING = _load()

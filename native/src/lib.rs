@@ -15,10 +15,14 @@ mod python;
 
 use pyo3::prelude::*;
 
+/// The number of the interface, which changes with each signature that Python sees.
+const INTERFACE: u32 = 2;
+
 /// The extension module.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
+    module.add("INTERFACE", INTERFACE)?;
     module.add_class::<python::Core>()?;
     module.add_class::<python::Search>()?;
     module.add("Unsupported", module.py().get_type::<python::Unsupported>())

@@ -146,7 +146,7 @@ def _amounts(masters: Json, calls: Mapping[str, int]) -> dict[str, int]:
         "live table": sum(table["state"] != "REMOVED" for table in tables),
         "live tablet": sum(t["state"] not in _DEAD_TABLETS for t in rows["tablets"]),
         "configuration changed": sum(calls.get(method, 0) for method in CHANGES),
-        "replica copied": calls.get(COPY, 0),
+        "replica copied": calls.get(f"{COPY} {CARRIED_OUT}", 0),
         "replica made": sum(t["num_replicas"] * tablets.get(t["id"], 0) for t in tables),
         "tablet altered": sum(t["version"] * tablets.get(t["id"], 0) for t in tables),
     }
@@ -217,6 +217,9 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
     A call that conflicts with another call for the same tablet is postponed and sent again, at
     first after 16 ms. With slow disks, 3.3 deletions per replica were seen, and 1.02 of them were
     carried out.
+
+    A server refuses to copy a tablet that was deleted there. The tablet's leader repeats the call
+    until the masters reach the leader and delete its replica too.
     """
     service, why = "TabletServerAdminService", "a call is repeated only after it failed"
     votes = Fraction(_election_ms(USUAL)) / Fraction(_election_ms(flags))
@@ -254,6 +257,12 @@ def _calls(flags: Flags, pairs: int, made: int) -> list[dict[str, Any]]:
         ),
         _limit(
             "calls of StartTabletCopy", "calls", COPY, 100,
+            "a leader asks a server without its tablet to copy it, once per heartbeat",
+            replica_made=1, configuration_changed=2, fault=30,
+            second=_scaled(2 * made, beats_of_leaders),
+        ),
+        _limit(
+            "copies", "calls", f"{COPY} {CARRIED_OUT}", 100,
             "a replica is copied when it is added, and again where that was cut short",
             replica_made=1, configuration_changed=2, fault=30,
         ),

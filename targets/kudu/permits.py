@@ -113,7 +113,11 @@ _UNSYNCED: Final = Permit(
     # other copies.
     signs=(COMMITTED_LOST, TWO_LEADERS),
     after="power-cut",
-    rules={**UNDONE, CATALOG: ("one-leader",), "bounds": ("calls of StartTabletCopy",)},
+    rules={
+        **UNDONE,
+        CATALOG: ("one-leader",),
+        "bounds": ("calls of StartTabletCopy", "copies"),
+    },
 )
 
 _EVICTED_FIRST: Final = Permit(

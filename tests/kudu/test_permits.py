@@ -56,7 +56,11 @@ def test_what_only_older_profiles_have_convicts_newer_ones(profile, checker, rul
 @pytest.mark.parametrize(("flags", "verdict"), [(UNSYNCED, "PERMITTED"), (SYNCED, "INVALID")])
 @pytest.mark.parametrize(
     ("checker", "rule"),
-    [("catalog-invariants", "one-leader"), ("bounds", "calls of StartTabletCopy")],
+    [
+        ("catalog-invariants", "one-leader"),
+        ("bounds", "calls of StartTabletCopy"),
+        ("bounds", "copies"),
+    ],
 )
 def test_a_configuration_is_lost_only_where_logs_are_not_synced(flags, verdict, checker, rule):
     permits = {permit.name: permit for permit in permits_of_profile("modern", flags)}

@@ -1,6 +1,8 @@
 """What the native core promises beside equal searches: times, values, errors, its switch."""
 
+import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +53,14 @@ def test_without_the_extension_one_line_says_what_to_do(monkeypatch: pytest.Monk
     assert "\n" not in line
     operations = [Operation(0, Write(1), 0, None, 1), Operation(0, Read(), 2, 1, 3)]
     assert check_operations(Register(), operations).result is Result.OK
+
+
+@pytest.mark.parametrize("interface", [{}, {"INTERFACE": adapter.INTERFACE - 1}])
+def test_a_core_of_another_interface_is_not_used(monkeypatch, interface: dict[str, int]) -> None:
+    monkeypatch.setitem(sys.modules, "checkers._native", SimpleNamespace(**interface))
+    extension, reason = adapter._load()
+    assert extension is None
+    assert f"not {adapter.INTERFACE}" in reason
 
 
 @needs_native

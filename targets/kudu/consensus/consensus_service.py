@@ -60,6 +60,7 @@ class ConsensusService:
         self.on_missing_group: MissingGroupHook | None = None
         self._calls: dict[str, ConsensusCalls] = {}
         self._failed: dict[str, str] = {}
+        self._put_off = rpc_server.put_off
         self._tombstones: dict[str, tuple[_Vote, msg.OpId]] = {}
         for handle, request_type in _HANDLERS:
             rpc_server.serve(partial(self._route, handle), request_type)
@@ -133,6 +134,8 @@ class ConsensusService:
             error = msg.ConsensusError(_Code.UNKNOWN, "no tablet is copied to this server")
         elif request.tablet_id not in self._calls:
             error = self._stale(request) or await self.on_missing_group(request)
+        if error is not None:
+            self._put_off[request.method] += 1
         return msg.StartTabletCopyResponse(error)
 
 

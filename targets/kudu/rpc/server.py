@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, get_type_hints
 
@@ -95,6 +96,8 @@ class RpcServer:
         self._connection_count = 0
         self.calls: dict[str, int] = {}
         """The number of calls of each method since this server was created."""
+        self.put_off = Counter[str]()
+        """The number of those calls that their handlers refused and that their callers repeat."""
         self._listener: Listener | None = None
 
     @property

@@ -31,7 +31,6 @@ class TabletService:
         self._server = server
         self._tablets = tablets
         self._disk = disk
-        self._put_off: dict[str, int] = {}
         self._serve(m.WriteRequest, lambda tablet, request: tablet.writes.write(request))
         self._serve(m.ScanRequest, lambda tablet, request: tablet.scans.scan(request))
         self._serve(m.ChecksumRequest, lambda tablet, request: tablet.scans.checksum(request))
@@ -65,8 +64,7 @@ class TabletService:
                 await operation(request)
             except TabletRefusedError as refusal:
                 if refusal.error.code is m.TabletErrorCode.ALREADY_INPROGRESS:
-                    method = request_type.method
-                    self._put_off[method] = self._put_off.get(method, 0) + 1
+                    self._server.put_off[request_type.method] += 1
                 return m.TabletServerResponse(refusal.error)
             return m.TabletServerResponse()
 
@@ -77,6 +75,8 @@ class TabletService:
 
     async def _dump(self, _request: m.DumpTabletsRequest, _peer: str) -> m.DumpResponse:
         files = len(await self._disk.list())
-        calls = dict(sorted(self._server.calls.items()))
-        counts = {"calls": calls, "put_off": self._put_off, "files": files}
+        calls, put_off = (
+            dict(sorted(counts.items())) for counts in (self._server.calls, self._server.put_off)
+        )
+        counts = {"calls": calls, "put_off": put_off, "files": files}
         return m.DumpResponse({**self._tablets.dump(), **counts})

@@ -7,7 +7,7 @@ import pytest
 
 from checkers.conduct.bounds import BoundsChecker
 from harness.ops import CheckResult, Op, OpType, Verdict
-from targets.kudu.bounds import describe_accepted, describe_bounds
+from targets.kudu.bounds import COPY, describe_accepted, describe_bounds
 from targets.kudu.flags import Flags
 from tests.support.histories import Writer
 
@@ -619,8 +619,8 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
         "counters": {"locks": 1}, "calls": {"x": 1},
     }  # fmt: skip
     server = {
-        "calls": {"x": 5},
-        "put_off": {"x": 2},
+        "calls": {"x": 5, COPY: 9},
+        "put_off": {"x": 2, COPY: 7},
         "files": 17,
         "tablets": [
             {"raft": {"counters": {"garbage segments": n, "log segments": n + 1}}} for n in (0, 3)
@@ -629,13 +629,15 @@ def test_the_bundled_target_declares_what_its_nodes_report() -> None:
     }
     behind = {"revision": 3, "tables": [], "tablets": []}
     declaration = describe_bounds({"m1": leader, "m2": behind, "m3": None}, {"t1": server}, Flags())
-    assert declaration["calls"] == {"x": 6, "x carried out": 3}
+    assert declaration["calls"] == {
+        "x": 6, "x carried out": 3, COPY: 9, f"{COPY} carried out": 2
+    }  # fmt: skip
     assert declaration["counters"]["m1"] == {"locks": 1, "garbage segments of a group": 1}
     assert declaration["counters"]["t1"] == {
         "garbage segments of a group": 3, "log segments of a group": 4, "files": 12
     }  # fmt: skip
     assert declaration["amounts"] == {
-        "live table": 1, "live tablet": 2, "configuration changed": 0, "replica copied": 0,
+        "live table": 1, "live tablet": 2, "configuration changed": 0, "replica copied": 2,
         "replica made": 10, "tablet altered": 7,
     }  # fmt: skip
     assert declaration["quorum"] == ["m1", "m2", "m3"]
