@@ -54,10 +54,11 @@ def step_summary(
 
 
 def _folded(group: FailureGroup, replay: str) -> str:
+    shapes = f"<p>operations: {_inline(group.shapes_text)}</p>" if group.shapes_text else ""
     return (
         f"<details><summary>{_inline(group.verdict)}: {_inline(group.signature)} "
         f"({group.seeds_text})</summary><p>seed {group.first.seed}: {_inline(group.first.reason)}"
-        f"</p><pre>{_inline(replay, characters_max=2000)}</pre></details>\n"
+        f"</p>{shapes}<pre>{_inline(replay, characters_max=2000)}</pre></details>\n"
     )
 
 

@@ -7,6 +7,7 @@ code determine all other fields, even if a soak was killed and resumed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ import msgspec
 from harness.case import Case
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import Verdict
+from harness.verdict.signature import shapes_text, split
 
 CRASH: Final = "crash"
 VERDICTS: Final = (
@@ -105,13 +107,17 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FailureGroup(msgspec.Struct, kw_only=True):
-    """Failing seeds with the same signature; `first` is the lowest seed, `seeds` the lowest few."""
+    """Failing seeds with the same signature; `first` is the lowest seed, `seeds` the lowest few.
+
+    `shapes` counts the seeds by the operations through which they failed.
+    """
 
     signature: str
     verdict: str
     first: SeedResult
     count: int = 0
     seeds: list[int] = []
+    shapes: Counter[str] = msgspec.field(default_factory=Counter)
 
     @property
     def seeds_text(self) -> str:
@@ -121,9 +127,16 @@ class FailureGroup(msgspec.Struct, kw_only=True):
         seeds = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
         return f"{self.count} seeds: {seeds}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
 
+    @property
+    def shapes_text(self) -> str:
+        """The most frequent shapes with their numbers of seeds."""
+        return shapes_text(self.shapes)
+
     def take(self, result: SeedResult) -> None:
         """Add a seed; seeds come in ascending order."""
         self.count += 1
+        if shape := split(result.signature)[1]:
+            self.shapes[shape] += 1
         if len(self.seeds) < GROUP_SEEDS_MAX:
             self.seeds.append(result.seed)
 
@@ -137,7 +150,7 @@ def failure_groups(results: Iterable[SeedResult]) -> list[FailureGroup]:
     for result in results:
         if not result.failed:
             continue
-        key = (result.verdict, result.signature or "no signature")
+        key = (result.verdict, split(result.signature)[0] or "no signature")
         if key not in groups and len(groups) >= GROUPS_MAX:
             key = (result.verdict, OTHER_SIGNATURES)
         if key not in groups:

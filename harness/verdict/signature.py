@@ -1,11 +1,13 @@
 """Signatures of failed runs: a short text that is equal for equal failures of many seeds.
 
-A signature is (checker, rule, faults, shape): `catalog-invariants · acknowledged · kill · create`.
+A signature is (checker, rule, fault): `catalog-invariants · acknowledged · kill`. One defect breaks
+one rule under one or two kinds of faults, but through any operations. So a result has one part
+more, the shape, and lists of failures count the shapes of each signature.
 
 * The **rule** is the broken rule. Checkers name it in `details["rule"]`; otherwise it is derived
   from the rest of the result, and finally from the words of its reason.
-* The **faults** are the kinds of faults active at the operations involved; if none was active, the
-  kind of the last fault before.
+* The **fault** is the kind of the fault that began last of those active at the last operation
+  involved; if none was active, the kind of the last fault before.
 * The **shape** is the kinds of the operations involved.
 
 The operations involved are the first two that the checker names. A checker names the worst finding
@@ -18,6 +20,7 @@ Nothing in a signature may depend on the seed: no numbers, names, ids or times.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -31,6 +34,9 @@ AND: Final = "+"
 NO_FAULT: Final = "no fault"
 SIGNATURE: Final = "signature"
 """The key of the signature in the details of a result."""
+PARTS: Final = 3
+"""The number of parts of a signature; the fourth is the shape."""
+SHAPES_SHOWN_MAX: Final = 3
 INVOLVED_MAX: Final = 2
 KINDS_MAX: Final = 6
 RULE_CHARACTERS_MAX: Final = 60
@@ -75,8 +81,21 @@ def failure_of(results: Sequence[CheckResult]) -> Failure | None:
     return Failure("", "no checker looked at it", "no checker")
 
 
+def split(text: str) -> tuple[str, str]:
+    """The signature, and the shape, which is empty if the failure concerns no operation."""
+    parts = text.split(SEPARATOR)
+    return SEPARATOR.join(parts[:PARTS]), SEPARATOR.join(parts[PARTS:])
+
+
+def shapes_text(counts: Counter[str]) -> str:
+    """The most frequent shapes with their numbers of runs: `get 71, list 36`."""
+    parts = [f"{shape} {count}" for shape, count in counts.most_common(SHAPES_SHOWN_MAX)]
+    more = len(counts) - len(parts)
+    return ", ".join([*parts, *([f"{more} more"] if more else [])])
+
+
 def signature(result: CheckResult, history: History) -> str:
-    """The signature of a result that is not valid."""
+    """The signature of a result that is not valid, with its shape."""
     ops = _involved(history, result.operations)
     kinds = sorted({f for op in ops for f in _kinds(op)})
     if not ops and result.verdict is not Verdict.INVALID:
@@ -84,7 +103,7 @@ def signature(result: CheckResult, history: History) -> str:
     return _joined(
         result.checker,
         rule_of(result),
-        AND.join(_faults(history, ops)) or NO_FAULT,
+        _fault(history, ops) or NO_FAULT,
         AND.join(kinds[:KINDS_MAX]) + (f"{AND}…" if kinds[KINDS_MAX:] else ""),
     )
 
@@ -160,25 +179,17 @@ def _kinds(op: Op) -> Sequence[str]:
 # --- which faults --------------------------------------------------------------------------------
 
 
-def _faults(history: History, ops: Sequence[Op]) -> list[str]:
-    """The kinds of faults active when `ops` began, or else the kind of the last fault before the
-    last of `ops`.
+def _fault(history: History, ops: Sequence[Op]) -> str:
+    """The kind of the fault that hit the last of `ops`; empty if there was none before it.
 
     Without ops, the end of the run counts.
     """
-    times = [op.time for op in ops] or ([history[-1].time] if len(history) else [])
-    spans = [
-        (fault.kind, fault.start, fault.end)
+    if not len(history):
+        return ""
+    at = max((op.time for op in ops), default=history[-1].time)
+    begun = [
+        (fault.end is None or at < fault.end, fault.start, fault.kind)
         for fault in faults_of(history.of_process(NEMESIS), most=None)
-        if fault.targets
+        if fault.targets and fault.start <= at
     ]
-    active = {
-        kind
-        for kind, start, end in spans
-        for time in times
-        if start <= time and (end is None or time < end)
-    }
-    if active:
-        return sorted(active)
-    before = [(start, kind) for kind, start, _ in spans if times and start <= max(times)]
-    return [max(before)[1]] if before else []
+    return max(begun)[-1] if begun else ""

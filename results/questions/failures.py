@@ -19,12 +19,13 @@ procedure adjusts over all signatures.
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
-from harness.verdict.signature import SEPARATOR
+from harness.verdict.signature import SEPARATOR, shapes_text, split
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.engines import answer_table
 from results.statistics.estimates import ALPHA, fisher_exact, holm, wilson, zero_bound
@@ -53,6 +54,7 @@ _SIGNATURE_COLUMNS: Final = {
     "checker": "string",
     "rule": "string",
     "runs": "int64",
+    "shapes": "string",
     "populations": "string",
     "first_run": "string",
     "first_seed": "int64",
@@ -114,7 +116,7 @@ _CURVE_COLUMNS: Final = {
 def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
     """One row per failure, failures without a bug first; `days` are the start days of all runs."""
     newest = max((day for day in days if day is not None), default=None)
-    rows = [_signature(key, members, newest) for key, members in _grouped(cells).items()]
+    rows = [_signature(key, members, newest) for key, members in _grouped(_split(cells)).items()]
     # Among failures with equally many runs, this is the order of the list of failing runs.
     rows.sort(
         key=lambda row: (
@@ -126,6 +128,24 @@ def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
         )
     )
     return answer_table(rows, _SIGNATURE_COLUMNS)
+
+
+def _split(cells: Iterable[Row]) -> list[Row]:
+    """The cells with their shapes apart from their signatures."""
+    return [
+        {**cell, "signature": text, "shape": shape}
+        for cell in cells
+        for text, shape in [split(cell["signature"])]
+    ]
+
+
+def _shapes(cells: Iterable[Row]) -> str:
+    """The most frequent shapes with their numbers of runs."""
+    runs = Counter[str]()
+    for cell in cells:
+        runs[cell["shape"]] += cell["runs"]
+    del runs[""]
+    return shapes_text(runs)
 
 
 def _grouped(cells: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
@@ -146,6 +166,7 @@ def _signature(key: tuple[str, ...], cells: Sequence[Row], newest: str | None) -
         **dict(zip(_KEY, key, strict=True)),
         **{name: first[name] for name in _OF_FIRST},
         "runs": sum(cell["runs"] for cell in cells),
+        "shapes": _shapes(cells),
         "populations": _populations(cells),
         "first_day": None if earliest is None else earliest["first_day"],
         "first_code": None if earliest is None else earliest["first_code"],
@@ -184,8 +205,8 @@ def changes(
 ) -> pa.Table:
     """The failures that are new, known or gone in the runs of `label`, by evidence.
 
-    One defect has many signatures, because faults and operations vary. So for each rule with
-    several signatures, all its failures together are compared as well. The p-values of rules and of
+    One defect can have several signatures, because faults vary. So for each rule with several
+    signatures, all its failures together are compared as well. The p-values of rules and of
     signatures are adjusted separately.
     """
     sides = {
@@ -193,7 +214,7 @@ def changes(
         for row in populations
         if row["label"] in {baseline, label}
     }
-    compared = [cell for cell in cells if cell["population"] in sides]
+    compared = [cell for cell in _split(cells) if cell["population"] in sides]
     by_rule = _grouped(
         [{**cell, "signature": _rule(cell), "whole": cell["signature"]} for cell in compared]
     )
@@ -288,7 +309,7 @@ def detection(cells: Sequence[Row], populations: Sequence[Row]) -> tuple[pa.Tabl
     """
     runs = {row["population"]: row["runs"] for row in populations}
     runs_by: dict[int, dict[str, int]] = {}
-    for cell in cells:
+    for cell in _split(cells):
         if cell["verdict"] == "invalid":
             of_population = runs_by.setdefault(cell["population"], {})
             of_population[cell["signature"]] = (

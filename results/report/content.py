@@ -123,9 +123,9 @@ def _failures(report: _Report) -> Section:
     return Section(
         id="failures",
         title="What failed",
-        words="Failures with one signature (checker, broken rule, faults that were active, "
-        "operations involved) are most likely one defect. A run's link opens its page, or its "
-        "folder where it has none yet; “harness report FOLDER” makes one.",
+        words="Failures with one signature (checker, broken rule, the last fault) are most likely "
+        "one defect; the operations involved differ from run to run. A run's link opens its page, "
+        "or its folder where it has none yet; “harness report FOLDER” makes one.",
         tables=(
             *report.tables("signatures", signatures=groups),
             *(

@@ -136,9 +136,10 @@ _TREND_HEADINGS: Final = {"rate": "invalid rate"}
 LAYOUTS: Final[dict[str, Layout]] = {
     "signatures": _layout(
         "What failed: runs that are not valid, by signature",
-        "verdict signature runs of first_run seen reason replay",
+        "verdict signature runs shapes of first_run seen reason replay",
         headings={
-            "signature": "signature: checker · rule · faults · operations",
+            "signature": "signature: checker · rule · fault",
+            "shapes": "operations",
             "reason": "its reason",
         },
         ways={"of": "words"},

@@ -149,7 +149,8 @@ def _failing(answers: Answers) -> list[str]:
         runs = _counted(row["runs"], "run")
         reason = row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT)
         bugs = f" with {row['bugs']}" if row["bugs"] else ""
-        lines.append(f"{row['verdict']:8} {runs}{bugs}: {_one_line(row['signature'])}")
+        shapes = f" ({row['shapes']})" if row["shapes"] else ""
+        lines.append(f"{row['verdict']:8} {runs}{bugs}: {_one_line(row['signature'] + shapes)}")
         lines.append(f"         first {row['first_run']}: {_one_line(reason)}")
     return _bounded("runs that are not valid", lines, "see the page", limit=2 * FAILING_MAX)
 

@@ -18,7 +18,7 @@ from results.questions.engines import query
 from results.questions.failures import SIGNATURE, changes, signatures
 from results.questions.trends import trends
 from results.serve.query import LISTS, Where, column_of
-from results.serve.run_rows import FINISHED, NONE, OUTCOMES, as_report
+from results.serve.run_rows import FINISHED, NONE, OUTCOMES, as_report, signature_of
 from results.serve.runs import Reading
 from results.statistics.estimates import wilson
 
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 DIMENSIONS: Final = (
     *("nemesis", "nemeses", "workload", "bug", "bugs", "label", "environment", "target"),
-    *("profile", "name", "day", "code", "checker", "signature"),
+    *("profile", "name", "day", "code", "checker", "signature", "shape"),
 )
 TREND_DIMENSIONS: Final = (
     *("label", "day", "code", "name", "environment", "nemeses", "workload", "bugs"),
@@ -161,13 +161,13 @@ def first_values(reading: Reading, where: Where, dimension: str) -> dict[tuple[s
     """For each failure (verdict, signature, target, bugs), the value in which it was first seen."""
     sql = f"""
         {as_report(where.sql, dimension)}
-        SELECT verdict, target, bugs, signature,
+        SELECT verdict, target, bugs, {signature_of("signature")} AS text,
                arg_min(day, (coalesce(started, ''), run)) AS value
         FROM (SELECT f.*, j.started FROM failing_runs f JOIN judged j USING (run))
-        GROUP BY verdict, target, bugs, signature
+        GROUP BY verdict, target, bugs, text
     """  # noqa: S608
     return {
-        (row["verdict"], row["signature"], row["target"], row["bugs"]): row["value"]
+        (row["verdict"], row["text"], row["target"], row["bugs"]): row["value"]
         for row in reading.rows(sql, where.values)
     }
 

@@ -44,7 +44,7 @@ SIBLINGS_MAX: Final = 20
 SIBLINGS_NEAR: Final = 8
 _CHOICE_FIELDS: Final = (
     *("verdict", "nemesis", "bug", "workload", "label", "environment", "target", "profile"),
-    *("name", "code", "checker", "signature"),
+    *("name", "code", "checker", "signature", "shape"),
 )
 
 

@@ -33,19 +33,19 @@ VALUE_CHARS_MAX: Final = 500
 
 EXACT: Final = (
     *("name", "run", "label", "environment", "target", "profile", "workload", "nemeses", "bugs"),
-    *("verdict", "checker", "signature", "code", "setting", "digest"),
+    *("verdict", "checker", "signature", "shape", "code", "setting", "digest"),
 )
 LISTS: Final = {"nemesis": "nemeses", "bug": "bugs"}
 RANGES: Final = ("seed", "ops", "wall_s", "simulated_s", "faults")
 SORTS: Final = (
     *("started", "name", "run", "label", "environment", "target", "profile", "workload"),
-    *("nemeses", "bugs", "verdict", "checker", "signature", "code"),
+    *("nemeses", "bugs", "verdict", "checker", "signature", "shape", "code"),
     *RANGES,
 )
 NEWEST_FIRST: Final = "started DESC NULLS LAST, key DESC"
 _SEARCHED: Final = (
     *("key", "outcome", "problem", "started", "label", "environment", "target", "signature"),
-    *("reason", "profile", "workload", "nemeses", "bugs", "digest", "versions"),
+    *("shape", "reason", "profile", "workload", "nemeses", "bugs", "digest", "versions"),
     *("CAST(seed AS VARCHAR)", "CASE WHEN interrupted THEN 'interrupted' END"),
 )
 _TEXT: Final = f"lower(concat_ws(chr(10), {', '.join(_SEARCHED)}))"

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.ops import Verdict
+from harness.verdict.signature import PARTS, SEPARATOR
 from results.facts.schema import LIST_SEPARATOR
 from results.lake.log.duckdb_views import CODE, STARTED
 from results.lake.tables.sealed_run import DAMAGED, FOREIGN, TORN
@@ -39,7 +40,7 @@ _PROBLEMS: Final = {
 }
 _TEXTS: Final = (
     *("label", "target", "environment", "profile", "workload", "nemeses", "asked", "bugs"),
-    *("setting", "signature", "digest"),
+    *("setting", "digest"),
 )
 _NUMBERS: Final = (
     *("seed", "wall_s", "simulated_s", "length_ns", "lines", "ops", "ok", "fail", "info"),
@@ -76,6 +77,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     setting: str = ""  # equal for runs whose cases differ only in the seed
     checker: str = ""  # checker with the worst finding, if the run is not valid
     signature: str = ""
+    shape: str = ""  # kinds of the operations through which the run failed
     reason: str = ""
 
 
@@ -104,6 +106,15 @@ def _cut(text: str) -> str:
     )
 
 
+def signature_of(text: str) -> str:
+    """SQL for a signature without its shape (`harness.verdict.signature.split`)."""
+    return _parts(text, f"1:{PARTS}")
+
+
+def _parts(text: str, places: str) -> str:
+    return f"array_to_string(string_split({text}, '{SEPARATOR}')[{places}], '{SEPARATOR}')"
+
+
 def selected(source: str, *, of_store: bool) -> str:
     """SQL for rows of the table `runs`, from a lake's `runs`; a store's runs keep their own ids."""
     run = "r.id" if of_store else "regexp_replace(r.run, '^[^/]*/', '')"
@@ -121,7 +132,9 @@ def selected(source: str, *, of_store: bool) -> str:
                coalesce(r.interrupted, false) AS interrupted,
                {_cut("translate(r.versions, ':,{}" + '"' + "', '  ')")} AS versions,
                {_cut(CODE)} AS code, {_cut("r.failure_checker")} AS checker,
-               {_cut("r.failure_reason")} AS reason
+               {_cut("r.failure_reason")} AS reason,
+               {_cut(signature_of("r.signature"))} AS signature,
+               {_cut(_parts("r.signature", f"{PARTS + 1}:"))} AS shape
         FROM {source} r
     """  # noqa: S608
 
@@ -146,7 +159,8 @@ def as_report(where: str, dimension: str | None = None) -> str:
                    coalesce(label, '{NONE}') AS label, environment, target, profile, workload,
                    nemeses, asked, coalesce(bugs, '') AS bugs, coalesce(setting, '') AS setting,
                    seed, started, length_ns, ops, ok, fail, info, refused, elections, faults,
-                   {code} AS code, {day} AS day, outcome AS verdict, checker, signature, reason
+                   {code} AS code, {day} AS day, outcome AS verdict, checker,
+                   nullif(concat_ws('{SEPARATOR}', signature, shape), '') AS signature, reason
             FROM runs WHERE outcome IN ({finished}) AND {where}
         ),
         failing_runs AS (

@@ -170,17 +170,19 @@ def test_failing_seeds_are_grouped_by_verdict_and_signature():
         valid(1),
         crash(2),
         invalid(3, "a", "rare"),
-        *(invalid(seed, "b", "often") for seed in range(4, 30)),
+        *(invalid(seed, "b", "often · kill · get") for seed in range(4, 20)),
+        *(invalid(seed, "b", "often · kill · delete+get") for seed in range(20, 30)),
         SeedResult(seed=30, verdict="unknown", reason="?", signature="linearizable · often"),
     ]
     groups = failure_groups(results)
     assert [(group.verdict, group.signature, group.count) for group in groups] == [
-        ("invalid", "linearizable · often", 26),
+        ("invalid", "linearizable · often · kill", 26),
         ("invalid", "linearizable · rare", 1),
         ("crash", "no signature", 1),
         ("unknown", "linearizable · often", 1),
     ]
     assert (groups[0].first.seed, groups[0].seeds) == (4, list(range(4, 30)))
+    assert groups[0].shapes == {"get": 16, "delete+get": 10}
     assert groups[0].seeds_text == "26 seeds: 4, 5, 6, 7, 8, 9, 10, 11, 12, 13 ..."
 
 

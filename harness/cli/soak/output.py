@@ -235,6 +235,7 @@ class SoakOutput:
                     "signature": group.signature,
                     "verdict": group.verdict,
                     "count": group.count,
+                    "shapes": dict(group.shapes.most_common()),
                     "seeds": group.seeds,
                     "reason": group.first.reason,
                     "replay": self._replay(group.first),
@@ -320,6 +321,8 @@ class SoakOutput:
             parts.append(joined(styled(group.verdict, style), about))
             text = reason if self.parsed.verbose else clipped(reason, REASON_CHARACTERS_MAX)
             parts.append(f"  seed {first.seed}: {text}")
+            if group.shapes_text:
+                parts.append(f"  operations: {group.shapes_text}")
             parts.append(f"  {self._replay(first)}")
             if self.parsed.verbose and (place := self._folder(first)):
                 parts.append(f"  {place}")

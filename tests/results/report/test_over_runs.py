@@ -225,6 +225,14 @@ def test_runs_since_a_failure_are_of_its_settings_whatever_the_label():
     assert row["below_since"] == pytest.approx(1 - 0.05 ** (1 / 7))
 
 
+def test_operations_are_counted_inside_a_signature():
+    cells = [cell(1, "s", 2, 3, 10), cell(1, "s", 5, 7, 10, "c · r · cut · list")]
+    (row,) = signatures([*cells, cell(2, "s", 1, 4, 10, "c · r · cut")], [None]).to_pylist()
+
+    assert (row["signature"], row["runs"]) == ("c · r · cut", 8)
+    assert (row["shapes"], row["runs_since"]) == ("list 5, get 2", 3)
+
+
 def test_a_failure_of_runs_without_a_time_has_no_day():
     cells = [cell(1, "s", 1, 1, 1, first_started=None, last_started=None)]
     (row,) = signatures(cells, [None]).to_pylist()

@@ -365,7 +365,9 @@ def test_a_line_joins_labels_of_one_setting_and_nothing_else(tmp_path):
 
 def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
     for seed in range(60):
-        add_run(tmp_path, "n", f"r{seed:02}", seed=seed, **failing("lin · stale-read · cut · get"))
+        shape = "get" if seed < 40 else "list"
+        signature = f"lin · stale-read · cut · {shape}"
+        add_run(tmp_path, "n", f"r{seed:02}", seed=seed, **failing(signature))
     add_run(tmp_path, "n", "other", target="etcd", **failing("lin · stale-read · cut · get"))
     add_run(tmp_path, "n", "rare", **failing("crash · exit · kill"))
     with serving(tmp_path) as served:
@@ -378,6 +380,8 @@ def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
         text = served.page("/")
         (link,) = re.findall(r'<td class="n">60</td>.*?<a href="([^"]*)"', text, re.DOTALL)
         assert served.api("runs" + html.unescape(link).removeprefix("/"))["matching"] == 60
+        assert groups[0]["shapes"] == "get 40, list 20"
+        assert served.api("runs?shape=list")["matching"] == 20
         assert served.api("runs?checker=crash")["matching"] == 1
         assert served.api("runs?q=why+it+is")["matching"] == 62
         assert served.api("runs?target=etcd&sort=signature")["runs"][0]["checker"] == "lin"
