@@ -5,6 +5,8 @@ file's values become options before those of the command line, and the last opti
 stores and replays are the same as if the user had typed the values. With `--case FILE` or
 `--no-config` the file is ignored. Replay commands contain `--no-config` if their folder has a
 `harness.toml`.
+
+The tables `[[known]]` list known failures (`harness.verdict.known`).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import Any, Final
 
 from harness.cli.output import note
 from harness.errors import UsageError, choices_near
+from harness.verdict.known import KEY, KnownFailures, known_in, read_known
 
 FILE: Final = "harness.toml"
 KEYS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -97,6 +100,16 @@ def project_store() -> str:
     return str(_read(Path(FILE)).get("store", "store"))
 
 
+def known_failures(path: Path | None, *, config: bool = True) -> KnownFailures:
+    """The known failures in the file of `--known`, or else in `harness.toml` if `config`.
+
+    Raises `UsageError` like `project_arguments`.
+    """
+    if path is not None:
+        return read_known(path)
+    return known_in(_loaded(Path(FILE)), Path(FILE)) if config else KnownFailures()
+
+
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
     """The value of `flag` on the command line."""
     for argument, following in itertools.pairwise([*arguments, ""]):
@@ -106,16 +119,22 @@ def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _loaded(path: Path) -> dict[str, Any]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}; fix it or remove it") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    values = _loaded(path)
+    known_in(values, path)
+    values.pop(KEY, None)
     for key, value in values.items():
         if key not in KEYS:
-            raise UsageError(f"{path} has the key {key!r}; {choices_near(key, KEYS)}")
+            raise UsageError(f"{path} has the key {key!r}; {choices_near(key, [*KEYS, KEY])}")
         types, rule = KEYS[key]
         right = type(value) in types and (
             not isinstance(value, list) or all(type(item) is str for item in value)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from harness.soak.result import FailureGroup, SeedResult, Tally
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 
 SUMMARY_BYTES_MAX: Final = 900 * 1024
 ANNOTATIONS_MAX: Final = 10
@@ -26,6 +27,7 @@ def step_summary(
     tally: Tally,
     groups: Sequence[FailureGroup],
     replay: Callable[[SeedResult], str],
+    known: KnownFailures = NONE_KNOWN,
     *,
     bytes_max: int = SUMMARY_BYTES_MAX,
 ) -> str:
@@ -41,7 +43,7 @@ def step_summary(
     size = sum(len(part.encode()) for part in parts)
     bytes_max -= 200  # space for the line about the cut
     for position, group in enumerate(groups):
-        part = _folded(group, replay(group.first))
+        part = _folded(group, known.mark(group.signature), replay(group.first))
         size += len(part.encode())
         if size > bytes_max:
             parts.append(
@@ -53,12 +55,13 @@ def step_summary(
     return "".join(parts)
 
 
-def _folded(group: FailureGroup, replay: str) -> str:
+def _folded(group: FailureGroup, mark: str, replay: str) -> str:
     shapes = f"<p>operations: {_inline(group.shapes_text)}</p>" if group.shapes_text else ""
     return (
         f"<details><summary>{_inline(group.verdict)}: {_inline(group.signature)} "
-        f"({group.seeds_text})</summary><p>seed {group.first.seed}: {_inline(group.first.reason)}"
-        f"</p>{shapes}<pre>{_inline(replay, characters_max=2000)}</pre></details>\n"
+        f"({group.seeds_text}){_inline(mark)}</summary>"
+        f"<p>seed {group.first.seed}: {_inline(group.first.reason)}</p>{shapes}"
+        f"<pre>{_inline(replay, characters_max=2000)}</pre></details>\n"
     )
 
 

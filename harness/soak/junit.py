@@ -2,15 +2,16 @@
 
 Every seed is one test case with a fixed name, so that CI systems can follow it. An invalid seed is
 a `failure` with its signature, the findings of each checker and the replay command. An unknown or
-crashed seed is an `error`. Properties are seed, version, code and run folder. The file is written
-as results are read, in constant memory; beyond `CASES_MAX`, passing seeds are left out, with a
-note. An unfinished soak has one more test case, an `error`, so that the file alone never looks
-passed.
+crashed seed is an `error`, and a seed that a known failure excuses is `skipped`. Properties are
+seed, version, code and run folder. The file is written as results are read, in constant memory;
+beyond `CASES_MAX`, passing seeds are left out, with a note. An unfinished soak has one more test
+case, an `error`, so that the file alone never looks passed.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TextIO
@@ -18,10 +19,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 from harness.errors import InfrastructureError
 from harness.ops import Verdict
-from harness.soak.result import PASSING, SeedResult, Tally
+from harness.soak.result import PASSING, SeedResult
 from harness.support.atomic_file import replacing
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 
 CASES_MAX: Final = 100_000
+PASSED: Final = ""
 _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 
@@ -40,6 +43,7 @@ def write_junit(
     properties: Mapping[str, str],
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
+    known: KnownFailures = NONE_KNOWN,
     unfinished: str | None = None,
 ) -> None:
     """Write the whole file or nothing. `results` is read twice, since the counts come first in the
@@ -49,7 +53,7 @@ def write_junit(
     """
     try:
         with replacing(path) as file:
-            _write(file, results, suite, properties, replay, folder, unfinished)
+            _write(file, results, suite, properties, replay, folder, known, unfinished)
     except OSError as error:
         raise InfrastructureError(
             f"cannot write the JUnit file {path}: {error.strerror}; choose another --junit"
@@ -63,14 +67,19 @@ def _write(
     properties: Mapping[str, str],
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
+    known: KnownFailures,
     unfinished: str | None,
 ) -> None:
-    tally = Tally()
-    for result in results():
-        tally.take(result)
-    passing_max = max(0, CASES_MAX - tally.failed)
-    cut = max(0, tally.seeds - tally.failed - passing_max)
-    counts = _counts(tally, passing_max)
+    tags = Counter(_tag(result, known) for result in results())
+    passed = tags.pop(PASSED, 0)
+    passing_max = max(0, CASES_MAX - tags.total())
+    cut = max(0, passed - passing_max)
+    counts = {
+        "tests": tags.total() + passed - cut,
+        "failures": tags["failure"],
+        "errors": tags["error"],
+        "skipped": tags["skipped"],
+    }
     if unfinished is not None:
         counts["tests"] += 1
         counts["errors"] += 1
@@ -85,7 +94,7 @@ def _write(
     for result in results():
         passing += not result.failed
         if result.failed or passing <= passing_max:
-            _case(file, result, suite, replay, folder)
+            _case(file, result, suite, replay, folder, known)
     if unfinished is not None:
         file.write(
             f'<testcase classname={_attribute(suite)} name="whole soak">\n'
@@ -100,6 +109,7 @@ def _case(
     suite: str,
     replay: Callable[[SeedResult], str],
     folder: Callable[[SeedResult], str],
+    known: KnownFailures,
 ) -> None:
     """The test case of one seed, whose name does not depend on its result."""
     file.write(
@@ -109,25 +119,24 @@ def _case(
     fields = {"seed": str(result.seed), "run": folder(result)}
     if result.signature:
         fields["signature"] = result.signature
+    if entry := known.of(result.signature):
+        fields["known"] = entry.words
     _properties(file, fields)
-    if result.failed:
-        _outcome(file, result, replay(result))
+    if tag := _tag(result, known):
+        _outcome(file, tag, result, replay(result))
     file.write("</testcase>\n")
 
 
-def _counts(tally: Tally, passing_max: int) -> dict[str, int]:
-    invalid = tally.verdicts[Verdict.INVALID.value]
-    passing = min(passing_max, tally.seeds - tally.failed)
-    return {
-        "tests": tally.failed + passing,
-        "failures": invalid,
-        "errors": tally.failed - invalid,
-        "skipped": 0,
-    }
+def _tag(result: SeedResult, known: KnownFailures) -> str:
+    """The element that tells how a seed failed; `PASSED` if it did not."""
+    if not result.failed:
+        return PASSED
+    if known.excuses(result.signature):
+        return "skipped"
+    return "failure" if result.verdict == Verdict.INVALID.value else "error"
 
 
-def _outcome(file: TextIO, result: SeedResult, replay: str) -> None:
-    tag = "failure" if result.verdict == Verdict.INVALID.value else "error"
+def _outcome(file: TextIO, tag: str, result: SeedResult, replay: str) -> None:
     lines = [
         f"{verdict.checker}: {verdict.verdict}: {verdict.reason}"
         for verdict in result.checkers

@@ -27,6 +27,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.questions.baseline import Comparison, Line, compare, rows_of
 from results.questions.engines import DuckEngine, Engine, Extent, answer_table, kind_of, query
 from results.questions.failures import changes, detection, signatures
@@ -49,6 +50,7 @@ class Answers(msgspec.Struct, frozen=True):
     tables: dict[str, Any]
     comparison: Comparison | None
     most: int | None = None
+    known: KnownFailures = NONE_KNOWN
 
     def rows(self, name: str) -> Rows:
         """The rows of an answer, as dictionaries."""
@@ -70,14 +72,15 @@ def aggregate(
     label: str | None,
     most: int | None = None,
     stored: Stored | None = None,
+    known: KnownFailures = NONE_KNOWN,
     asking: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Answers:
     """Answer all questions from the tables of `engine`.
 
     Answers with one or more rows per run are cut after `most` rows, except comparisons of two
-    labels. `stored` has the bytes of runs, if known. `asking` is called before each question, with
-    the number of answered questions and the total. Raises `UsageError` for a baseline or label that
-    no run has.
+    labels. `stored` has the bytes of runs, if known; `known` lists failures with tickets. `asking`
+    is called before each question, with the number of answered questions and the total. Raises
+    `UsageError` for a baseline or label that no run has.
     """
     tables: dict[str, pa.Table] = {}
     extent = Extent(most, baseline is not None)
@@ -98,7 +101,7 @@ def aggregate(
     tables["uplift_ratios"], tables["uplift_stratified"] = ratios(rows, rows["populations"])
     tables["uplift_by_role"] = by_role(rows["role_cells"])
     days = [cell["day"] for cell in rows["trend_cells"]]
-    tables["signatures"] = signatures(rows["signature_cells"], days)
+    tables["signatures"] = signatures(rows["signature_cells"], days, known)
     tables["detectability"], tables["detection_curves"] = detection(
         rows["signature_cells"], rows["populations"]
     )
@@ -122,7 +125,7 @@ def aggregate(
             baseline=baseline,
             label=comparison.label,
         )
-    return Answers(tables, comparison, most)
+    return Answers(tables, comparison, most, known)
 
 
 _NEEDED: Final = (

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 from harness.verdict.signature import SEPARATOR, shapes_text, split
 from results.facts.schema import LIST_SEPARATOR
 from results.questions.engines import answer_table
@@ -53,6 +54,7 @@ _SIGNATURE_COLUMNS: Final = {
     "bugs": "string",
     "checker": "string",
     "rule": "string",
+    "known": "string",
     "runs": "int64",
     "shapes": "string",
     "populations": "string",
@@ -113,10 +115,18 @@ _CURVE_COLUMNS: Final = {
 }
 
 
-def signatures(cells: Sequence[Row], days: Iterable[str | None]) -> pa.Table:
-    """One row per failure, failures without a bug first; `days` are the start days of all runs."""
+def signatures(
+    cells: Sequence[Row], days: Iterable[str | None], known: KnownFailures = NONE_KNOWN
+) -> pa.Table:
+    """One row per failure, failures without a bug first; `days` are the start days of all runs.
+
+    `known` is the ticket and note of a failure that has them.
+    """
     newest = max((day for day in days if day is not None), default=None)
     rows = [_signature(key, members, newest) for key, members in _grouped(_split(cells)).items()]
+    for row in rows:
+        entry = known.of(row["signature"])
+        row["known"] = None if entry is None else entry.words
     # Among failures with equally many runs, this is the order of the list of failing runs.
     rows.sort(
         key=lambda row: (

@@ -108,6 +108,7 @@ def _failures(report: _Report) -> Section:
         {
             **row,
             "of": _listed(report, row["populations"]),
+            "signature": row["signature"] + report.answers.known.mark(row["signature"]),
             "seen": seen(row),
             "runs": (row["runs"], _failing(report, row)),
             "first_run": (row["first_run"], report.places.link(row["first_run"])),

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from harness.errors import UsageError
 from harness.verdict.judge import CHECK_TIME_LIMIT_S
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.facts.problems import NO_LOSS, Problems
 from results.facts.schema import COLUMNS
 from results.lake.log.files import LOG_FOLDER, MAIN
@@ -78,6 +79,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[Budget, ...]
     most: int | None  # maximum of rows in lists of runs; `None`: all
     store: Path | None
+    known: KnownFailures
     progress: Any  # a `Say`, or `None`
 
     @property
@@ -123,6 +125,7 @@ def report(
     label: str | None = None,
     check_time_limit_s: float = CHECK_TIME_LIMIT_S,
     again: bool = False,
+    known: KnownFailures = NONE_KNOWN,
     progress: Say | None = None,
 ) -> tuple[Summary, Answers, Path]:
     """Report on a store or a lake; return the summary, the answers and the path of the page.
@@ -147,7 +150,7 @@ def report(
     asked = _Asked(
         engine=chosen, executor=executor, jobs=jobs, spark_master=spark_master, baseline=baseline,
         label=label, again=again, budgets=(first, first.larger()), store=store,
-        most=None if store else ROWS_OF_RUNS_MAX, progress=progress,
+        most=None if store else ROWS_OF_RUNS_MAX, known=known, progress=progress,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
         judged = _judged(lake, snapshot, asked, stack)
@@ -295,6 +298,7 @@ def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked
         label=asked.label,
         most=asked.most,
         stored=stored_bytes(snapshot),
+        known=asked.known,
         asking=lambda done, of: _say(asked, "answer", done, of, checked),
     )
     if asked.store is None or asked.engine != "spark":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -49,6 +50,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     check_wall_s: float
     problems: tuple[tuple[str, str, str], ...]  # run, kind, text
     problems_total: int
+    excused: int = 0  # runs that fail by a known failure which does not change the exit code
+    gone: tuple[str, ...] = ()  # known failures that no run has
     exit_code: int
 
     @property
@@ -76,8 +79,24 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
     (totals,) = answers.rows("totals")
     verdicts = {name: totals.pop(name) for name in _VERDICTS}
     unjudged = fields.pop("unjudged") + fields.get("not_judged", 0)
-    code = exit_code(verdicts, crashed=fields["crashed"], unjudged=unjudged)
-    return Summary(verdicts=verdicts, exit_code=code, **totals, **fields)
+    failures = answers.rows("signatures")
+    excused = Counter[str]()
+    for row in failures:
+        if answers.known.excuses(row["signature"]):
+            excused[row["verdict"]] += row["runs"]
+    counted = {name: number - excused[name] for name, number in verdicts.items()}
+    counted["valid"] += excused.total()
+    return Summary(
+        verdicts=verdicts,
+        excused=excused.total(),
+        gone=tuple(
+            f"{entry.signature} ({entry.words})"
+            for entry in answers.known.gone(row["signature"] for row in failures)
+        ),
+        exit_code=exit_code(counted, crashed=fields["crashed"], unjudged=unjudged),
+        **totals,
+        **fields,
+    )
 
 
 def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
@@ -111,12 +130,14 @@ def text_of(summary: Summary, answers: Answers, page: str) -> list[str]:
     if of.shared:
         lines.insert(0, f"all runs: {of.shared}")
     lines += _failing(answers)
+    lines += _bounded("known failures that no run has", summary.gone, "see --json")
     lines += _permitted(answers)
     lines += _bugs(answers, of)
     lines += _clean(answers, of)
     lines += _uplift(answers, of)
     lines += _baseline(answers)
     lines += _problems(summary)
+    left += f", {count(summary.excused)} excused as known" if summary.excused else ""
     verdict = f"{summary.verdict.upper()}  {runs}: {counts}{left}; page: {page}"
     return [*lines, "", verdict]
 
@@ -150,7 +171,9 @@ def _failing(answers: Answers) -> list[str]:
         reason = row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT)
         bugs = f" with {row['bugs']}" if row["bugs"] else ""
         shapes = f" ({row['shapes']})" if row["shapes"] else ""
-        lines.append(f"{row['verdict']:8} {runs}{bugs}: {_one_line(row['signature'] + shapes)}")
+        mark = answers.known.mark(row["signature"])
+        name = _one_line(row["signature"] + shapes + mark)
+        lines.append(f"{row['verdict']:8} {runs}{bugs}: {name}")
         lines.append(f"         first {row['first_run']}: {_one_line(reason)}")
     return _bounded("runs that are not valid", lines, "see the page", limit=2 * FAILING_MAX)
 

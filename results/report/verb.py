@@ -22,7 +22,7 @@ import msgspec
 from harness.cli.check.limit import add_check_limit
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.cli.project import project_store
+from harness.cli.project import known_failures, project_store
 from harness.cli.status_line import StatusLine
 from harness.cli.styles import HEADLINE_STYLES, bar, indented, styled
 from harness.errors import EXIT_INTERRUPTED, EXIT_UNKNOWN, UsageError, counted
@@ -76,6 +76,7 @@ def main(arguments: Sequence[str]) -> int:
             label=parsed.label,
             check_time_limit_s=parsed.check_time_limit,
             again=parsed.again,
+            known=known_failures(parsed.known),
             progress=progress,
         )
     except KeyboardInterrupt:
@@ -146,6 +147,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="DIR",
         help="where to (default: STORE/.report; of a lake elsewhere: ./lake-report)",
     )
+    parser.add_argument(
+        "--known",
+        type=Path,
+        metavar="FILE",
+        help="failures that have a ticket, as [[known]] tables (default: those of harness.toml)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))
     parsed.path = parsed.path or str(project_store())
@@ -180,7 +187,7 @@ def _report_run(parsed: argparse.Namespace) -> int:
     """Make the page of one run, with the reporter that `harness run` also uses."""
     flags = [
         flag
-        for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output")
+        for flag in ("engine", "spark_master", "jobs", "baseline", "label", "output", "known")
         if getattr(parsed, flag) is not None
     ]
     flags += [flag for flag in ("again", "json") if getattr(parsed, flag)]

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.questions.baseline import Comparison, compare, setting_words
 from results.questions.engines import query
 from results.questions.failures import SIGNATURE, changes, signatures
@@ -149,11 +150,12 @@ def _largest(totals: dict[str, Cell]) -> tuple[str, ...]:
     return tuple(sorted(ordered[:SIDE_MAX]))
 
 
-def failures_of(reading: Reading, where: Where) -> list[Row]:
+def failures_of(reading: Reading, where: Where, known: KnownFailures = NONE_KNOWN) -> list[Row]:
     """The rows of the report's answer `signatures`."""
     newest = f"SELECT max(day) AS day FROM runs WHERE {where.sql}"  # noqa: S608
     days = [row["day"] for row in reading.rows(newest, where.values)]
-    rows: list[Row] = signatures(_cells(reading, where, "signature_cells"), days).to_pylist()
+    cells = _cells(reading, where, "signature_cells")
+    rows: list[Row] = signatures(cells, days, known).to_pylist()
     return rows
 
 

@@ -25,6 +25,7 @@ from harness.errors import HarnessError, HistoryError
 from harness.ops import CheckResult, Verdict
 from harness.plugins import Reporter
 from harness.registry import load_plugin, plugin_names
+from harness.verdict.known import NONE_KNOWN, KnownFailures
 from results.facts.run_numbers import RunNumbers, run_numbers
 from results.judging.chosen_results import counting
 from results.judging.result_lake import ResultLake
@@ -63,13 +64,20 @@ class Library:
     """The runs of a store or a lake. Safe to use from many threads."""
 
     def __init__(
-        self, place: str, *, progress: Callable[[Ingested], None] = lambda _: None
+        self,
+        place: str,
+        *,
+        progress: Callable[[Ingested], None] = lambda _: None,
+        known: KnownFailures = NONE_KNOWN,
     ) -> None:
         """Read the list of runs; `progress` gets the progress of a store's ingest into its lake.
+
+        Pages mark the failures that `known` lists.
 
         Raises `UsageError` if there is neither a store nor a lake of the harness, or if access is
         refused. Raises `InfrastructureError` if the storage does not answer.
         """
+        self.known = known
         self._scratch = Path(tempfile.mkdtemp(prefix="harness-serve-"))
         try:
             self._runs = Runs(place, self._scratch / "duckdb", progress)

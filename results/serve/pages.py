@@ -67,7 +67,7 @@ def runs(library: Library, query_text: str) -> Page:
         counts = outcomes_of(reading, where)
         rows = reading.runs(where, order_of(query.sort), limit=PAGE_ROWS, offset=first)
         total = sum(outcomes_of(reading, Where("true", ())).values())
-        groups = failures_of(reading, where)
+        groups = failures_of(reading, where, library.known)
         choices = _choices(reading, query)
         notes = reading.notes
     matching = sum(counts.values())
@@ -81,6 +81,8 @@ def runs(library: Library, query_text: str) -> Page:
         "first": first,
         "counts": list(counts.items()),
         "index_notes": notes,
+        "has_known": bool(library.known),
+        "gone": library.known.gone(group["signature"] for group in groups),
         "choices": choices,
         "groups": groups[:GROUPS_SHOWN_MAX],
         "groups_cut": max(0, len(groups) - GROUPS_SHOWN_MAX),
@@ -94,6 +96,7 @@ def runs(library: Library, query_text: str) -> Page:
         "counts": counts,
         "notes": notes,
         "signatures": groups[:GROUPS_SHOWN_MAX],
+        "gone": library.known.gone(group["signature"] for group in groups),
         "runs": [_row_data(row) for row in rows],
     }
     return Page("runs.html", context, data)

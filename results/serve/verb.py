@@ -6,13 +6,15 @@ import contextlib
 import errno
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from harness.cli.output import note, say
 from harness.cli.parser import Parser
-from harness.cli.project import project_store
+from harness.cli.project import known_failures, project_store
 from harness.errors import InfrastructureError, UsageError, counted
+from harness.verdict.known import KnownFailures
 
 if TYPE_CHECKING:
     from results.serve.library import Library
@@ -45,11 +47,18 @@ def main(arguments: Sequence[str]) -> int:
         "--port", type=int, default=PORT, metavar="N",
         help="0 takes any free one (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--known",
+        type=Path,
+        metavar="FILE",
+        help="failures that have a ticket, as [[known]] tables (default: those of harness.toml)",
+    )
     parsed = parser.parse_args(list(arguments))
     parsed.place = parsed.place or project_store()
     if not 0 <= parsed.port <= 65_535:
         raise UsageError(f"--port is {parsed.port}; it must be in 0 .. 65535")
-    return _serve(parsed.place, _address(parsed.bind), parsed.port)
+    known = known_failures(parsed.known)
+    return _serve(parsed.place, _address(parsed.bind), parsed.port, known)
 
 
 def _address(bind: str) -> str:
@@ -65,7 +74,7 @@ def _address(bind: str) -> str:
         ) from error
 
 
-def _serve(place: str, bind: str, port: int) -> int:
+def _serve(place: str, bind: str, port: int, known: KnownFailures) -> int:
     from results.serve.groups import outcomes_of
     from results.serve.query import Where
     from results.serve.render import ensure_templates
@@ -73,7 +82,7 @@ def _serve(place: str, bind: str, port: int) -> int:
     from results.serve.server import StoreServer
 
     ensure_templates()
-    with contextlib.closing(_library(place)) as library:
+    with contextlib.closing(_library(place, known)) as library:
         with library.reading() as reading:
             runs = sum(outcomes_of(reading, Where("true", ())).values())
         try:
@@ -95,13 +104,13 @@ def _serve(place: str, bind: str, port: int) -> int:
     return 0
 
 
-def _library(place: str) -> Library:
+def _library(place: str, known: KnownFailures) -> Library:
     """The library of a store or a lake; raises `UsageError` for any other folder."""
     from results.lake.transfer.ingest_verb import Status
     from results.serve.library import Library
 
     status = Status()
-    made = Library(place, progress=status)
+    made = Library(place, progress=status, known=known)
     status.finish()
     return made
 

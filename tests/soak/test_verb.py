@@ -31,6 +31,18 @@ DOCS = Path(__file__).parents[2] / "docs"
 BASE = ("soak", "--target", "toy-register", "--workload", "register", "--keep", "failing")
 
 
+KNOWN = """
+[[known]]
+signature = "c · invalid"
+ticket = "T-1"
+fails = {fails}
+[[known]]
+signature = "c · other"
+ticket = "T-2"
+note = "it was fixed"
+"""
+
+
 @pytest.fixture
 def scripted(monkeypatch, tmp_path):
     """Let a soak's workers answer with the given verdicts, in turn; an exception is raised."""
@@ -50,6 +62,7 @@ def scripted(monkeypatch, tmp_path):
                     seed=job.case.seed,
                     verdict=verdict,
                     reason="" if verdict == "valid" else f"why {verdict}",
+                    signature="" if verdict == "valid" else f"c · {verdict} · cut · get",
                     checkers=said if verdict != "valid" else (),
                     stop=stop,
                 )
@@ -428,3 +441,43 @@ def test_a_soak_that_stopped_after_enough_failures_has_nothing_more_to_do(
     scripted("valid")
     assert main([*BASE, "--seeds", "1..3", "--json"]) == EXIT_INVALID
     assert msgspec.json.decode(capsys.readouterr().out)["seeds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "fails", "code"),
+    [
+        (("valid", "invalid"), False, EXIT_VALID),
+        (("invalid", "invalid"), False, EXIT_VALID),
+        (("valid", "invalid"), True, EXIT_INVALID),
+        (("unknown", "invalid"), False, EXIT_UNKNOWN),
+        (("crash", "invalid"), False, EXIT_CRASH),
+    ],
+)
+def test_known_failures_are_marked_and_excused_if_asked(scripted, capsys, verdicts, fails, code):
+    Path("harness.toml").write_text(KNOWN.format(fails=str(fails).lower()))
+    scripted(*verdicts)
+    files = ("--junit", "junit.xml", "--summary-json", "soak.json", "--github-summary", "out.md")
+    assert main([*BASE, "--seeds", "1..2", *files]) == code
+
+    out, errors = capsys.readouterr()
+    assert "c · invalid · cut (" in out
+    assert "[known: T-1]" in out
+    assert "gone: c · other (T-2, it was fixed)" in out
+    assert ("c · unknown · cut (1 seed: 1) [new]" in out) == ("unknown" in verdicts)
+    assert "[known: T-1]" in Path("out.md").read_text()
+    assert ("invalid%3A c" in errors) == fails
+    suite = ET.parse("junit.xml").getroot()[0]
+    tag = "failure" if fails else "skipped"
+    assert len(suite.findall(f"testcase/{tag}")) == verdicts.count("invalid")
+    content = msgspec.json.decode(Path("soak.json").read_bytes())
+    assert {"signature": "c · other", "ticket": "T-2", "note": "it was fixed", "fails": True} in (
+        content["gone"]
+    )
+
+
+def test_known_failures_of_a_file_replace_those_of_the_folder(scripted, capsys):
+    Path("harness.toml").write_text(KNOWN.format(fails="false"))
+    Path("none.toml").write_text("")
+    scripted("invalid")
+    assert main([*BASE, "--seeds", "1..1", "--known", "none.toml"]) == EXIT_INVALID
+    assert "known" not in capsys.readouterr().out.split("INVALID")[1]

@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from harness.cli.parser import Parser, add_place, add_verbose
+from harness.cli.project import known_failures
 from harness.cli.run.artefacts import chosen_reporters
 from harness.cli.run.case_options import parse_case_options
 from harness.errors import UsageError
@@ -69,6 +70,7 @@ def parse_soak(arguments: Sequence[str]) -> argparse.Namespace:
     _check_executor(parsed)
     _check_lake(parsed)
     parsed.reporter_names = chosen_reporters(parsed.reporters)
+    parsed.known_failures = known_failures(parsed.known, config=not parsed.no_config)
     _find_summary(parsed)
     _check_files(parsed)
     return parsed
@@ -290,6 +292,12 @@ def _add_outputs(parser: Parser) -> None:
         const="",
         metavar="FILE",
         help=f"add a step summary to FILE (default: ${GITHUB_SUMMARY}) and annotate failing seeds",
+    )
+    group.add_argument(
+        "--known",
+        type=Path,
+        metavar="FILE",
+        help="failures that have a ticket, as [[known]] tables (default: those of harness.toml)",
     )
     group.add_argument("--json", action="store_true", help="print one JSON object, no text")
     group.add_argument("--quiet", action="store_true", help="no progress")

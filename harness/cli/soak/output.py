@@ -32,6 +32,7 @@ from harness.soak.junit import write_junit
 from harness.soak.memory import memory_bytes_max
 from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups
 from harness.support.atomic_file import replacing
+from harness.verdict.known import KnownFailures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -114,6 +115,18 @@ class SoakOutput:
     def _groups(self) -> list[FailureGroup]:
         return failure_groups(self.campaign.results())
 
+    @property
+    def _known(self) -> KnownFailures:
+        known: KnownFailures = self.parsed.known_failures
+        return known
+
+    def _gone(self, groups: Sequence[FailureGroup]) -> list[str]:
+        """One line for each known failure that no seed showed."""
+        return [
+            f"gone: {entry.signature} ({entry.words}): no seed failed so"
+            for entry in self._known.gone(group.signature for group in groups)
+        ]
+
     def make_artefacts(self) -> None:
         """Run the reporters on the first failing runs that have no artefacts yet.
 
@@ -166,6 +179,7 @@ class SoakOutput:
             properties=properties,
             replay=self._replay,
             folder=self._folder,
+            known=self._known,
             unfinished=campaign.stopped or (INTERRUPTED if self.interrupted else None),
         )
 
@@ -188,7 +202,8 @@ class SoakOutput:
         spec, tally = self.campaign.spec, self.campaign.tally
         title = f"Soak {spec.name}: seeds {spec.first}..{spec.last} in {spec.environment}"
         groups = self._groups()
-        text = step_summary(title, self._head(), tally, groups, self._replay)
+        head = [*self._head(), *self._gone(groups)]
+        text = step_summary(title, head, tally, groups, self._replay, self._known)
         try:
             with Path(name).open("a", encoding="utf-8") as file:  # the CI step's other parts append
                 file.write(text)
@@ -196,12 +211,14 @@ class SoakOutput:
             raise InfrastructureError(
                 f"cannot write the step summary {name}: {error.strerror}"
             ) from error
-        for line in error_annotations(groups, self._replay):
+        unexcused = [group for group in groups if not self._known.excuses(group.signature)]
+        for line in error_annotations(unexcused, self._replay):
             note(line)
 
     def json(self) -> str:
         """The JSON object of `--json`."""
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
+        groups = self._groups()
         content: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "soak": str(campaign.id),
@@ -236,13 +253,15 @@ class SoakOutput:
                     "verdict": group.verdict,
                     "count": group.count,
                     "shapes": dict(group.shapes.most_common()),
+                    "known": self._known.of(group.signature),
                     "seeds": group.seeds,
                     "reason": group.first.reason,
                     "replay": self._replay(group.first),
                     "run": self._folder(group.first) or None,
                 }
-                for group in self._groups()
+                for group in groups
             ],
+            "gone": self._known.gone(group.signature for group in groups),
             "results_left_out": max(0, tally.seeds - RESULTS_MAX),
             "results": [self._entry(result) for result in self._chosen()],
         }
@@ -317,23 +336,26 @@ class SoakOutput:
             first = group.first
             reason = first.reason.splitlines()[0] if first.reason else "no reason given"
             style = VERDICT_STYLES[group.verdict]
-            about = f": {group.signature} ({group.seeds_text})"
+            about = f": {group.signature} ({group.seeds_text}){self._known.mark(group.signature)}"
             parts.append(joined(styled(group.verdict, style), about))
             text = reason if self.parsed.verbose else clipped(reason, REASON_CHARACTERS_MAX)
-            parts.append(f"  seed {first.seed}: {text}")
             if group.shapes_text:
                 parts.append(f"  operations: {group.shapes_text}")
+            parts.append(f"  seed {first.seed}: {text}")
             parts.append(f"  {self._replay(first)}")
             if self.parsed.verbose and (place := self._folder(first)):
                 parts.append(f"  {place}")
         if len(groups) > most:
             more = counted(len(groups) - most, "more signature")
             parts.append(f"... and {more}; --json lists them")
+        parts += self._gone(groups)
         parts += [*self._permitted(), *([""] if parts else []), *self._head()]
         return [*parts, "", self._verdict(groups)]
 
     def _verdict(self, groups: list[FailureGroup]) -> RenderableType:
         tally, seeds = self.campaign.tally, self.campaign.spec.seeds
+        excused = sum(g.count for g in groups if self._known.excuses(g.signature))
+        groups = [group for group in groups if not self._known.excuses(group.signature)]
         worst = [group for group in groups if group.verdict == groups[0].verdict]
         if worst:
             words = worst[0].verdict
@@ -353,5 +375,7 @@ class SoakOutput:
             about += "" if passed or not tally.seeds else ", but not all seeds ran"
             if permitted:
                 about += f", except for what the profile permits ({counted(permitted, 'seed')})"
+            if excused:
+                about += f", except for known failures ({counted(excused, 'seed')})"
             where = "" if passed else "; the same command continues"
         return joined(styled(f"{words.upper()}  {about}", HEADLINE_STYLES[words]), where)

@@ -25,6 +25,7 @@ from harness.errors import (
     InfrastructureError,
     counted,
 )
+from harness.ops import Verdict
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE, undrawn
 from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns
@@ -32,8 +33,9 @@ from harness.registry import load_plugin
 from harness.soak.campaign import Campaign, SoakSpec
 from harness.soak.pool import soak
 from harness.soak.real import soak_one_by_one
-from harness.soak.result import SeedResult
+from harness.soak.result import SeedResult, exit_code_of
 from harness.support.interrupts import sigterm_interrupts
+from harness.verdict.known import KnownFailures
 
 __all__ = ["main", "parse_seeds"]
 
@@ -127,7 +129,7 @@ def _run(
         interrupted = True
     except InfrastructureError as error:
         campaign.stopped = str(error)
-    code = _exit_code(campaign, interrupted=interrupted)
+    code = _exit_code(campaign, parsed.known_failures, interrupted=interrupted)
     output = SoakOutput(
         campaign=campaign,
         parsed=parsed,
@@ -192,11 +194,14 @@ def _work(
     return False
 
 
-def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
+def _exit_code(campaign: Campaign, known: KnownFailures, *, interrupted: bool) -> int:
     """The overall verdict: one invalid seed makes it invalid, and an unfinished soak is never
-    valid.
+    valid. Seeds that a known failure excuses do not count.
     """
     code = campaign.tally.exit_code
+    if known and campaign.tally.seeds:
+        left = (r.verdict for r in campaign.results() if not known.excuses(r.signature))
+        code = exit_code_of({*left, Verdict.VALID.value})
     if code == EXIT_INVALID:
         return code
     if interrupted:

@@ -148,6 +148,25 @@ def test_json_is_one_object_that_says_the_same_and_what_it_left_out(judged, caps
     assert (len(found["answers"]["judged"]), found["rows_not_shown"]["judged"]) == (3, 2)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("fails", "code"), [("true", 1), ("false", 2)])
+def test_a_known_failure_is_marked_and_excused_if_asked(judged, tmp_path, capsys, fails, code):
+    """Without the two excused runs, three unknown ones are left."""
+    known = tmp_path / "known.toml"
+    entry = "[[known]]\nsignature = '{}'\nticket = '{}'\nfails = {}\n"
+    signature = "linearizable-register"
+    known.write_text(entry.format(signature, "T-1", fails) + entry.format("other", "T-2", fails))
+
+    got, out, _ = report(capsys, judged, "--known", known, "--json")
+    found = json.loads(out)
+
+    assert got == found["exit_code"] == code
+    assert [row["known"] for row in found["answers"]["signatures"]] == ["T-1", None]
+    assert found["gone"] == ["other (T-2)"]
+    assert found["excused"] == (0 if code == 1 else 2)
+    assert "[known: T-1]" in (judged / ".report" / "report.html").read_text()
+
+
 def test_output_elsewhere_leaves_the_store_alone(judged, tmp_path, capsys):
     elsewhere = tmp_path / "out" / "deep"
     code, _, _ = report(capsys, judged, "--output", elsewhere)

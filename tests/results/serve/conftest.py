@@ -46,9 +46,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(place):
+def serving(place, **options):
     """A store or a lake, served."""
-    with contextlib.closing(Library(str(place))) as library:
+    with contextlib.closing(Library(str(place), **options)) as library:
         server = StoreServer("127.0.0.1", 0, Application(library))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -13,6 +13,7 @@ import pytest
 from harness.case import Fault
 from harness.cli import main
 from harness.ops import CheckResult, Verdict
+from harness.verdict.known import KnownFailure, KnownFailures
 from results.facts.run_numbers import run_numbers
 from results.serve import pages
 from tests.results.serve.conftest import serving
@@ -370,7 +371,8 @@ def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
         add_run(tmp_path, "n", f"r{seed:02}", seed=seed, **failing(signature))
     add_run(tmp_path, "n", "other", target="etcd", **failing("lin · stale-read · cut · get"))
     add_run(tmp_path, "n", "rare", **failing("crash · exit · kill"))
-    with serving(tmp_path) as served:
+    known = KnownFailures((KnownFailure("lin", "T-1"), KnownFailure("other", "T-2")))
+    with serving(tmp_path, known=known) as served:
         groups = served.api("runs")["signatures"]
         assert [(group["target"], group["runs"], group["first_run"]) for group in groups] == [
             ("kudu", 60, "n/r00"),
@@ -380,6 +382,9 @@ def test_equal_failures_are_one_group_that_leads_to_its_runs(tmp_path):
         text = served.page("/")
         (link,) = re.findall(r'<td class="n">60</td>.*?<a href="([^"]*)"', text, re.DOTALL)
         assert served.api("runs" + html.unescape(link).removeprefix("/"))["matching"] == 60
+        assert [group["known"] for group in groups] == ["T-1", "T-1", None]
+        assert [entry["ticket"] for entry in served.api("runs")["gone"]] == ["T-2"]
+        assert served.page("/").count('<span class="tag">new</span>') == 1
         assert groups[0]["shapes"] == "get 40, list 20"
         assert served.api("runs?shape=list")["matching"] == 20
         assert served.api("runs?checker=crash")["matching"] == 1
