@@ -68,7 +68,14 @@ class AtScale(Oracle):
                 **self.seen(items),
             }
 
-        return answer(self.failing_runs(), "verdict", "bugs", "signature", "target", of=of)
+        return answer(self.by_signature(), "verdict", "bugs", "signature", "target", of=of)
+
+    def by_signature(self):
+        """Failing runs with the first three parts of their signatures: the fourth is counted."""
+        return [
+            {**row, "signature": " · ".join(row["signature"].split(" · ")[:3])}
+            for row in self.failing_runs()
+        ]
 
     def seen(self, failing):
         """When some failing runs were seen, and how many runs of their settings came later."""
@@ -94,7 +101,7 @@ class AtScale(Oracle):
     def _found(self):
         """Hits of runs and their interval, with a line for all where there are several."""
         hits = defaultdict(int)
-        for row in self.failing_runs():
+        for row in self.by_signature():
             if row["verdict"] == "invalid":
                 hits[row["population"], row["signature"]] += 1
         for population in {population for population, _ in hits}:
