@@ -128,7 +128,7 @@ def new_record(
         wall_s=wall_s,
         verdict=judgement.verdict,
         digest=outcome.history.digest(),
-        ops=len(outcome.history),
+        ops=len(outcome.history.pairs),
         versions=versions_of(code),
         warnings=warnings,
         label=label,

@@ -36,7 +36,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     wall_s: float
     verdict: Verdict
     digest: str
-    ops: int
+    ops: int  # client operations; earlier releases counted the lines of the history
     versions: dict[str, str]
     warnings: tuple[str, ...] = ()
     label: str | None = None  # distinguishes runs in reports, such as a version under test

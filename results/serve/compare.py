@@ -19,7 +19,7 @@ PATHS_MAX: Final = 20_000
 TEXT_CHARS_MAX: Final = 300
 _NESTED: Final = (Mapping, list, tuple)
 _RECORD: Final = (
-    *("environment", "label", "started", "wall_s", "simulated_s", "interrupted", "lines"),
+    *("environment", "label", "started", "wall_s", "simulated_s", "interrupted", "ops"),
     *("versions", "digest"),
 )
 

@@ -151,7 +151,7 @@ def _sort(value: str) -> str:
 
 def column_of(name: str) -> str:
     """The column of `runs` for a parameter or dimension."""
-    return {"verdict": "outcome", "ops": "lines", **LISTS}.get(name, name)
+    return {"verdict": "outcome", **LISTS}.get(name, name)
 
 
 def order_of(sort: str) -> str:

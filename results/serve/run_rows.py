@@ -67,7 +67,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     bugs: tuple[str, ...] = ()
     seed: int | None = None
     faults: int | None = None
-    lines: int | None = None
+    ops: int | None = None
     wall_s: float | None = None
     simulated_s: float | None = None
     interrupted: bool = False

@@ -46,7 +46,7 @@ def _record(file: Path, folder: RunFolder, history: History) -> RunRecord:
         wall_s=history[-1].time / NS_PER_S if history else 0.0,
         verdict=Verdict.UNKNOWN,
         digest=history.digest(),
-        ops=len(history),
+        ops=len(history.pairs),
         versions={"harness": __version__, "python": platform.python_version()},
         warnings=(f"imported from {file.name}; `harness check` judges it",),
     )

@@ -216,7 +216,7 @@ def _report(
         report |= {
             "schema_version": 1,
             "run": str(run.folder),
-            "ops": len(run.history),
+            "ops": len(run.history.pairs),
             "history_sha256": run.history.digest(),
             "note": run.note,
             "recorded_verdict": _recorded_verdict(run),

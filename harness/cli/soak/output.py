@@ -296,7 +296,7 @@ class SoakOutput:
         simulated = spec.environment == SIM
         took = f"{tally.simulated_s:.0f} simulated s in {here}" if simulated else f"{here} real"
         lines.append(
-            f"{took}, {tally.cpu_s:.1f} CPU s: {counted(tally.ops, 'history line')}, "
+            f"{took}, {tally.cpu_s:.1f} CPU s: {counted(tally.ops, 'operation')}, "
             f"{counted(tally.leader_changes, 'leader change')}"
         )
         kept = self._bytes_a_passing_run()

@@ -161,7 +161,7 @@ def record_of(run: Mapping[str, Any]) -> RunRecord | None:
         wall_s=run["wall_s"],
         verdict=Verdict(run["verdict"]),
         digest=run["digest"],
-        ops=run["lines"],
+        ops=run["ops"],
         versions=_decode(run["versions"]),
         warnings=tuple(run["warnings"]),
         label=run["label"],

@@ -51,7 +51,7 @@ WAIT_S: Final = 60.0
 SMALL_FILES_MAX: Final = 64
 COLUMNS: Final = [KEY, "id", "digest", "verdict"]  # of `runs`
 RESULT_COLUMNS: Final = [
-    *(*COLUMNS, "seed", "versions", "failure_reason", "failure_checker", "signature", "lines"),
+    *(*COLUMNS, "seed", "versions", "failure_reason", "failure_checker", "signature", "ops"),
     *("ok", "elections", "simulated_s", "wall_s"),
 ]
 LAST_CHARACTER: Final = "\U0010ffff"
@@ -139,7 +139,7 @@ class SoakedRuns:
                         signature=row["signature"] or "",
                         checkers=tuple(results.get(row[KEY], ())),
                         digest=row["digest"],
-                        ops=row["lines"],
+                        ops=row["ops"],
                         ok=row["ok"],
                         leader_changes=row["elections"],
                         simulated_s=row["simulated_s"] or 0.0,

@@ -138,7 +138,7 @@ def test_what_rows_say_of_a_history(tables, table, names, expected):
 def test_case_and_record_come_back():
     history = History(CLIENTS)
     told = about(digest=history.digest(), label="v2", nemeses=("kill-leader",))
-    record = msgspec.structs.replace(told.record, ops=len(history))
+    record = msgspec.structs.replace(told.record, ops=len(history.pairs))
     told = msgspec.structs.replace(told, record=record)
 
     (run,) = rows_of(history, told)["runs"].to_pylist()
