@@ -21,7 +21,7 @@ import bisect
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from statistics import fmean, stdev
 from typing import Any, Final
@@ -53,6 +53,14 @@ _RATES: Final = (
     ("reads unavailable", "read_down_ns", "length_ns"),
 )
 """Metrics with their two columns: the numerator and the denominator of the rate."""
+_PARTS: Final = {
+    "environment": "environments",
+    "workload": "workloads",
+    "asked": "nemeses",
+    "bugs": "bugs",
+    "profile": "profiles",
+}
+"""Columns that describe a setting, and their names in a sentence."""
 _PERCENTILES: Final = (("p50_ns", "p50"), ("p99_ns", "p99"))
 _ROWS_AT_ONCE: Final = 10_000
 
@@ -85,6 +93,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     lines: tuple[Line, ...]
     settings: int
+    differs: str  # what differs between the settings of the two labels; empty if nothing does
     baseline_runs_left_out: int
     label_runs_left_out: int
 
@@ -163,9 +172,29 @@ def compare(
         label=label,
         lines=tuple(_judged(lines)),
         settings=settings,
+        differs=_difference(sides.values(), baseline, label),
         baseline_runs_left_out=left_out[baseline],
         label_runs_left_out=left_out[label],
     )
+
+
+def _difference(sides: Collection[Mapping[str, _Side]], baseline: str, label: str) -> str:
+    """The parts of the settings that differ between the labels, in words, with their values."""
+    firsts = {
+        name: [side[name].first for side in sides if name in side] for name in (baseline, label)
+    }
+    parts = []
+    for field, words in _PARTS.items():
+        values = [
+            " and ".join(sorted({row[field] or "none" for row in firsts[name]}))
+            for name in (baseline, label)
+        ]
+        if values[0] != values[1]:
+            parts.append(f"{words} ({values[0]} against {values[1]})")
+    if parts:
+        return ", ".join(parts)
+    settings = [{row["setting"] for row in rows} for rows in firsts.values()]
+    return "" if settings[0] == settings[1] else "options of their cases"
 
 
 def rows_of(table: pa.Table, names: Sequence[str]) -> Iterator[Row]:

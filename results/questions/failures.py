@@ -40,6 +40,8 @@ GONE: Final = "gone"
 ANY: Final = "any failure"
 RULE: Final = "rule"
 SIGNATURE: Final = "signature"
+NOT_COMPARED: Final = "no run of such a setting in "
+"""The first words of what is said of a failure that no setting of both labels has."""
 SEEDS: Final = (
     *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
     *(1_000, 2_000, 5_000, 10_000),
@@ -304,7 +306,7 @@ def _change(
         "label_hits": counts[1][0],
         "label_runs": counts[1][1],
         "p_value": fisher_exact(*counts[0], *counts[1]) if shared else 1.0,
-        "says": "" if shared else f"no run of such a setting in {without}",
+        "says": "" if shared else f"{NOT_COMPARED}{without}",
         "first_run": first["first_run"],
         "first_day": min(days, default=None),
         "last_day": max(days, default=None),

@@ -97,9 +97,10 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
         costs(report),
         _runs(report),
     ]
+    sections = [section for section in sections if section.tables]
     if answers.comparison is not None:
         sections.insert(1, baseline(report, answers.comparison))
-    return [section for section in sections if section.tables]
+    return sections
 
 
 def _failures(report: _Report) -> Section:

@@ -11,7 +11,7 @@ import msgspec
 from harness.errors import counted
 from results.questions.aggregate import Rows
 from results.questions.baseline import Comparison
-from results.questions.failures import ANY, RULE
+from results.questions.failures import ANY, NOT_COMPARED, RULE
 from results.questions.trends import NO
 from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, count, duration, interval, share
@@ -272,6 +272,7 @@ def baseline(report: Telling, found: Comparison) -> Section:
             ),
         }
         for row in report.answers.rows("signature_changes")
+        if not row["says"].startswith(NOT_COMPARED)
     ]
     for row in changes:  # runs have no field for a rule
         if row["level"] == RULE:
@@ -289,10 +290,17 @@ def baseline(report: Telling, found: Comparison) -> Section:
             }
         )
     left_out = found.baseline_runs_left_out + found.label_runs_left_out
+    title = f"“{found.label}” against the baseline “{found.baseline}”"
+    differs = f"The labels differ in {found.differs}. " if found.differs else ""
+    if not found.settings:
+        words = (
+            f"{differs}No run of one has the setting of a run of the other: nothing is compared."
+        )
+        return Section(id="baseline", title=title, words=words)
     return Section(
         id="baseline",
-        title=f"“{found.label}” against the baseline “{found.baseline}”",
-        words=f"{len(rows)} comparisons in {found.settings} "
+        title=title,
+        words=f"{differs}{len(rows)} comparisons in {found.settings} "
         f"{'setting' if found.settings == 1 else 'settings'} that both labels have "
         f"({left_out} runs of other settings are left out). Shares of runs: Fisher's exact test; "
         "everything else: the rank-sum test over runs. All p-values are adjusted together by "

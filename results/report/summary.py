@@ -11,7 +11,7 @@ import msgspec
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 from harness.ops import Verdict
 from results.questions.aggregate import Answers
-from results.questions.failures import KNOWN, RULE
+from results.questions.failures import KNOWN, NOT_COMPARED, RULE
 from results.report.number_words import count, duration, interval, ratio, share
 from results.report.populations import Populations
 
@@ -240,10 +240,13 @@ def _baseline(answers: Answers) -> list[str]:
             f"{line.verdict}: {line.metric}, {write(line.baseline_value)} -> "
             f"{write(line.label_value)}, {line.setting} (adjusted p {line.p_adjusted:.2g})"
         )
+    against = f"{comparison.label!r} against {comparison.baseline!r}"
+    differs = f"they differ in {comparison.differs}"
+    if not comparison.settings:
+        return ["", f"{against}: nothing can be compared; {differs}"]
     without = len(comparison.lines) - len(lines)
-    title = (
-        f"{comparison.label!r} against {comparison.baseline!r}: {without} of "
-        f"{len(comparison.lines)} comparisons without evidence"
+    title = f"{against}: {without} of {len(comparison.lines)} comparisons without evidence" + (
+        f"; {differs}" if comparison.differs else ""
     )
     compared = _bounded(title, lines, "see the page") or ["", title]
     return [*compared, *_changes(answers, comparison.label, comparison.baseline)]
@@ -257,7 +260,7 @@ def _changes(answers: Answers, label: str, baseline: str) -> list[str]:
         f"{_counted(row['label_runs'], 'run')}, before {row['baseline_hits']} of "
         f"{count(row['baseline_runs'])} ({row['says']})"
         for row in rows
-        if row["change"] != KNOWN
+        if row["change"] != KNOWN and not row["says"].startswith(NOT_COMPARED)
     ]
     old = sum(row["change"] == KNOWN and row["level"] != RULE for row in rows)
     title = f"failures only in {label!r}, or only in {baseline!r}; in both: {old}"

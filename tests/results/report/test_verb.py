@@ -167,6 +167,16 @@ def test_a_known_failure_is_marked_and_excused_if_asked(judged, tmp_path, capsys
     assert "[known: T-1]" in (judged / ".report" / "report.html").read_text()
 
 
+@pytest.mark.slow
+def test_labels_without_a_common_setting_are_not_compared(judged, capsys):
+    _, out, _ = report(capsys, judged, "--baseline", "a", "--label", "b")
+
+    assert "'b' against 'a': nothing can be compared; they differ in bugs (B1 against none)" in out
+    assert "0 of 0" not in out.split("nothing can be compared")[1]
+    page = (judged / ".report" / "report.html").read_text()
+    assert "The labels differ in bugs (B1 against none)." in page
+
+
 def test_output_elsewhere_leaves_the_store_alone(judged, tmp_path, capsys):
     elsewhere = tmp_path / "out" / "deep"
     code, _, _ = report(capsys, judged, "--output", elsewhere)
