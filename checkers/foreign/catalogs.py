@@ -35,7 +35,7 @@ from checkers.foreign.model import (
     refuse_settings,
 )
 from checkers.linearizability import UNKNOWN
-from checkers.linearizability.judged import BROKEN, AnyOperation, operation_of
+from checkers.linearizability.proof import BROKEN, AnyOperation, operation_of
 from checkers.linearizability.verify import CertificateError
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, Verdict

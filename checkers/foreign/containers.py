@@ -31,10 +31,10 @@ from checkers.foreign.model import (
     request_of,
 )
 from checkers.linearizability import Model
-from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.exact import exact
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.edn import members

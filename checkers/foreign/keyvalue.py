@@ -15,8 +15,8 @@ from checkers.foreign.model import (
     failed,
     refuse_settings,
 )
-from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
+from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.ops import ModelSettings, Op, OpType, Pair

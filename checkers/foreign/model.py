@@ -26,8 +26,14 @@ from checkers.linearizability import (
     check_operations,
     observations,
 )
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import BROKEN, AnyOperation, Told, details_of, judged
+from checkers.linearizability.proof import (
+    BROKEN,
+    AnyOperation,
+    Certificate,
+    Told,
+    details_of,
+    judged,
+)
 from checkers.linearizability.verify import CertificateError
 from harness.errors import HistoryError, UsageError, clipped
 from harness.ops import (

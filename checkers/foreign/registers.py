@@ -35,7 +35,6 @@ from checkers.foreign.model import (
     refuse_settings,
     request_of,
 )
-from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.register import (
     Cas,
     MultiRegister,
@@ -45,6 +44,7 @@ from checkers.linearizability.models.register import (
     Txn,
     Write,
 )
+from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of

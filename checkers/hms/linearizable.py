@@ -24,8 +24,7 @@ from checkers.hms.model import (
 )
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
 from checkers.linearizability import UNKNOWN, CheckOutcome, Failure, Result, check_operations
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import Told, judged
+from checkers.linearizability.proof import Certificate, Told, judged
 from checkers.verdict.search import (
     Attempt,
     Relaxed,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import AnyOperation, Told, judged
+from checkers.linearizability.proof import AnyOperation, Certificate, Told, judged
 from checkers.verdict.search import SearchChecker, offenders, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError

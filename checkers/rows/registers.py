@@ -35,9 +35,8 @@ from checkers.linearizability import (
     Result,
     check_operations,
 )
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import OPERATIONS_MAX, Told, convicted, judged
 from checkers.linearizability.partial import Fact
+from checkers.linearizability.proof import OPERATIONS_MAX, Certificate, Told, convicted, judged
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import PowerCuts, relaxed

@@ -22,7 +22,7 @@ from checkers.linearizability import (
     Result,
     check_operations,
 )
-from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED
+from checkers.linearizability.proof import OPERATIONS_MAX, UNDECIDED
 from checkers.verdict.permitted import permit_rules, permitted_result
 from harness.ops import CheckResult, Verdict
 from harness.permits import Permit

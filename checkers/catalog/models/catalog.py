@@ -96,14 +96,14 @@ class Catalog(Model[State, CatalogInput, Answer]):
         so that an answer about the version stays true for ever.
         """
         operations = tuple(operations)
+        self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
+        self._index = {name: number for number, name in enumerate(self.names)}
         self._bindings = dict(bindings)
         self._once = once
         self._rules = rules
         self._facts = TableFacts(operations if once else ())
         self._bound_keys = {key: ident for ident, key in self._bindings.items()}
         self._all_bound = self._facts.all_bound(self._bindings)
-        self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
-        self._index = {name: number for number, name in enumerate(self.names)}
         self._tables: _Numbered[Table | None] = _Numbered(None)  # number 0 is ABSENT
         self._links: _Numbered[_Link] = _Numbered()
         self._late: _Numbered[frozenset[str]] = _Numbered(frozenset())

@@ -22,8 +22,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from checkers.catalog.models.types import ListTables, is_plain_list
-from checkers.catalog.passes.views import CatalogOperation, answer_of, shown_by, versions_of
+from checkers.catalog.models.types import (
+    CatalogOperation,
+    ListTables,
+    answer_of,
+    is_plain_list,
+    shown_by,
+)
+from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
 """The number of rounds over all tables and lists; one bound leads to another."""

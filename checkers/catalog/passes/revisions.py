@@ -17,10 +17,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-from checkers.catalog.models.types import Alter, Answer, CatalogInput, Create, Delete, Rename
-from checkers.linearizability import UNKNOWN, Model, Operation
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    CatalogOperation,
+    Create,
+    Delete,
+    Rename,
+)
+from checkers.linearizability import UNKNOWN, Model
 
-CatalogOperation = Operation[CatalogInput, Answer]
 CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
 """The maximum number of model steps spent on guessing lost operations."""

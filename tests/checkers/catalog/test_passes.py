@@ -12,7 +12,7 @@ from checkers.catalog.history import catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.views import Tenancy, TenancyInput
-from checkers.catalog.passes import Contradiction, contradictions, passes, refute
+from checkers.catalog.passes import Contradiction, contradictions, refutation, refute
 from checkers.linearizability import (
     CheckOutcome,
     Limits,
@@ -21,7 +21,7 @@ from checkers.linearizability import (
     Result,
     check_operations,
 )
-from checkers.linearizability.certificate import Certificate, certify_core
+from checkers.linearizability.proof import Certificate, certify_core
 from checkers.linearizability.verify import CertificateError
 from harness.ops import History, OpType, Verdict
 from tests.checkers.catalog.catalogs import oracle, random_history, spoil
@@ -395,7 +395,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) 
         asked.append(explained)
         return check_operations(*args, explained=explained, **options)
 
-    monkeypatch.setattr(passes, "check_operations", counted)
+    monkeypatch.setattr(refutation, "check_operations", counted)
     contradiction = refute(catalog_history(h.history).operations)
     assert contradiction is not None
     assert contradiction.core[0] == gone
