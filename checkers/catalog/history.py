@@ -59,7 +59,7 @@ class Conflict:
     """Two answers, by their invocations: their pairs (table id, nonce) cannot both be true."""
 
     text: str
-    shown: tuple[tuple[int, tuple[str, str]], tuple[int, tuple[str, str]]]
+    answers: tuple[tuple[int, tuple[str, str]], tuple[int, tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)

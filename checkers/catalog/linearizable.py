@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.models.catalog import Catalog
-from checkers.catalog.passes import Contradiction, conflict, narrowed, refute, replay
+from checkers.catalog.passes import Contradiction, conflict, narrowed, refute, replayed
 from checkers.catalog.permits import under_permits_of
 from checkers.catalog.sentences import tell_conflicts, tell_contradiction, tell_failure
-from checkers.linearizability import CheckOutcome, Limits, Result, check_operations
+from checkers.linearizability import Result, check_operations
 from checkers.linearizability.proof import certify_core, convicted, judged
 from checkers.verdict.invariants import KEY, counted_by_name, invariant_of
 from checkers.verdict.search import Attempt, SearchChecker, first_order
@@ -59,7 +60,7 @@ class CatalogLinearizable(SearchChecker):
         """The result of a contradiction between a few answers, if a pass finds one."""
         operations, conflicts = converted.operations, converted.conflicts
         if conflicts:
-            broken: Contradiction | None = conflict(conflicts[0].shown, conflicts[0].text)
+            broken: Contradiction | None = conflict(conflicts[0].answers, conflicts[0].text)
         else:
             broken = refute(operations)
         if broken is None:
@@ -67,82 +68,51 @@ class CatalogLinearizable(SearchChecker):
         proof = certify_core(broken.part, broken.core, minimal=True, limits=self._limits)
         if not proof.confirmed_by:
             return None
-        if conflicts:
-            details = {"conflicts": len(conflicts), "proof": proof.to_json()}
-            return convicted(self.name, tell_conflicts(converted), details)
-        told = tell_contradiction(broken.core, broken.rule, converted.pairs)
-        details = {
-            "operations": len(operations),
-            "unknown": sum(operation.is_unknown for operation in operations),
-            "decided_by": f"a pass over the {broken.part.name}",
-            "proof": proof.to_json(),
-        }
-        return convicted(self.name, told, details)
+        details: dict[str, Any] = {"conflicts": len(conflicts)}
+        if not conflicts:
+            details = {
+                "operations": len(operations),
+                "unknown": sum(operation.is_unknown for operation in operations),
+                "decided_by": f"a pass over the {broken.part.name}",
+            }
+        details["proof"] = proof.to_json()
+        words = (
+            tell_conflicts(converted)
+            if conflicts
+            else tell_contradiction(broken.core, broken.rule, converted.pairs)
+        )
+        return convicted(self.name, words, details)
 
     def _searched(self, converted: CatalogHistory, end_s: float) -> CheckResult:
-        """The proven result of a replay, or of a search until `end_s` on the monotonic clock."""
-        model = Catalog(converted.operations, converted.bindings)
-        outcome = _replayed(model, converted) or _ordered(model, converted, end_s, self._limits)
+        """The proven result of a replay, or of a search until `end_s` on the monotonic clock.
+
+        The first attempt of a search uses narrowed intervals. An order that it finds is also an
+        order for the original intervals. A core must be found with the original intervals.
+        """
+
+        def left_s() -> float:
+            return max(0.0, end_s - time.monotonic())
+
+        operations, limits = converted.operations, self._limits
+        model = Catalog(operations, converted.bindings)
+        outcome, spent = replayed(model, operations, converted.pairs), 0
+        if outcome is None and any(operation.is_unknown for operation in operations):
+            shorter = narrowed(operations, is_over=lambda: left_s() == 0.0)
+            if shorter is not None:
+                narrow = Catalog(shorter, converted.bindings)
+                attempt = Attempt(narrow, shorter, NARROWED_SHARE, left_s() * NARROWED_SHARE)
+                outcome, spent = first_order([attempt], limits)
+        if outcome is None:
+            outcome = check_operations(model, operations, timeout_s=left_s(), limits=limits)
+            reason = outcome.reason
+            if spent and outcome.result is Result.UNKNOWN:
+                reason += f"; before that, {spent} steps with narrowed intervals found no order"
+            outcome = replace(outcome, reason=reason, steps=outcome.steps + spent)
         return judged(
             self.name,
             model,
-            converted.operations,
+            operations,
             outcome,
             tell=lambda failure, _: tell_failure(failure, converted, model),
-            limits=self._limits,
+            limits=limits,
         )
-
-
-def _replayed(model: Catalog, converted: CatalogHistory) -> CheckOutcome | None:
-    """The order of the revisions in the answers, if that order is legal."""
-    revisions: dict[int, int] = {}
-    for index, pair in converted.pairs.items():
-        value = None if pair.completion is None else pair.completion.value
-        revision = value.get("revision") if isinstance(value, dict) else None
-        if isinstance(revision, int):
-            revisions[index] = revision
-    if not revisions:
-        return None
-    order = replay(model, converted.operations, revisions)
-    if order is None:
-        return None
-    returns = sum(not operation.is_unknown for operation in converted.operations)
-    return CheckOutcome(
-        result=Result.OK,
-        reason="a legal order exists",
-        witness=(order,) if order else (),
-        decided_by="a replay in the order of revisions",
-        steps=len(order),
-        configurations=0,
-        progress=returns,
-        returns=returns,
-    )
-
-
-def _ordered(
-    model: Catalog, converted: CatalogHistory, end_s: float, limits: Limits
-) -> CheckOutcome:
-    """The outcome of a search until `end_s`, on the monotonic clock.
-
-    The first attempt uses narrowed intervals. An order that it finds is also an order for the
-    original intervals. A core must be found with the original intervals.
-    """
-
-    def left_s() -> float:
-        return max(0.0, end_s - time.monotonic())
-
-    operations = None
-    if any(operation.is_unknown for operation in converted.operations):
-        operations = narrowed(converted.operations, is_over=lambda: left_s() == 0.0)
-    attempts = []
-    if operations is not None:
-        narrow = Catalog(operations, converted.bindings)
-        attempts.append(Attempt(narrow, operations, NARROWED_SHARE, left_s() * NARROWED_SHARE))
-    order, spent = first_order(attempts, limits)
-    if order is not None:
-        return order
-    outcome = check_operations(model, converted.operations, timeout_s=left_s(), limits=limits)
-    reason = outcome.reason
-    if spent and outcome.result is Result.UNKNOWN:
-        reason = f"{reason}; before that, {spent} steps with narrowed intervals found no order"
-    return replace(outcome, reason=reason, steps=outcome.steps + spent)

@@ -254,7 +254,7 @@ class _History:
     def judge(self, end_s: float) -> Relaxed:
         """Run the search, and count the uses of each permit."""
         if self._converted.conflicts:
-            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].shown[1][0])
+            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].answers[1][0])
         lossy = LOST_AFTER_POWER_CUT in self._permits
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
         hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}

@@ -8,9 +8,9 @@ from typing import Any, Final
 from checkers.catalog.history import CatalogHistory, is_bounded, is_late
 from checkers.catalog.models.catalog import Catalog
 from checkers.linearizability import Failure, Survivor
-from checkers.linearizability.proof import Told
+from checkers.linearizability.proof import Told, offenders
 from checkers.verdict import sentences
-from checkers.verdict.search import CORE_SHOWN_MAX, offenders
+from checkers.verdict.search import CORE_SHOWN_MAX
 from checkers.verdict.sentences import ops, seconds
 from harness.ops import OpType, Pair
 from harness.vocabularies import fields_of, follower_reads
@@ -90,12 +90,11 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Cata
     state: Any = survivor.state
     here = None
     if whole is not None:
-        table = whole.table(state, name)
+        table = whole.under(state, name)
         if table is not None:
-            columns = ", ".join(whole.columns(table)) or "none"
-            ident = whole.table_id(table) or "of unknown id"
-            here = f"table {ident} at version {whole.version(table)}"
-            here += f", newest columns {columns}"
+            ident, version, columns = table
+            here = f"table {ident or 'of unknown id'} at version {version}"
+            here += f", newest columns {', '.join(columns) or 'none'}"
     elif state is not None:
         here = f"table {state[0]} at version {state[1]}" if state[0] else "a table"
     change = _last_change(survivor.order, name, pairs)
@@ -122,9 +121,8 @@ def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | 
     listed = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
     differing = []
     for name in model.names:
-        table = model.table(state, name)
-        actual = None if table is None else (model.table_id(table), model.version(table))
-        if actual != listed.get(name):
+        table = model.under(state, name)
+        if (table and table[:2]) != listed.get(name):
             differing.append(name)
     return differing
 
@@ -142,7 +140,7 @@ def tell_conflicts(converted: CatalogHistory) -> Told:
     text: list[str] = []
     blamed: list[int] = []
     for each in converted.conflicts[:CONFLICTS_MAX]:
-        both = [index for index, _ in each.shown]
+        both = [index for index, _ in each.answers]
         blamed += both
         text += [f"{sentence(converted.pairs[index])}." for index in both]
         text.append(f"So {each.text}; a create takes effect once and ids are never reused.")
@@ -180,10 +178,10 @@ def _named(text: str, pairs: Iterable[Pair]) -> str:
 def tell_failure(failure: Failure, converted: CatalogHistory, model: Catalog) -> Told:
     """A failed search in words: the answer, the state that it contradicts, and the core."""
     pairs, failing = converted.pairs, converted.pairs[failure.operation]
-    whole, projected = model, None
+    projected = None
     if failure.projection:
-        whole = None
         projected = next(n for n in model.names if failure.projection == f"name {n!r}")
+    whole = model if projected is None else None
     text = [
         f"{sentence(failing)}, but no order of the operations that respects real time allows it."
     ]

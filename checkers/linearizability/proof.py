@@ -83,6 +83,14 @@ class Told(NamedTuple):
     rule: str = ""
 
 
+def offenders(failure: Failure) -> tuple[int, ...]:
+    """The operations to blame: the failing one, then the rest of a core that is small enough."""
+    core = [index for index in failure.core if index != failure.operation]
+    if len(core) >= OPERATIONS_MAX:
+        core = [] if failure.previous is None else [failure.previous]
+    return (failure.operation, *core)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
     """The proof of one verdict. All numbers are operation ids.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
-from checkers.linearizability.proof import AnyOperation, Certificate, Told, judged
-from checkers.verdict.search import SearchChecker, offenders, rest_of_core
+from checkers.linearizability.proof import AnyOperation, Certificate, Told, judged, offenders
+from checkers.verdict.search import SearchChecker, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Pair

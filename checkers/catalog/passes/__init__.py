@@ -17,6 +17,14 @@ a search when operations can have taken effect.
 from checkers.catalog.passes.contradiction import Contradiction
 from checkers.catalog.passes.narrowing import narrowed
 from checkers.catalog.passes.refutation import conflict, contradictions, refute
-from checkers.catalog.passes.revisions import replay
+from checkers.catalog.passes.revisions import replay, replayed
 
-__all__ = ["Contradiction", "conflict", "contradictions", "narrowed", "refute", "replay"]
+__all__ = [
+    "Contradiction",
+    "conflict",
+    "contradictions",
+    "narrowed",
+    "refute",
+    "replay",
+    "replayed",
+]

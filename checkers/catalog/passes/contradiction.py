@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkers.catalog.models.types import (
     Answer,
     CatalogOperation,
-    ListTables,
-    answer_of,
-    is_plain_list,
 )
 from checkers.catalog.models.views import saying
 from checkers.linearizability import Model, Operation, Projection
+
+Listing = tuple[CatalogOperation, Answer]
+"""A list that names every table by an id. Passes get the lists in the order of their calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,3 @@ def end_of(operation: Operation[Any, Any]) -> float:
     """The return of an operation that returned."""
     assert operation.return_time is not None, "unknown operations say nothing here"
     return operation.return_time
-
-
-def listings(known: Iterable[CatalogOperation]) -> list[tuple[CatalogOperation, Answer]]:
-    """The lists that name every table by an id, sorted by their calls."""
-    looks = []
-    for operation in known:
-        answer = answer_of(operation)
-        if isinstance(operation.input, ListTables) and answer and is_plain_list(answer):
-            looks.append((operation, answer))
-    return sorted(looks, key=lambda pair: (pair[0].call, pair[0].id))

@@ -25,9 +25,9 @@ from checkers.catalog.models.types import (
 from checkers.catalog.models.views import IdView, Said
 from checkers.catalog.passes.contradiction import (
     Contradiction,
+    Listing,
     contradiction_of,
     end_of,
-    listings,
 )
 
 # the maximum number of torn lists to examine: each takes a scan of all related operations
@@ -151,7 +151,7 @@ def _soonest(
 
 
 def torn_lists(
-    known: Sequence[CatalogOperation], tables: dict[str, list[CatalogOperation]]
+    listings: Iterable[Listing], tables: dict[str, list[CatalogOperation]]
 ) -> Iterator[Contradiction]:
     """Sweep over time with the tables that surely exist; each list must show all of them."""
     spans: list[_Span] = []
@@ -163,7 +163,7 @@ def torn_lists(
     spans.sort(key=lambda span: span[:3])
     alive: dict[str, _Span] = {}
     following = count = 0
-    for listing, answer in listings(known):
+    for listing, answer in listings:
         while following < len(spans) and spans[following].begin < listing.call:
             alive[spans[following].table] = spans[following]
             following += 1

@@ -13,15 +13,28 @@ part of a view's operations is a projection as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from checkers.catalog.models.types import CatalogOperation, answer_of, shown_by
-from checkers.catalog.passes.contradiction import Contradiction, end_of
+from checkers.catalog.models.types import (
+    CatalogOperation,
+    ListTables,
+    is_plain_list,
+    shown_by,
+)
+from checkers.catalog.passes.contradiction import Contradiction, Listing, end_of
 from checkers.catalog.passes.lifetimes import broken_lifetimes, torn_lists
 from checkers.catalog.passes.shape import broken_shapes
 from checkers.catalog.passes.tenancy import broken_tenancies
-from checkers.linearizability import Model, Operation, Projection, Result, Unknown, check_operations
+from checkers.linearizability import (
+    UNKNOWN,
+    Model,
+    Operation,
+    Projection,
+    Result,
+    Unknown,
+    check_operations,
+)
 
 
 class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], bool]):
@@ -56,13 +69,24 @@ def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
 
 def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
     """The contradictions of each pass, at most a few for each table and name."""
-    answered = [operation for operation in operations if answer_of(operation) is not None]
-    tables = _by_table(answered)
+    answered: list[CatalogOperation] = []
+    listings: list[Listing] = []
+    tables: dict[str, list[CatalogOperation]] = {}
+    for operation in operations:
+        answer = operation.said
+        if answer is UNKNOWN:
+            continue
+        answered.append(operation)
+        for table in shown_by(operation):
+            tables.setdefault(table, []).append(operation)
+        if isinstance(operation.input, ListTables) and is_plain_list(answer):
+            listings.append((operation, answer))
+    listings.sort(key=lambda listing: (listing[0].call, listing[0].id))
     for table in sorted(tables):
         yield from broken_lifetimes(table, tables[table])
         yield from broken_shapes(table, tables[table])
-    yield from torn_lists(answered, tables)
-    yield from broken_tenancies(answered)
+    yield from torn_lists(listings, tables)
+    yield from broken_tenancies(answered, listings)
 
 
 def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
@@ -71,15 +95,6 @@ def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contrad
     return Contradiction(
         tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), about)
     )
-
-
-def _by_table(known: Iterable[CatalogOperation]) -> dict[str, list[CatalogOperation]]:
-    """Table id -> the operations that show it."""
-    tables: dict[str, list[CatalogOperation]] = {}
-    for operation in known:
-        for table in shown_by(operation):
-            tables.setdefault(table, []).append(operation)
-    return tables
 
 
 def _minimal(contradiction: Contradiction) -> Contradiction:

@@ -28,9 +28,9 @@ from checkers.catalog.models.types import (
 from checkers.catalog.models.views import Tenancy, TenancyInput
 from checkers.catalog.passes.contradiction import (
     Contradiction,
+    Listing,
     contradiction_of,
     end_of,
-    listings,
 )
 
 Tenant = tuple[str, int]  # table id, version
@@ -111,15 +111,16 @@ class _Zone:
 Saying = tuple[CatalogOperation, TenancyInput]
 
 
-def broken_tenancies(known: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
+def broken_tenancies(
+    known: Sequence[CatalogOperation], listings: Sequence[Listing]
+) -> Iterator[Contradiction]:
     """The contradictions among tenants, at most two per name."""
     sayings: dict[str, list[Saying]] = {}
     for operation in known:
         for name, about in tenancies(operation):
             sayings.setdefault(name, []).append((operation, about))
     lists = [
-        (listing, frozenset(entry[0] for entry in answer.listing))
-        for listing, answer in listings(known)
+        (listing, frozenset(entry[0] for entry in answer.listing)) for listing, answer in listings
     ]
     for name in sorted(sayings):
         alters = {
