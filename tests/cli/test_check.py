@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from checkers.foreign import model as engine
-from checkers.linearizability import CheckOutcome, Result, certificate, check_operations
+from checkers.linearizability import CheckOutcome, Result, check_operations, proof
 from harness.case import Case
 from harness.cli import main
 from harness.cli.check.counterexample_page import OPS_SHOWN_MAX, render_page
@@ -160,8 +160,8 @@ def test_a_core_that_is_none_is_a_crash(tmp_path, capsys, monkeypatch):
 
 def test_what_nobody_confirms_in_time_is_unknown(tmp_path, capsys, monkeypatch):
     (tmp_path / "b.edn").write_text(STALE)
-    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
-    monkeypatch.setattr(certificate, "_confirm", lambda *_: "")
+    monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(proof, "_confirm", lambda *_: "")
     code, out, _ = run([tmp_path / "b.edn", "--json"], capsys)
     (found,) = objects(out)
     assert (code, found["verdict"]) == (EXIT_UNKNOWN, "unknown")
