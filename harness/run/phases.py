@@ -27,10 +27,9 @@ from harness.ops import NS_PER_S, History, Op
 from harness.plan.planning import Plan
 from harness.plan.reach import client_ends, foreign_clocks, nodes_for, refuse_unable
 from harness.plugins import Client, Convergence, DeploymentPlan, Environment, Request, Session
-from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
 from harness.run.heartbeat import Heartbeat
-from harness.run.live_target import OpenedTarget
+from harness.run.live_target import OpenedTarget, look
 from harness.run.operations import restore
 from harness.run.probe import POLL_S, Driver, probe
 from harness.run.recorder import Recorder

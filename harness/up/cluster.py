@@ -29,12 +29,12 @@ from harness.faults.schedules import Schedule
 from harness.nodes.deployment import start_down
 from harness.nodes.faults import Reset
 from harness.ops import NS_PER_S
-from harness.plan.planning import TargetPlan, check_fault_args, drawn_by_hand
+from harness.plan.fault_plans import check_fault_args, drawn_by_hand
+from harness.plan.planning import TargetPlan
 from harness.plan.reach import refuse_by_hand, refuse_unable
 from harness.plugins import Environment, KeepsData, Nemesis, Said, Session
-from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
-from harness.run.live_target import OpenedTarget
+from harness.run.live_target import OpenedTarget, look
 from harness.run.recorder import Recorder
 
 OPS_KEPT: Final = 1000

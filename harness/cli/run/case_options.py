@@ -21,7 +21,7 @@ from harness.cli.parser import Parser
 from harness.cli.project import NO_CONFIG
 from harness.errors import UsageError, listed
 from harness.faults.parser import parse
-from harness.plan.needs import flags_of, needed_options
+from harness.plan.planning import flags_of, needed_options
 from harness.plan.random_case import DRAWABLE
 from harness.plugins import Option, Target, Workload
 from harness.registry import load_all, load_plugin
