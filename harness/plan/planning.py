@@ -7,8 +7,8 @@ or spares (`Target.larger`), which messages suggest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -35,11 +35,8 @@ from harness.support.interrupts import blaming
 from harness.verdict.judge import checkers_of
 
 CONCURRENCY_MAX: Final = 10_000
-
-
-class _Fits(Protocol):
-    def __call__(self, target: Target, options: Mapping[str, Any], /) -> None:
-        """Raise `HarnessError` if a target with these options does not fit."""
+_Fits = Callable[[Target, Mapping[str, Any]], None]
+"""Raises `HarnessError` if a target with these options does not fit."""
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):

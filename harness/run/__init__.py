@@ -3,7 +3,7 @@
 | what                                   | module          |
 |----------------------------------------|-----------------|
 | the phases in order, and their bounds  | `phases`        |
-| the deployed target, opened and inspected | `live_target` |
+| the deployed target, with its looks    | `live_target`   |
 | client operations from the generator   | `interpreter`   |
 | planned faults, at their moments       | `conductor`     |
 | operations of administrators           | `operations`    |
