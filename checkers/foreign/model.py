@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -277,15 +277,13 @@ class LinearizabilityCheck:
 
 
 class LinearizabilityModel(HistoryModel):
-    """A history model that checks operations against a `Model`.
+    """A history model that checks operations against the `Model` that `specification` returns.
 
-    That is the class's `specification`, or the result of `_model` if it depends on the operations.
     `begins` is the first state of an object in one word, where `--initial` cannot choose it.
     """
 
     api_version = 1
     begins: ClassVar[str] = "empty"
-    specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         refuse_settings(self.name, settings)
@@ -294,22 +292,21 @@ class LinearizabilityModel(HistoryModel):
 
     def understand(self, history: History) -> LinearizabilityCheck:
         """The check of a single object's history, whose values have no keys."""
-        parsed = [self._operation(pair) for pair in history.pairs]
+        parsed = [self.operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in parsed if operation is not None])
         # A history without any op does not show that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
         return LinearizabilityCheck(
-            self.name, self._model(kept), kept, nothing_happened=idle, reads=reads
+            self.name, self.specification(kept), kept, nothing_happened=idle, reads=reads
         )
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+    @abc.abstractmethod
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
         """The model for `operations`; most models do not depend on them."""
-        del operations
-        return type(self).specification()
 
     @abc.abstractmethod
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         """The operation of `pair`, if it proves anything; raises `HistoryError`, see `bad_op`."""
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:

@@ -58,7 +58,7 @@ class SparkSoak(SoakExecutor):
 
     api_version = 1
     name = "spark"
-    doc = "Ranges of seeds over the executors of a Spark cluster, which share the store."
+    doc = "the executors of a Spark cluster, each with ranges of seeds and with the same store"
 
     def run(
         self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
