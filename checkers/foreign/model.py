@@ -29,7 +29,7 @@ from checkers.linearizability import (
 from checkers.linearizability.certificate import Certificate
 from checkers.linearizability.judged import BROKEN, AnyOperation, Told, details_of, judged
 from checkers.linearizability.verify import CertificateError
-from harness.errors import HistoryError, UsageError, clipped
+from harness.errors import HistoryError, UsageError, clipped, counted
 from harness.ops import (
     CheckResult,
     Counterexample,
@@ -217,13 +217,14 @@ class LinearizabilityCheck:
             text.append("It is the first operation that returns.")
         else:
             text.append(
-                f"Everything that returned before it can be explained ({outcome.progress} "
-                f"operations of {outcome.returns}), last {self._did(by_id[failure.previous])}."
+                f"Everything that returned before it can be explained ({outcome.progress} of "
+                f"{counted(outcome.returns, 'operation')}), last "
+                f"{self._did(by_id[failure.previous])}."
             )
         states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
         if states:
             listed = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
-            more = f", or {len(states) - 4} others" if len(states) > 4 else ""
+            more = f", or {counted(len(states) - 4, 'other')}" if len(states) > 4 else ""
             text.append(f"By then, {listed}{more}.")
         others = [number for number in failure.core if number != failure.operation]
         if others and len(others) <= CORE_TOLD_MAX:
@@ -235,7 +236,7 @@ class LinearizabilityCheck:
             text.append(f"It contradicts {len(others)} other operations, however the rest ended.")
         if failure.projection:
             text.append(f"This is already so if one looks at {failure.projection} alone.")
-        size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
+        size = counted(len(proof.core), "operation")
         minimal = ", none of which can be left out," if proof.minimal else ""
         text.append(f"Certificate: {size}{minimal} confirmed by {proof.confirmed_by}.")
         return text

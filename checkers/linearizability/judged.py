@@ -23,6 +23,7 @@ from checkers.linearizability import (
     observations,
 )
 from checkers.linearizability.certificate import Certificate
+from harness.errors import counted
 from harness.ops import (
     CheckResult,
     Pair,
@@ -80,8 +81,9 @@ def judged(
         return CheckResult(name, Verdict.UNKNOWN, reason, details=details)
     failure = outcome.failure
     if failure is None:
-        count = len(operations)
-        reason = f"{count} operations ({details['unknown']} of unknown outcome) are linearizable"
+        count = counted(len(operations), "operation")
+        verb = "is" if len(operations) == 1 else "are"
+        reason = f"{count} ({details['unknown']} of unknown outcome) {verb} linearizable"
         return CheckResult(name, Verdict.VALID, reason, details=details)
     return convicted(name, tell(failure, proof), details)
 

@@ -12,7 +12,7 @@ from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
 from harness.environments.fuse.available import why_missing
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.faults.parser import EXAMPLES, parse
 from harness.nodes.deployment import refuse_in_simulation
 from harness.plugins import Environment, HistoryModel, Target, TargetSettings
@@ -166,9 +166,8 @@ def _print_group(group: str) -> None:
         if entry.get("profiles"):
             say(f"  {'':24} profiles: {', '.join(entry['profiles'])}")
         if entry.get("bugs"):
-            say(
-                f"  {'':24} {len(entry['bugs'])} bugs: `harness list bugs --target {entry['name']}`"
-            )
+            bugs = counted(len(entry["bugs"]), "bug")
+            say(f"  {'':24} {bugs}: `harness list bugs --target {entry['name']}`")
 
 
 def _entries(group: str) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ import msgspec
 import pyarrow as pa
 
 from harness.cli.run.artefacts import make_artefacts
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, counted
 from harness.plugins import SoakExecutor
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
@@ -85,8 +85,8 @@ class SparkSoak(SoakExecutor):
             missing = set(wave) - {row["seed"] for row in rows}
             if missing:
                 raise InfrastructureError(
-                    f"Spark lost the results of {len(missing)} seeds, first {min(missing)}; the "
-                    "same command runs them again"
+                    f"Spark lost the results of {counted(len(missing), 'seed')}, first "
+                    f"{min(missing)}; the same command runs them again"
                 )
             failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
             left = max(0, template.artefacts - failed)

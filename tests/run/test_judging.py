@@ -157,7 +157,7 @@ def spinning():
     ("does", "limits", "reason"),
     [
         (spinning, Alarmed(cpu_s=0.01), "stopped after 0.01 s of CPU, with 1 operations to judge"),
-        (MemoryError, Limits(memory_mib=9), "more than 9 MiB of memory for 1 operations"),
+        (MemoryError, Limits(memory_mib=9), "more than 9 MiB of memory for 1 operation"),
         (MemoryError, Limits(), "there was not enough memory"),
         (lambda: CheckerLimitError("too many states"), Limits(), "too many states"),
     ],

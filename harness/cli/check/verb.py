@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     request = _request(parsed)
     tasks, aside, failures = find_tasks(parsed.path)
     if aside.files:
-        what = f"{aside.files} file{'' if aside.files == 1 else 's'}"
+        what = counted(aside.files, "file")
         note(
             f"harness: left {what} aside that {'is' if aside.files == 1 else 'are'} no history, "
             f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
