@@ -18,7 +18,6 @@ import functools
 import importlib.metadata
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -43,7 +42,7 @@ from harness.plugins import (
     Verb,
     Workload,
 )
-from harness.support.importing import hidden_by, import_module
+from harness.support.importing import hidden_by, import_module, missing_extra
 
 __all__ = [
     "GROUPS",
@@ -89,9 +88,6 @@ _ONE_OF: Final[Mapping[str, str]] = {
     VERBS: "verb",
 }
 """The noun for one plug-in of each group."""
-
-_EXTRA: Final = re.compile(r"([\w.-]+).*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
-"""A package and the extra that has it, in the metadata of a distribution."""
 
 
 class ExtraMissingError(UsageError):
@@ -370,23 +366,16 @@ def _load(point: PlugInPoint) -> Any:
 
 def _load_error(what: str, point: PlugInPoint, error: BaseException) -> UsageError:
     """The error for a plug-in whose import or instantiation raised `error`."""
-    if isinstance(error, ModuleNotFoundError) and error.name is not None:
-        module = _package_key(error.name.partition(".")[0])
-        for dist in filter(None, (point.dist, importlib.metadata.distribution(_OURS))):
-            for package, extra in _EXTRA.findall("\n".join(dist.requires or ())):
-                if _package_key(package) == module:
-                    return ExtraMissingError(
-                        f"{what} needs the extra {extra!r} ({package} is not installed): "
-                        f"pip install '{dist.name}[{extra}]'"
-                    )
+    for dist in filter(None, (point.dist, importlib.metadata.distribution(_OURS))):
+        if (lack := missing_extra(error, dist)) is not None:
+            package, extra = lack
+            return ExtraMissingError(
+                f"{what} needs the extra {extra!r} ({package} is not installed): "
+                f"pip install '{dist.name}[{extra}]'"
+            )
     return UsageError(
         f"{what} ({point.value}) does not load: {error!r}; {hidden_by(point.module) or _FIX_PLUGIN}"
     )
-
-
-def _package_key(name: str) -> str:
-    """The part of a name that a package and its modules share, for most packages."""
-    return re.sub(r"[-_.]", "", name).lower()
 
 
 def _lacking(value: Any, group: str) -> list[str]:
