@@ -12,6 +12,7 @@ from checkers.linearizability.proof import Told, offenders
 from checkers.verdict import sentences
 from checkers.verdict.search import CORE_SHOWN_MAX
 from checkers.verdict.sentences import ops, seconds
+from harness.errors import counted
 from harness.ops import OpType, Pair
 from harness.vocabularies import fields_of, follower_reads
 from harness.vocabularies.ddl import BY_NAME, MUTATIONS, READS
@@ -197,7 +198,7 @@ def tell_failure(failure: Failure, converted: CatalogHistory, model: Catalog) ->
         text.append(f"There are {len(stories)} ways in which it can have come to that point.")
         text.extend(f"Either {story}." for story in stories[:STORIES_MAX])
         if len(stories) > STORIES_MAX:
-            text.append(f"{len(stories) - STORIES_MAX} more ways are not shown.")
+            text.append(f"Not shown: {counted(len(stories) - STORIES_MAX, 'more way')}.")
     rest = [index for index in failure.core if index != failure.operation]
     if rest:
         small = "a minimal set" if failure.core_minimal else "not proven minimal"

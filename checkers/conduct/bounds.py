@@ -252,7 +252,7 @@ def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[
 
 def _elections(run: _Run, limit: Json) -> None:
     terms = {op.value.get("term"): op.index for op in run.history.facts("leader")}
-    what = f"{len(terms)} leaders were elected"
+    what = f"{counted(len(terms), 'leader was', 'leaders were')} elected"
     run.hold(limit, len(terms), run.disturbed(limit), what, *list(terms.values())[:SHOWN_MAX])
 
 
@@ -277,7 +277,7 @@ def _diverged(run: _Run, limit: Json) -> None:
 
 def _calls(run: _Run, limit: Json) -> None:
     count = (run.declared.get("calls") or {}).get(limit["of"], 0)
-    what = f"{limit['of']} was called {count} times"
+    what = f"{limit['of']} was called {counted(count, 'time')}"
     run.hold(limit, count, run.disturbed(limit), what)
 
 

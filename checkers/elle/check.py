@@ -44,6 +44,7 @@ from checkers.elle.models import (
 )
 from checkers.elle.search.graph import PROCESS, Component, Graph, GraphBuilder, process_edges
 from checkers.elle.search.search import Search
+from harness.errors import counted
 from harness.ops import History, Verdict
 
 CASES_MAX: Final = 16
@@ -361,7 +362,7 @@ def _judge(results: _Found, wanted: Request, statistics: Mapping[str, int]) -> E
         total = statistics["transactions"]
         return ElleResult(
             Verdict.VALID,
-            f"{total} transactions: nothing that {asked} forbids",
+            f"{counted(total, 'transaction')}: nothing that {asked} forbids",
             notes=notes,
             statistics=statistics,
             present=frozenset(results.counts),

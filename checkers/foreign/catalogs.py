@@ -121,10 +121,10 @@ class _Tables(LinearizabilityModel):
 
     name = CatalogModel.name
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Catalog:
+    def specification(self, operations: Sequence[AnyOperation]) -> Catalog:
         return catalog_of_tables(operations)
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if self._did_nothing(pair):
             return None

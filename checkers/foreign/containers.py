@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -53,7 +53,7 @@ class _ContainerModel(LinearizabilityModel):
     def _output(self, op: Op) -> Any:
         """The model's output for the `ok` completion `op`."""
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.f != call.f:
             raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
@@ -106,7 +106,10 @@ class MutexModel(_ContainerModel):
     doc = "a lock with acquire and release, free at first; fail: did not happen"
     vocabulary = "acquire and release"
     begins = "free"
-    specification = Mutex
+
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return Mutex()
 
     def _input(self, op: Op) -> Acquire | Release:
         if op.f == "acquire":
@@ -127,7 +130,7 @@ class SetModel(_ContainerModel):
     doc = "a set with add, remove and read (of all elements), empty at first; fail: did not happen"
     vocabulary = "add and remove with an element, and read"
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
         return Set().for_operations(operations)
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
@@ -161,7 +164,10 @@ class FifoQueueModel(_ContainerModel):
     name = "queue"
     doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
     vocabulary = "enqueue with an element, and dequeue"
-    specification: ClassVar[Callable[[], Model[Any, Any, Any]]] = Queue
+
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return Queue()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         return settled(operations)
@@ -182,7 +188,10 @@ class UnorderedQueueModel(FifoQueueModel):
 
     name = "unordered-queue"
     doc = "a queue that gives elements out in any order, with enqueue and dequeue"
-    specification = UnorderedQueue().to_model
+
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return UnorderedQueue().to_model()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         # The element of a lost dequeue may have stayed in the queue, unless an answer was "empty".

@@ -51,13 +51,13 @@ class KvString(LinearizabilityModel):
             )
         return by_key(self.name, ops, settings, KvString(initial).understand)
 
-    def _model(self, operations: Sequence[AnyOperation]) -> KeyValue:
+    def specification(self, operations: Sequence[AnyOperation]) -> KeyValue:
         initial = self._initial
         if isinstance(initial, Mapping):
             return KeyValue({o.input.key: named(initial, o.input.key, "") for o in operations})
         return KeyValue(initial)
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         key, value = self._value(call)
         if call.f != "get" and value is None:

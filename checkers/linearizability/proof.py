@@ -45,6 +45,7 @@ from checkers.linearizability.problem import Problem
 from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
+from harness.errors import counted
 from harness.ops import CheckResult, Pair, Verdict
 
 AnyOperation = Operation[Any, Any]
@@ -148,8 +149,9 @@ def judged(
         return CheckResult(name, Verdict.UNKNOWN, reason, details=details)
     failure = outcome.failure
     if failure is None:
-        count = len(operations)
-        reason = f"{count} operations ({details['unknown']} of unknown outcome) are linearizable"
+        count = counted(len(operations), "operation")
+        verb = "is" if len(operations) == 1 else "are"
+        reason = f"{count} ({details['unknown']} of unknown outcome) {verb} linearizable"
         return CheckResult(name, Verdict.VALID, reason, details=details)
     return convicted(name, tell(failure, proof), details)
 

@@ -27,14 +27,14 @@ class _Register(CasRegister):
 
     name = "linearizable-register"
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call = pair.invoke
         if not isinstance(call.value, Mapping):
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
-        return super()._operation(pair)
+        return super().operation(pair)
 
 
 class RegisterLinearizable(SearchChecker):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
-from harness.errors import UsageError, choices_near
+from harness.errors import UsageError, choices_near, counted
 from harness.plugins import Verb
 from harness.registry import load_verb, plugin_names, qualified_names, verb_module_name
 
@@ -130,7 +130,7 @@ class Parser(argparse.ArgumentParser):
             for action, text in hidden.items():
                 action.help = text
         count = sum(text != argparse.SUPPRESS for text in hidden.values())
-        return f"{shown}\n{count} more options: {self.prog} --help-all\n"
+        return f"{shown}\n{counted(count, 'more option')}: {self.prog} --help-all\n"
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if "" in arg_strings:

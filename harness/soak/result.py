@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
 
 CRASH: Final = "crash"
@@ -116,10 +116,9 @@ class FailureGroup(msgspec.Struct, kw_only=True):
     @property
     def seeds_text(self) -> str:
         """The number and list of seeds: `3 seeds: 4, 9, 11`."""
-        if self.count == 1:
-            return f"1 seed: {self.first.seed}"
         seeds = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
-        return f"{self.count} seeds: {seeds}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
+        more = " ..." if self.count > SEEDS_SHOWN_MAX else ""
+        return f"{counted(self.count, 'seed')}: {seeds}{more}"
 
     def take(self, result: SeedResult) -> None:
         """Add a seed; seeds come in ascending order."""

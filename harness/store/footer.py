@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.errors import HistoryError
+from harness.errors import HistoryError, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,7 +141,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         )
     if footer.n_ops != rows:
         raise HistoryError(
-            f"{str(path)!r} has an invalid footer: it names {footer.n_ops} ops, the file holds "
-            f"{rows}"
+            f"{str(path)!r} has an invalid footer: it names {counted(footer.n_ops, 'op')}, the "
+            f"file holds {rows}"
         )
     return footer

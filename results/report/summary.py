@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
 from results.questions.aggregate import Answers
 from results.questions.failures import KNOWN, RULE
@@ -219,7 +219,7 @@ def _baseline(answers: Answers) -> list[str]:
     without = len(comparison.lines) - len(lines)
     title = (
         f"{comparison.label!r} against {comparison.baseline!r}: {without} of "
-        f"{len(comparison.lines)} comparisons without evidence"
+        f"{counted(len(comparison.lines), 'comparison')} without evidence"
     )
     compared = _bounded(title, lines, "see the page") or ["", title]
     return [*compared, *_changes(answers, comparison.label, comparison.baseline)]

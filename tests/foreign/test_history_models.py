@@ -245,7 +245,7 @@ def test_a_failure_that_saw_something_is_more_than_nothing():
     assert judge("cas-register", lines)[0].reason == models.NOTHING_HAPPENED
     result, _ = judge("etcd-cas-register", lines)
     assert (result.verdict, result.details["looked"]) == (VALID, {"answers": 1})
-    assert result.reason == "1 operations (0 of unknown outcome) are linearizable"
+    assert result.reason == "1 operation (0 of unknown outcome) is linearizable"
 
 
 def test_states_follow_the_order_step_by_step():

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     request = _request(parsed)
     tasks, aside, failures = find_tasks(parsed.path)
     if aside.files:
-        what = f"{aside.files} file{'' if aside.files == 1 else 's'}"
+        what = counted(aside.files, "file")
         note(
             f"harness: left {what} aside that {'is' if aside.files == 1 else 'are'} no history, "
             f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
@@ -259,9 +259,10 @@ def require_kind(name: str, kind: str) -> None:
     if name in plugin_names("checkers"):
         actual = load_model(name).kind
         if actual != kind:
-            raise UsageError(f"--{kind} is {name!r}, which is a {actual}; use --{actual} {name}")
+            raise UsageError(f"--{kind} is {name!r}, a name of --{actual}; use --{actual} {name}")
         return
-    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, model_names(kind))}")
+    see = "harness list checkers"
+    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, model_names(kind), see=see)}")
 
 
 def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:

@@ -91,7 +91,8 @@ def in_numbers(judgement: Judgement) -> str:
     if isinstance(changes, int):
         numbers.append(counted(changes, "leader change"))
     elif isinstance(changes, str) and changes != "not observed":
-        numbers.append(f"{changes} leader changes")
+        words = "leader change" if changes.endswith(" 1") else "leader changes"  # "at least 1"
+        numbers.append(f"{changes} {words}")
     return ", ".join(numbers)
 
 
@@ -157,7 +158,8 @@ def _in_few_lines(result: CheckResult) -> list[str]:
         unusual.insert(0, f"too few processors {starved}")
     unknown = kinds.get("info", 0)
     if unknown > UNKNOWN_SHARE_NORMAL * sum(kinds.values()):
-        unusual.append(f"{unknown} of {sum(kinds.values())} operations have an unknown outcome")
+        of = counted(sum(kinds.values()), "operation")
+        unusual.append(f"{unknown} of {of} {'has' if unknown == 1 else 'have'} an unknown outcome")
     return [*lines, *([f"unusual: {'; '.join(unusual)}"] if unusual else [])]
 
 

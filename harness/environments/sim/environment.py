@@ -70,7 +70,7 @@ class SimEnvironment(Environment):
 
     api_version = 1
     name = "sim"
-    doc = "Deterministic simulation in one process, in virtual time: a seed replays a run exactly."
+    doc = "a simulation in one process and in virtual time, in which a seed repeats a run exactly"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
 
     @override

@@ -321,4 +321,4 @@ def test_the_certificate_adds_up_what_all_checkers_looked_at() -> None:
     judgement = judge_all(h.history, None, [*CHECKERS, Certifying()])  # type: ignore[arg-type]
     certificate = judgement.results[-1].details["certificate"]
     assert sorted(certificate["invariants"]) == [each.name for each in INVARIANTS]
-    assert certificate["invariants"]["I9 exits"] == "looked at 1 times"
+    assert certificate["invariants"]["I9 exits"] == "looked at 1 time"

@@ -32,7 +32,7 @@ from harness.environments.host.cluster import label_of
 from harness.environments.host.control import gather_all
 from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, Warden
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, UsageError, counted
 from harness.timeline import CUT, SHAPE
 
 T = TypeVar("T")
@@ -322,8 +322,8 @@ class LinkFaults:
             left = before & rules.connections(reset[node].output)  # ignore new connections
             if before and before == left:
                 raise InfrastructureError(
-                    f"docker: none of {len(before)} connections of node {node!r} could be reset; "
-                    "the engine's kernel needs CONFIG_INET_DIAG_DESTROY"
+                    f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "
+                    "be reset; the engine's kernel needs CONFIG_INET_DIAG_DESTROY"
                 )
             count += len(before - left)
         return count
