@@ -17,8 +17,7 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType
 from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, TokenCall, Verify
-from workloads.contention import burst_option, draw_burst
-from workloads.mixes import Mix, draw_kind, parse_mix
+from workloads.contention import Mix, burst_option, draw_burst, draw_kind, parse_mix
 
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = "issue=8,renew=20,cancel=5,verify=67"
@@ -48,7 +47,6 @@ class _TokenOps:
     left: int = 0
 
     def op(self, ctx: Context) -> Step:
-        """The next operation, drawn from the run's random stream."""
         process = ctx.free_process()
         if process is None:
             return Pending(self)
@@ -112,7 +110,6 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     )
 
     def generator(self, case: Case) -> Generator:
-        """Endless random use of tokens."""
         options = case.workload_options
         return _TokenOps(
             mix=parse_mix(str(options["mix"]), KINDS),
@@ -130,6 +127,5 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Verify a forged token."""
         del case
         return (Request.of(Verify(FORGED, 0)),)
