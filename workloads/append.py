@@ -180,6 +180,5 @@ class AppendWorkload(Workload):
         return tuple(map(Request.of, (create, append, read_of(name))))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """A read of every table that may exist, up to `FINAL_MAX`."""
         tables = min(FINAL_MAX, _tables_at_most(case))
         return tuple(Request.of(read_of(table_name(number))) for number in range(tables))

@@ -118,7 +118,6 @@ class _DdlOps(Blind):
         return Emit(draft, following)
 
     def _next_burst(self, rng: random.Random) -> _DdlOps:
-        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         hot = rng.randrange(self.names)
         other, gap_ns = None, 0

@@ -32,11 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator.
-
-    `tokens` are the newest tokens, and `left` counts the operations of a burst on `hot` still to
-    emit.
-    """
+    """An endless generator; `tokens` are the newest, `left` is the rest of a burst on `hot`."""
 
     mix: Mix
     most: int
@@ -66,7 +62,6 @@ class _TokenOps:
         return dataclasses.replace(self, tokens=tokens)
 
     def _next_burst(self, rng: random.Random) -> _TokenOps:
-        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         hot = rng.choice(self.tokens) if self.tokens else ""
         return dataclasses.replace(self, left=left, hot=hot)
@@ -119,10 +114,7 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Issue a token and verify a forged one.
-
-        A probe cannot verify the issued token, since it does not see the answers that it gets.
-        """
+        """Verify only a forged token, since a probe does not see the token that it was issued."""
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 

@@ -115,7 +115,6 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Require metastores in addition to the masters."""
         del options, target_options
         return {"hms": True}
 

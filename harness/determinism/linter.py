@@ -301,11 +301,9 @@ class Linter(ast.NodeVisitor):
         )
 
     def _is_unordered(self, node: ast.expr) -> bool:
-        """Whether iteration over it follows the order of a set."""
         return self._kind(node) == SET
 
     def _kind(self, node: ast.expr | None) -> Kind:
-        """The kind of an expression's value."""
         if isinstance(node, ast.Set | ast.SetComp):
             return SET
         if isinstance(node, ast.Name):

@@ -28,9 +28,7 @@ from harness.ops import Op
 def _update_all(
     generators: tuple[Generator, ...], ctx: Context, event: Op
 ) -> tuple[Generator, ...]:
-    """All generators after the update; the same tuple if nothing changed, so that callers can
-    compare by identity.
-    """
+    """All generators after the update; the same tuple if nothing changed."""
     updated = [generator.update(ctx, event) for generator in generators]
     for old, new in zip(generators, updated, strict=True):
         if old is not new:

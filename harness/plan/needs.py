@@ -23,9 +23,7 @@ class _Fits(Protocol):
 def needed_options(
     workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The target's options that a workload with these options needs, except for options the user
-    set.
-    """
+    """The target options that a workload with these options needs and the user did not set."""
     names = {option.name.replace("-", "_") for option in target.options}
     options = with_defaults("workload", workload.name, workload.options, given)
     of_target = with_defaults("target", target.name, target.options, given_target)

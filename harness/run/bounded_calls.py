@@ -30,9 +30,7 @@ class Breach(Completion, frozen=True):
 
 
 async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
-    """Do one operation. The result is a `Breach` if the client hangs or crashes, since it may have
-    done anything.
-    """
+    """Do one operation; a `Breach` if the client hangs or crashes: it may have done anything."""
     try:
         async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
             completion = await client.invoke(request, timeout_s=timeout_s)

@@ -123,9 +123,7 @@ class OpenedTarget:
         bound_s: float,
         every_s: float,
     ) -> Convergence:
-        """Inspect the target until it is ready or the bound is over (see
-        `harness.run.bounded_calls.poll`).
-        """
+        """Inspect the target until it is ready or the bound is over (`bounded_calls.poll`)."""
         now_ns = self.recorder.now_ns
         name = self.plan.case.target
         return await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=every_s)

@@ -55,7 +55,6 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     stop_after: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the fields; raises `UsageError`."""
         check_name(self.name, "--name")
         if self.label is not None:
             check_name(self.label, "--label")
@@ -171,9 +170,7 @@ class Campaign:
         self.done_before = self.tally.seeds
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Add results to the journal for seeds that this soak finished elsewhere, or before it lost
-        its journal.
-        """
+        """Record seeds that this soak finished elsewhere, or before it lost its journal."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)
@@ -182,9 +179,7 @@ class Campaign:
                 self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
-        """Whether the sink has the run or takes it now: the soak may have been killed just before
-        or after.
-        """
+        """Whether the sink has the run or takes it now: a killed soak may have left it."""
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
             return False
@@ -302,9 +297,7 @@ class Campaign:
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """The case file of a result; a crash leaves no run, so its case file is next to the
-        journal.
-        """
+        """The case file of a result; that of a crash, which leaves no run, is with the journal."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"

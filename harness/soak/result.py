@@ -203,9 +203,7 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """One exit code for many runs: invalid dominates, then crash, then unknown; without runs it is
-    unknown.
-    """
+    """One exit code for many runs: invalid, then crash, then unknown, also without runs."""
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
         return EXIT_INVALID

@@ -82,9 +82,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
 
 
 def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
-    """The result of a seed whose run was judged; if the run could not be kept, the result stops the
-    soak.
-    """
+    """The result of a judged run; it stops the soak if the run could not be kept."""
     record, history, results = kept.record, kept.outcome.history, kept.judgement.results
     failure = record.failure
     stop = None
@@ -123,7 +121,6 @@ def _said(found: CheckResult) -> CheckerVerdict:
 
 
 def _bytes_in(folder: Path) -> int:
-    """The size of all files of a run."""
     return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
 
 

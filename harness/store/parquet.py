@@ -282,7 +282,6 @@ def _typed(path: Path, table: pa.Table) -> pa.Table:
 
 
 def _attempts(table: pa.Table) -> Iterator[tuple[Attempt, ...]]:
-    """The attempts of each row."""
     for chunk in table.column("attempts").chunks:
         offsets, structs = chunk.offsets.to_pylist(), chunk.values
         if any(structs.field(name).null_count for name in _ATTEMPT):

@@ -267,7 +267,6 @@ class SoakOutput:
         return tally.valid_bytes / tally.valid_kept if tally.valid_kept else None
 
     def _head(self) -> list[str]:
-        """The lines about all seeds together."""
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
         counts = ", ".join(f"{count} {name}" for name, count in tally.shown.items())
         before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""

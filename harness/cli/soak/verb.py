@@ -193,9 +193,7 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
-    """The overall verdict: one invalid seed makes it invalid, and an unfinished soak is never
-    valid.
-    """
+    """The overall verdict: one invalid seed makes it invalid; an unfinished soak is not valid."""
     code = campaign.tally.exit_code
     if code == EXIT_INVALID:
         return code

@@ -42,10 +42,7 @@ LINK_QUALITY: Final = (
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
-    """Raise `UsageError` if links cannot get this quality.
-
-    `missing` has the capabilities that the engine's kernel lacks, with the reasons.
-    """
+    """Raise `UsageError` for a quality that needs a `missing` capability, with the reason."""
     if isinstance(quality, StreamQuality):
         quality.check()
         for what in STREAMS & missing.keys():

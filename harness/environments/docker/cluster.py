@@ -123,12 +123,10 @@ class DockerCluster(RealCluster[DockerNode]):
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
-        """A human-readable description of where a node's data is."""
         where = self._disks.paths().get(node)
         return f"volume {self._blueprint.places[node].volume}" if where is None else where
 
     async def save_data(self, node: str, folder: Path) -> None:
-        """Copy the data of a stopped node to a new folder."""
         container = self._node(node).container
         await self._in_thread(self._engine.copy_out, container, DATA_FOLDER, folder)
 

@@ -183,7 +183,6 @@ class _Run(RealRun):
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
     ) -> T:
-        """Deploy and run `main`."""
         self._warden = self._start_warden()
         # Guarded before anything exists, so the warden cleans up even after a half-done deployment.
         self._warden.guard(_RUN_KEY, undo_by("remove", self._plan.run_id, self._controller))
@@ -213,10 +212,7 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """The interference seen now, by node or helper.
-
-        A node is left out if its state changed while the engine was being asked.
-        """
+        """The interference seen now, without nodes whose state changed meanwhile."""
         assert self._cluster is not None
         assert self._outsiders is not None
         before = self._cluster.idle()

@@ -165,7 +165,6 @@ class _Run(RealRun):
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
     ) -> T:
-        """Deploy and run `main`."""
         plan = self._plan
         self._own_scratch()
         warden = self._warden = self._start_warden()

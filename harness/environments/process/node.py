@@ -123,7 +123,6 @@ class ProcessNode(RealNode):
 
     @property
     def data_folder(self) -> Path:
-        """The folder with the node's data."""
         return self._data
 
     def _make_data_folder(self) -> None:
@@ -141,7 +140,6 @@ class ProcessNode(RealNode):
 
     @property
     def pid(self) -> int | None:
-        """The pid of the node's process; `None` while the node is down."""
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
@@ -238,7 +236,6 @@ class ProcessNode(RealNode):
 
     @property
     def _form(self) -> NodeSpec:
-        """The node's declaration for the current variant."""
         return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:

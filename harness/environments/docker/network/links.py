@@ -228,7 +228,6 @@ class LinkFaults:
         return frozenset(links)
 
     def _command(self, fault: _Fault, node: str, links: Sequence[Link]) -> list[str]:
-        """The command that injects the fault in the node's namespace."""
         label, addresses = fault.label, self._addresses
         match fault.quality:
             case None:

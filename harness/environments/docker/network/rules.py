@@ -66,7 +66,6 @@ class Table(enum.Enum):
 
     @staticmethod
     def for_quality(quality: LinkQuality | StreamQuality | None) -> Table:
-        """The table for a fault of this quality; `None` means a cut."""
         if quality is None:
             return Table.CUT
         return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
@@ -103,10 +102,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and the match for packets of this link.
-
-    `addresses` includes the addresses of clients.
-    """
+    """The chain and the match for packets of this link; `addresses` has the clients', too."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -121,10 +117,7 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """A command that cuts `links`, all owned by one node, in one transaction.
-
-    The command is idempotent.
-    """
+    """An idempotent command that cuts `links`, all owned by one node, in one transaction."""
     lines = []
     for link in links:
         chain, match = _matching(link, addresses)
@@ -138,10 +131,7 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
 def mark_command(
     fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]
 ) -> list[str]:
-    """A command that counts and marks packets of `links` when they leave their source.
-
-    `netem` shapes marked packets. The command is idempotent.
-    """
+    """An idempotent command that counts and marks leaving packets, which `netem` shapes."""
     script = _LAY.replace("TABLE", Table.SHAPE.value)
     return ["sh", "-c", script, "mark", comment_of(fault), *_marks(fault, links, bit, addresses)]
 

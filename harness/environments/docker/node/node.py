@@ -61,10 +61,7 @@ class Incarnation:
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:
-        """Whether the harness caused an exit with this code.
-
-        A crash just before a kill has a different code.
-        """
+        """Whether the harness caused an exit with this code, and no crash just before a kill."""
         return self.ending is not None and code in self.ending
 
 
