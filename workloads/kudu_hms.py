@@ -28,14 +28,7 @@ from harness.vocabularies.ddl import (
     Locate,
     Rename,
 )
-from harness.vocabularies.kudu_hms import (
-    BY_NAME,
-    HiveCall,
-    HiveDrop,
-    HiveGet,
-    HiveList,
-    HiveRename,
-)
+from harness.vocabularies.kudu_hms import BY_NAME, HiveCall, HiveDrop, HiveGet, HiveList, HiveRename
 from workloads.contention import NAMES, READERS, BurstOps, burst_option, parse_mix, readers_of
 from workloads.creation import REPLICAS, new_table, replicas_of
 

@@ -12,15 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from harness.errors import UsageError
-from harness.generator.core import (
-    Context,
-    Emit,
-    Generator,
-    GeneratorLike,
-    Node,
-    Pending,
-    Step,
-)
+from harness.generator.core import Context, Emit, Generator, GeneratorLike, Node, Pending, Step
 from harness.generator.plain import NOTHING, lift, soonest
 from harness.ops import Op
 

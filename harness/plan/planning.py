@@ -12,9 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case, Fault
-from harness.cluster import (
-    NodeSpec,
-)
+from harness.cluster import NodeSpec
 from harness.errors import UsageError, choices_near, shown
 from harness.faults.nemesis_from_text import load_nemesis
 from harness.faults.parser import are_words
@@ -24,11 +22,7 @@ from harness.permits import Permit
 from harness.plan.fault_plans import check_faults, plan_beside, with_own_id
 from harness.plan.needs import fitting_options, no_such_bug, no_vocabulary
 from harness.plan.random_case import draw_case, expand_any
-from harness.plan.reach import (
-    refuse_clients,
-    refuse_nodes,
-    refuse_unable,
-)
+from harness.plan.reach import refuse_clients, refuse_nodes, refuse_unable
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
 from harness.registry import load_plugin

@@ -23,14 +23,7 @@ from harness.ops import Verdict
 from harness.plugins import SunkRuns
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
-from harness.soak.result import (
-    CRASH,
-    KEEP_ALL,
-    KEEP_FAILING,
-    SeedJob,
-    SeedResult,
-    Tally,
-)
+from harness.soak.result import CRASH, KEEP_ALL, KEEP_FAILING, SeedJob, SeedResult, Tally
 from harness.store.folder import STAGED_SUFFIX, check_name, check_place
 
 SOAK_FOLDER: Final = ".soak"

@@ -22,13 +22,13 @@ from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.run.keep import KeptRun, run_and_keep
 from harness.run.phases import Outcome
-from harness.soak.memory import memory_bytes_max
 from harness.soak.result import (
     CRASH,
     KEEP_ALL,
     CheckerVerdict,
     SeedJob,
     SeedResult,
+    memory_bytes_max,
     shortened,
 )
 from harness.store import RunFolder

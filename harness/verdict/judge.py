@@ -16,13 +16,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.errors import (
-    EXIT_INVALID,
-    EXIT_UNKNOWN,
-    EXIT_VALID,
-    CheckerLimitError,
-    UsageError,
-)
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, CheckerLimitError, UsageError
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Checker, HistoryModel, Workload
 from harness.registry import load_all, load_plugin

@@ -18,14 +18,7 @@ import msgspec
 from harness.case import IMPORTED
 from harness.cli.check.counterexample_page import render_page
 from harness.cli.check.find_tasks import Failed, Task
-from harness.errors import (
-    EXIT_CRASH,
-    EXIT_USAGE,
-    HarnessError,
-    HistoryError,
-    UsageError,
-    located,
-)
+from harness.errors import EXIT_CRASH, EXIT_USAGE, HarnessError, HistoryError, UsageError, located
 from harness.formats import Source, model_for, open_history
 from harness.ops import CheckResult, Counterexample, History, ModelSettings, Verdict
 from harness.plugins import PreparedCheck

@@ -29,8 +29,7 @@ from harness.ops import Verdict
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
-from harness.soak.memory import memory_bytes_max
-from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups
+from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups, memory_bytes_max
 from harness.support.atomic_file import replacing
 
 if TYPE_CHECKING:

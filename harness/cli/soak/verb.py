@@ -18,13 +18,7 @@ from harness.cli.run.verb import default_name
 from harness.cli.soak.options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
-from harness.errors import (
-    EXIT_CRASH,
-    EXIT_INTERRUPTED,
-    EXIT_INVALID,
-    InfrastructureError,
-    counted,
-)
+from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE, undrawn
 from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns

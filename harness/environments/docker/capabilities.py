@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.cluster import (
-    STREAMS,
-    Capability,
-    Fidelity,
-    LinkQuality,
-    StreamQuality,
-)
+from harness.cluster import STREAMS, Capability, Fidelity, LinkQuality, StreamQuality
 from harness.environments.host.capabilities import EVERYWHERE
 from harness.errors import UsageError
 

@@ -14,15 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import (
-    Bite,
-    Capability,
-    Fidelity,
-    Link,
-    LinkState,
-    NodeState,
-    Usage,
-)
+from harness.cluster import Bite, Capability, Fidelity, Link, LinkState, NodeState, Usage
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.engine import Engine

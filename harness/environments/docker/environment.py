@@ -28,11 +28,7 @@ from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.docker.undo import undo_by
 from harness.environments.host.capabilities import FOREIGN
 from harness.environments.host.limits import require_limits
-from harness.environments.host.session import (
-    RealRun,
-    guarded_main,
-    run_interruptible,
-)
+from harness.environments.host.session import RealRun, guarded_main, run_interruptible
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError

@@ -20,13 +20,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from harness.cluster import (
-    DiskQuality,
-    NodeSpec,
-    NodeState,
-    check_clock,
-    env_nodes_only,
-)
+from harness.cluster import DiskQuality, NodeSpec, NodeState, check_clock, env_nodes_only
 from harness.environments.faulty import ClockError
 from harness.environments.host.foreignclock import ForeignClock
 from harness.environments.host.lines import NodeLine
