@@ -361,7 +361,7 @@ class Linter(ast.NodeVisitor):
         if value is None or not _is_mutable(value):
             return
         for target in targets:
-            if not isinstance(target, ast.Name) or _is_dunder(target.id):
+            if not isinstance(target, ast.Name) or re.fullmatch("__.*__", target.id):
                 continue
             if where == "module":
                 self._globals.add(target.id)
@@ -416,10 +416,6 @@ def _is_mutable(node: ast.expr) -> bool:
     return isinstance(node, displays) or (
         isinstance(node, ast.Call) and last_name(node.func) in MUTABLE_CALLS
     )
-
-
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
 
 
 def _last_of_subscript(statement: ast.AnnAssign) -> str:

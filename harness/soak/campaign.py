@@ -145,7 +145,9 @@ class Campaign:
         for result in self._journal.results():
             if result.verdict == CRASH:
                 again += 1
-            elif self._must_be_kept(result) and not (self._sinks(result) or self._is_kept(result)):
+            elif (self.spec.keep == KEEP_ALL or result.failed) and not (
+                self._sinks(result) or self._is_kept(result)
+            ):
                 gone += 1
             else:
                 self.tally.take(result)
@@ -184,9 +186,6 @@ class Campaign:
             self.sink.add(folder)
             return True
         return False
-
-    def _must_be_kept(self, result: SeedResult) -> bool:
-        return self.spec.keep == KEEP_ALL or result.failed
 
     def _is_kept(self, result: SeedResult) -> bool:
         """Whether the store has the run of `result`, made by the same code."""

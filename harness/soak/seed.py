@@ -92,6 +92,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
             "room in the store, the same command goes on"
         )
     folder = kept.folder
+    files = () if folder is None else filter(Path.is_file, folder.rglob("*"))
     return SeedResult(
         seed=job.case.seed,
         verdict=record.verdict.value,
@@ -106,7 +107,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
         leader_changes=max(0, len(history.leaders()) - 1),
         simulated_s=record.simulated_s or 0.0,
         run=None if folder is None else folder.name,
-        kept_bytes=0 if folder is None else _bytes_in(folder),
+        kept_bytes=sum(file.stat().st_size for file in files),
         stop=stop,
     )
 
@@ -118,10 +119,6 @@ def _said(found: CheckResult) -> CheckerVerdict:
         shortened(found.reason),
         found.details.get(SIGNATURE, ""),
     )
-
-
-def _bytes_in(folder: Path) -> int:
-    return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:

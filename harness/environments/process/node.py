@@ -224,7 +224,9 @@ class ProcessNode(RealNode):
             listens=self.spec.entry is not None,
             on_output=self.log.feed,
             on_exit=self._exited,
-            on_lost=self._output_lost,
+            on_lost=lambda error: self.tell(
+                f"the output of {self.spec.name} cannot be read any more: {error}"
+            ),
             account=self._account,
             calling=self._calling,
         )
@@ -288,9 +290,6 @@ class ProcessNode(RealNode):
         return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
 
     # --- the end -----------------------------------------------------------------------------
-
-    def _output_lost(self, error: OSError) -> None:
-        self.tell(f"the output of {self.spec.name} cannot be read any more: {error}")
 
     def _exited(self, code: int) -> None:
         self._processor.end()

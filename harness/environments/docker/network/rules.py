@@ -77,18 +77,14 @@ def owners(link: Link, table: Table) -> tuple[str, ...]:
     return ends if table is Table.STREAM else ends[:1]
 
 
-def _shown(link: Link) -> str:
-    """The link as text for a comment, with colons as tildes, since colons separate parts."""
-    return f"{link.source}>{link.destination}".replace(":", "~")
-
-
 def mark(fault: str, link: Link, says: str = "") -> str:
     """The comment of a rule: its fault and link, with the additional text `says` between."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot be in a rule: letters, digits, _ . - only")
     middle = f"{says}:" if says else ""
-    text = f"{_PREFIX}:{fault}:{middle}{_shown(link)}"
+    ends = f"{link.source}>{link.destination}".replace(":", "~")  # colons separate parts
+    text = f"{_PREFIX}:{fault}:{middle}{ends}"
     # A rule with additional text does not count, so its comment needs no room for a counter.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
