@@ -37,9 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the report; exit code 0 if at least one real environment and all built-in plug-ins
-    work.
-    """
+    """Print the report; 0 if at least one real environment and all built-in plug-ins work."""
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",

@@ -182,7 +182,6 @@ class _HelpAll(argparse.Action):
     """Print the help with every option."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        """As argparse asks for."""
         if isinstance(parser, Parser):
             sys.stdout.write(parser.format_help(every=True))
         parser.exit()
@@ -192,7 +191,6 @@ class _Version(argparse.Action):
     """Print the versions of the harness and of Python, and whether the native core is available."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        """As argparse asks for."""
         spec = importlib.util.find_spec("checkers")
         places = () if spec is None else spec.submodule_search_locations or ()
         native = any(next(Path(place).glob("_native.*"), None) for place in places)
@@ -235,7 +233,6 @@ def captured_parser(verb: str) -> Parser | None:
 
 
 def _name_of(action: argparse.Action) -> str:
-    """The name of an argument for messages."""
     if action.option_strings:
         return action.option_strings[-1]
     metavar = action.metavar if isinstance(action.metavar, str) else None

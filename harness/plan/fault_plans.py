@@ -103,18 +103,14 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
 
 
 def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
-    """`fault`, with the nemesis's name added to its id if another plan uses this id: heals name
-    faults by id.
-    """
+    """`fault`, with its nemesis in the id if another plan uses the id, by which heals name it."""
     if fault.id not in others:
         return fault
     return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether a fault of `plan` begins while no fault of another plan is active; true if `plan` is
-    empty.
-    """
+    """Whether a fault of `plan` begins while no other plan's is active, or `plan` is empty."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans

@@ -13,9 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
-from harness.cluster import (
-    NodeSpec,
-)
+from harness.cluster import NodeSpec
 from harness.errors import HarnessError, UsageError, choices_near, shown
 from harness.faults.nemesis_from_text import load_nemesis
 from harness.faults.parser import are_words
@@ -23,11 +21,7 @@ from harness.nodes.deployment import check_nodes, refuse_in_simulation
 from harness.permits import Permit
 from harness.plan.fault_plans import with_faults
 from harness.plan.random_case import draw_case, expand_any
-from harness.plan.reach import (
-    refuse_clients,
-    refuse_nodes,
-    refuse_unable,
-)
+from harness.plan.reach import refuse_clients, refuse_nodes, refuse_unable
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
 from harness.registry import load_all, load_plugin

@@ -86,10 +86,7 @@ class LiveCluster(OpenedTarget):
 
     @contextlib.asynccontextmanager
     async def traffic(self) -> AsyncIterator[None]:
-        """Run the workload in the background, at the case's rate, while the block runs.
-
-        The end of the block waits for operations in flight.
-        """
+        """Run the workload in the background; the end of the block waits for open operations."""
         if self._in_traffic:
             raise UsageError("traffic() is already running; one block at a time")
         self._in_traffic = True

@@ -259,9 +259,7 @@ class _Run(OpenedTarget):
         )
 
     def _core(self) -> list[str]:
-        """The nodes that must now serve without the others; raises `TargetError` for an unknown
-        name.
-        """
+        """The nodes that must now serve alone; raises `TargetError` for an unknown name."""
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
             names = self.system.core(stream(self.case.seed, "core"))
@@ -383,8 +381,6 @@ def _requests(planned: Iterable[Request]) -> list[Request]:
 
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:
-    """Whether a snapshot shows the state that had settled, as far as the snapshot identifies its
-    state.
-    """
+    """Whether a snapshot shows the settled state, as far as it identifies its state."""
     fields = snapshot if isinstance(snapshot, Mapping) else {}
     return not fields.get("pending") and fields.get("at") == settled.at

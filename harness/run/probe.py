@@ -130,9 +130,7 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The result of a probe: the kinds it tried, the kinds that failed, and the nodes of failed
-    operations.
-    """
+    """The kinds that a probe tried, the kinds that failed, and the nodes of the failures."""
 
     kinds: list[str]
     missing: list[str]

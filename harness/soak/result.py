@@ -7,6 +7,7 @@ code determine all other fields, even if a soak was killed and resumed.
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -202,9 +203,7 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """One exit code for many runs: invalid dominates, then crash, then unknown; without runs it is
-    unknown.
-    """
+    """One exit code for many runs: invalid, then crash, then unknown, also without runs."""
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
         return EXIT_INVALID
@@ -222,3 +221,18 @@ def shortened(text: str) -> str:
         return text
     cut = len(text) - REASON_CHARACTERS_MAX
     return f"{text[:REASON_CHARACTERS_MAX]} ... ({cut} more characters)"
+
+
+def memory_bytes_max() -> int:
+    """The largest resident size of this process so far.
+
+    Linux reports it for the current program (`VmHWM`); on Linux `getrusage` also counts the memory
+    that the parent used before the `exec`.
+    """
+    try:
+        for line in Path("/proc/self/status").read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # no Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -14,7 +14,6 @@ The footer's key-value metadata holds, each under `harness.` and as text:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,11 +64,10 @@ def cost_of(n_ops: int, open_max: int) -> int:
     return n_ops * (_NS_PER_OP + _NS_PER_OP_AND_OPEN * open_max)
 
 
-def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[str] = ()) -> Any:
+def open_sealed(path: Path) -> Any:
     """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` if the file is not a sealed history.
 
-    Each page's checksum is verified when the page is read. The columns in `dictionaries` are read
-    in dictionary encoding.
+    Each page's checksum is verified when the page is read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -79,8 +77,6 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
     try:
         file = pq.ParquetFile(
             path,
-            memory_map=memory_map,
-            read_dictionary=list(dictionaries),
             page_checksum_verification=True,
             pre_buffer=False,  # buffering copies the file, which only pays for remote stores
         )

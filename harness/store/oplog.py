@@ -30,7 +30,6 @@ class OpLog:
     """An open log. Raises `InfrastructureError` if an op cannot be written."""
 
     def __init__(self, path: Path) -> None:
-        """Create the log; the file must not exist."""
         self._path = path
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)

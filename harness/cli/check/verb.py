@@ -109,9 +109,7 @@ def _headline(verdict: Verdict, about: str) -> Text:
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
-    """The rank of an outcome: a proven violation comes first; a missing verdict is worse than an
-    unknown one.
-    """
+    """The exit code: a proven violation first, then a missing verdict, then an unknown one."""
     if failures and Verdict.INVALID not in verdicts:
         return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
@@ -236,9 +234,7 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for symbols, which result from lost shell quotes, and for NaN, which
-    equals nothing.
-    """
+    """Raise `UsageError` for symbols (the shell took the quotes) and NaN, which equals nothing."""
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]

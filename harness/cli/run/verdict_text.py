@@ -85,7 +85,8 @@ def in_numbers(judgement: Judgement) -> str:
     if certified is None:
         return ""
     certificate, faults = certified.details["certificate"], _faults(certified)
-    numbers = [counted(_operations(certificate), "operation")]
+    operations = sum(_numbers(certificate.get("operations")).values())
+    numbers = [counted(operations, "operation")]
     numbers += [counted(faults, "fault")] if faults else ["no fault"]
     changes = certificate.get("changes_of_leader")
     if isinstance(changes, int):
@@ -104,10 +105,6 @@ def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
     """The result that describes the run's activity; `None` if no checker counts it."""
     has = (each for each in results if isinstance(each.details.get("certificate"), Mapping))
     return next(has, None)
-
-
-def _operations(certificate: Mapping[str, Any]) -> int:
-    return sum(_numbers(certificate.get("operations")).values())
 
 
 def _numbers(found: object) -> dict[str, int]:

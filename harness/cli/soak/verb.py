@@ -18,13 +18,7 @@ from harness.cli.run.verb import default_name
 from harness.cli.soak.options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
-from harness.errors import (
-    EXIT_CRASH,
-    EXIT_INTERRUPTED,
-    EXIT_INVALID,
-    InfrastructureError,
-    counted,
-)
+from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE, undrawn
 from harness.plugins import Environment, SoakExecutor, SoakSink, SunkRuns
@@ -193,9 +187,7 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, *, interrupted: bool) -> int:
-    """The overall verdict: one invalid seed makes it invalid, and an unfinished soak is never
-    valid.
-    """
+    """The overall verdict: one invalid seed makes it invalid; an unfinished soak is not valid."""
     code = campaign.tally.exit_code
     if code == EXIT_INVALID:
         return code
