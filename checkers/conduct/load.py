@@ -57,9 +57,7 @@ class Load:
 
     @property
     def requested_rate(self) -> float | None:
-        """The requested operations per second; `None` if the case lists its operations one by
-        one.
-        """
+        """The requested operations per second; `None` if the case lists its operations."""
         return self._case.rate if self._case.ops is None else None
 
     @property

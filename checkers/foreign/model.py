@@ -168,9 +168,7 @@ class LinearizabilityCheck:
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with the counts of judged and exempt answers, reads separately; see
-        `weighed`.
-        """
+        """The result with counts of judged and exempt answers, reads apart; see `weighed`."""
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},

@@ -36,7 +36,6 @@ class Configuration(NamedTuple):
     path: Path | None
 
     def choices(self) -> list[int]:
-        """The branching choices from the start."""
         choices: list[int] = []
         path = self.path
         while path is not None:
@@ -89,9 +88,7 @@ class Frontier:
     _current = False  # whether a layer is being expanded
 
     def _next_layer(self) -> None:
-        """Move on to the earliest layer with configurations; if none is left, the search is
-        exhausted.
-        """
+        """Move on to the earliest layer with configurations; without one the search is over."""
         if self.status is not Status.RUNNING:
             return
         if not self._layers:

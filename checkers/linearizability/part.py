@@ -59,12 +59,10 @@ class Part:
 
     @cached_property
     def depth(self) -> DepthFirst:
-        """The complete depth-first search."""
         return depth_first(self.problem, lean=False, configurations_max=self._most)
 
     @cached_property
     def breadth(self) -> Frontier:
-        """The breadth-first search."""
         return breadth_first(self.problem, configurations_max=self._most)
 
     @property
@@ -88,12 +86,10 @@ class Part:
 
     @property
     def steps(self) -> int:
-        """The steps of all searches."""
         return sum(search.steps for search in self._searches)
 
     @property
     def configurations(self) -> int:
-        """The configurations that all searches remember."""
         return sum(search.configurations for search in self._searches)
 
     @property

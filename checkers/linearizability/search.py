@@ -229,9 +229,7 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Open writes, and unknown operations only together with an operation that they make
-        legal.
-        """
+        """Open writes, and unknown operations only with an operation that they make legal."""
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)

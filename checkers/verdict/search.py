@@ -124,9 +124,7 @@ def under_permits(
 
 
 def offenders(failure: Failure) -> tuple[int, ...]:
-    """The failing operation first, then the rest of the core if the core is small enough to
-    show.
-    """
+    """The failing operation first, then the rest of the core if it is small enough."""
     core = [index for index in failure.core if index != failure.operation]
     if len(core) >= OPERATIONS_MAX:
         core = [] if failure.previous is None else [failure.previous]

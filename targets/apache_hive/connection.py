@@ -106,7 +106,6 @@ class ThriftConnection:
             return b""
 
     def close(self) -> None:
-        """Close the connection."""
         self.broken = True
         self._writer.transport.abort()
 

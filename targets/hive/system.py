@@ -186,7 +186,6 @@ class HiveSystem(System):
         self._members = Members(layout.metastores, layout.spares, self._serves)
 
     def client(self, process: int) -> MetastoreClient:
-        """A client with its own connection, like a separate process."""
         layout, members = self._layout, self._members
         return MetastoreClient(
             self._env,

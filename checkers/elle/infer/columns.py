@@ -103,7 +103,6 @@ class Columns:
         return sum(array.nbytes for array in every if isinstance(array, np.ndarray))
 
     def read_list(self, mop: int) -> IntArray:
-        """The values that the read `mop` returned."""
         start = int(self.list_start[mop])
         return self.pool[start : start + int(self.list_length[mop])]
 
@@ -118,11 +117,9 @@ class Columns:
         return mops[order], group[order]
 
     def render_value(self, value: int) -> str:
-        """A value as the history shows it."""
         return "nil" if value == NIL else render(self.values[value])
 
     def render_key(self, key: int) -> str:
-        """A key as the history shows it."""
         return render(self.keys[key])
 
     def render_mop(self, mop: int) -> str:

@@ -94,9 +94,7 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
 
 
 def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
-    """For each node, the number of the merged interval [low, high] that contains its level, or
-    -1.
-    """
+    """For each node, the number of the merged interval [low, high] with its level, or -1."""
     order = np.argsort(low, kind="stable")
     low, reach = low[order], np.maximum.accumulate(high[order])
     opens = np.ones(len(low), np.bool_)

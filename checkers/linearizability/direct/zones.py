@@ -75,7 +75,6 @@ class _Block:
     last: Access | None = None
 
     def add(self, rank: int, access: Access) -> None:
-        """Add an operation."""
         self.entries.append((rank, access))
         if access.end < self.first_end:
             self.first_end, self.first = access.end, access
@@ -189,9 +188,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether a block begins with this operation: the value that it overwrites is not
-        unique.
-        """
+        """Whether a block begins with this operation: the overwritten value is not unique."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)

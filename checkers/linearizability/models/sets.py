@@ -90,7 +90,6 @@ class Set(Model[int, SetInput, SetOutput]):
         return bits_of
 
     def init(self) -> int:
-        """No elements."""
         return 0
 
     def step(

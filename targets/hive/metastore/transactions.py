@@ -82,9 +82,7 @@ class Transactions:
         return result
 
     async def _begin(self, isolation: Isolation) -> Session:
-        """A session with an open transaction. If an idle session is dead, a new one takes its
-        place.
-        """
+        """A session with an open transaction. A new session takes the place of a dead idle one."""
         while self._idle:
             session = self._idle.pop()
             try:
@@ -98,6 +96,5 @@ class Transactions:
         return session
 
     def close(self) -> None:
-        """Close all sessions."""
         while self._idle:
             self._idle.pop().close()

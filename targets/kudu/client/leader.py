@@ -26,9 +26,7 @@ _GRACE_STEP_S: Final = 0.2
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """One master's report about itself and all masters; `ready_leader` comes from its catalog
-    manager.
-    """
+    """A master's report about itself and all masters; its catalog manager sets `ready_leader`."""
 
     address: str
     term: int
@@ -96,9 +94,7 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask who the masters are if the last answer is old; the known leader stays in use
-        meanwhile.
-        """
+        """Ask who the masters are if the last answer is old; the known leader stays in use."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -107,9 +103,7 @@ class LeaderFinder:
             self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
-        """Run one round, which ends with a leader, when all masters answered or failed, or at its
-        limit.
-        """
+        """Run one round, until a leader is found, all masters answered or failed, or time is up."""
         self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
@@ -143,9 +137,7 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """Add the masters that the newest answer names to the next round: masters join and
-        leave.
-        """
+        """Add masters that the newest answer names to the next round: masters join and leave."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

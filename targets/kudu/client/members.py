@@ -83,9 +83,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Ask the master at `address`; `None` if it did nothing and another master must be
-        asked.
-        """
+        """Ask the master at `address`; `None` if it did nothing and another must be asked."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -146,9 +144,7 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """A replica that does not lead and a server without a replica, or the reason why there is
-        none.
-        """
+        """A replica that does not lead and a server without one, or why there are none."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )

@@ -44,9 +44,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The target tablet of an operation; `tried` holds the replicas that refused it in this
-    round.
-    """
+    """The target tablet of an operation; `tried` holds replicas that refused it in this round."""
 
     name: str
     table: Table

@@ -22,9 +22,7 @@ class Caller(Protocol):
     """The RPC client's interface for operations, which tests can fake."""
 
     async def call(self, address: str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Send a request and return the answer. Raises `RpcError`, with `sent` false if nothing was
-        processed.
-        """
+        """Send a request; return the answer. `RpcError` without `sent`: nothing was processed."""
         ...
 
     def close(self) -> None: ...

@@ -74,9 +74,7 @@ class Table:
         return key_columns(self.schema)
 
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
-        """The tablet that owns a key; raises `ValueError` for a key that does not match the
-        columns.
-        """
+        """The tablet that owns a key. Raises `ValueError` if the key does not fit the columns."""
         place = partition_key(self.partition_schema, self.key, key)
         return self.tablets[tablet_position(self._starts, place)]
 
@@ -136,9 +134,7 @@ class TableCache:
             self._tables.pop(name, None)
 
     async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
-        """Schema and locations from one leader if they are consistent; `None` means to ask
-        again.
-        """
+        """Schema and locations from one leader if they are consistent; `None`: ask again."""
         most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:

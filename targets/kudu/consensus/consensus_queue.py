@@ -116,9 +116,7 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run if it is the successor and has the whole log; it then deposes this
-        leader.
-        """
+        """Ask `peer` to run, and depose this leader, if it is the successor with a whole log."""
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return

@@ -194,7 +194,6 @@ class Replica:
 
     @property
     def committed_config(self) -> RaftConfig:
-        """The newest committed configuration."""
         return self.config if self._core is None else self._core.configs.committed
 
     @property
@@ -205,9 +204,7 @@ class Replica:
         return self._core.config
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """This leader's view of each member, itself included, by uuid; {} if this replica does not
-        lead.
-        """
+        """This leader's view of each member, itself included, by uuid; {} on other replicas."""
         return {} if self._core is None else self._core.peer_health()
 
     @property
@@ -346,9 +343,7 @@ class Replica:
         self._carry_on()
 
     def _carry_on(self) -> None:
-        """Carry out effects and handle queued events until none is left, or a barrier must be
-        passed.
-        """
+        """Carry out effects and handle queued events until none is left or a barrier comes."""
         core, effects, events = self._core, self._effects, self._events
         assert core is not None, "not started"
         methods, clock = self._carry_out, self._env.clock
@@ -451,9 +446,7 @@ class Replica:
         effect.token.finish(error)
 
     def _config_forced(self, effect: ev.ConfigForced) -> None:
-        """Record and announce the forced configuration first: from now on, promises may be
-        broken.
-        """
+        """Record and announce the configuration first: from now on, promises may be broken."""
         self._forced.append(effect)
         kept = [peer.uuid for peer in effect.config.peers]
         before = self.core.configs.committed.peers
@@ -580,9 +573,7 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """`status` plus the data for comparing logs (`journal.py`), which reads the whole log in
-        memory.
-        """
+        """`status` plus the data for comparing logs (`journal.py`); reads the log in memory."""
         data, core = self.status(), self._core
         return data if core is None else data | self._applier.journal.dump(core.log)
 

@@ -87,9 +87,7 @@ class Metastores:
         )
 
     def core(self, rng: random.Random) -> list[str]:
-        """The nodes that must be up: one metastore suffices, because masters and clients find
-        it.
-        """
+        """The nodes that must be up: one metastore, because masters and clients find it."""
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:

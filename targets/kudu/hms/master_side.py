@@ -80,9 +80,7 @@ class HmsSide:
         return self._listener
 
     def dump(self) -> dict[str, Any]:
-        """Data for snapshots: the last event, the remembered events, and the leader's last
-        check.
-        """
+        """Data for snapshots: the last event, remembered events, and the leader's last check."""
         leads = self._epoch is not None and self._epoch.is_current()
         checked = self._repair.checked if leads and self._repair is not None else None
         return {

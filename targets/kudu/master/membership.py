@@ -196,9 +196,7 @@ class Membership:
         return replica
 
     async def list(self) -> tuple[MasterEntry, ...]:
-        """The members of the committed configuration (KUDU-2309: not of any flag), with their
-        answers.
-        """
+        """The members of the committed configuration (KUDU-2309: not of a flag), with answers."""
         return tuple(await asyncio.gather(*(self._entry(peer) for peer in self._members())))
 
     def _members(self) -> tuple[PeerConfig, ...]:

@@ -55,9 +55,7 @@ class Answer:
                 self._on_set(response)
 
     def when_set(self, on_set: Callable[[Any], None]) -> None:
-        """Register `on_set`, which `set` calls with the response; `set` must not have been called
-        yet.
-        """
+        """Register `on_set`, which a later `set` calls with the response."""
         assert self.response is None, "answered already"
         self._on_set = on_set
 

@@ -73,9 +73,7 @@ class Admin:
         return await self.ask_master(await self.leader(), request)
 
     async def leader(self) -> str:
-        """The address of the master that leads in the highest term; raises `ToolError` if there is
-        none.
-        """
+        """The address of the leading master of the highest term. Raises `ToolError` without one."""
         answers = await self.all_of(self.masters, self._connect)
         leaders = [
             (answer.meta.term, address)
@@ -95,9 +93,7 @@ class Admin:
             return None
 
     async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
-        """Ask `question` of each item with limited concurrency; answers are in the order of the
-        items.
-        """
+        """Ask `question` of each item, at most some at once; answers are in the items' order."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(item: A) -> B:

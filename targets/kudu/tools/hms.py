@@ -36,9 +36,7 @@ class Metastore:
         self.cluster_id = cluster_id
 
     async def entries(self) -> list[api.MetaTable]:
-        """Entries of this cluster's Kudu tables, by name, including entries in the earlier
-        format.
-        """
+        """Entries of this cluster's Kudu tables by name, the earlier format included."""
         listed = await self.catalog.all_entries()
         return sorted(
             (entry for entry in listed if rules.is_legacy(entry) or self.catalog.is_ours(entry)),

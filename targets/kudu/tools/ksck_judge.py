@@ -42,9 +42,7 @@ _BY_WORST: Final = tuple(Health)
 
 
 class ObservedTablet(msgspec.Struct, frozen=True, kw_only=True):
-    """A live tablet as the leading master records it, and its replicas as their servers report
-    them.
-    """
+    """A live tablet as the leading master records it, with its replicas as servers report them."""
 
     id: str
     master_cstate: ConsensusState

@@ -39,9 +39,7 @@ class TabletReports(Protocol):
     def report(
         self, tablet_ids: Sequence[str] | None
     ) -> tuple[tuple[ReportedTablet, ...], tuple[str, ...]]:
-        """The current reports of these tablets, or of all for `None`, and the ids that no longer
-        exist.
-        """
+        """Current reports of these tablets, or of all for `None`, and ids that no longer exist."""
         ...
 
     @property
@@ -210,9 +208,7 @@ class Heartbeater:
         self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
 
     async def _follow_leader(self, tablets: TabletReports) -> NoReturn:
-        """Switch LEADER-ONLY-HEARTBEATS: send to one master as long as it leads, then to the
-        next.
-        """
+        """Switch LEADER-ONLY-HEARTBEATS: send to one master while it leads, then to the next."""
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
             for loop in [*self._loops.values()]:

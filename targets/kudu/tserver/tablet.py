@@ -226,7 +226,6 @@ class TabletMachine:
         return WriteOutcome(result)
 
     def _write_row(self, row: RowOperation, timestamp: int) -> RowErrorCode | None:
-        """Write one row, or return the error."""
         key = encode_key(self.key, row.key)
         before = self.rows.newest(key)
         kind = row.kind
@@ -263,9 +262,7 @@ class TabletMachine:
         )
 
     def digest(self) -> bytes:
-        """A digest of the whole state except history, which replicas may forget at different
-        times.
-        """
+        """A digest of the whole state except history, which replicas forget at their own times."""
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:

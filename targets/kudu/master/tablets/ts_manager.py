@@ -115,9 +115,7 @@ def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int)
 def place_replicas(
     candidates: Sequence[TServer], count: int, rng: random.Random, now_ns: int
 ) -> list[TServer] | None:
-    """Choose `count` different tablet servers and count the placements; `None` if there are too
-    few.
-    """
+    """Choose `count` tablet servers and count the placements; `None` if there are too few."""
     if len(candidates) < count:
         return None
     free = list(candidates)
