@@ -49,20 +49,15 @@ from targets.kudu.client.leader import LeaderFinder
 from targets.kudu.client.members import MembersClient
 from targets.kudu.client.replicas import Replicas
 from targets.kudu.client.rows import RowsClient
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.client.stale import StaleReads
 from targets.kudu.client.tables import TableCache
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import RpcClient, RpcError
 
 LATE_LIMIT_S: Final = 2.0
 """The time limit of a late copy for finding a leader, and the same limit for the answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
-
-
-def _plan(request: Request, request_id: m.RequestId) -> Call:
-    """The call for an operation of the vocabulary `ddl` or `append`."""
-    return (plan_transaction if request.f == "txn" else plan_call)(request, request_id)
 
 
 @dataclasses.dataclass(slots=True)
@@ -84,7 +79,7 @@ class KuduClient:
     def __init__(
         self,
         env: Env,
-        rpc: Caller,
+        rpc: RpcClient,
         *,
         masters: Sequence[str],
         process: int,
@@ -121,11 +116,8 @@ class KuduClient:
         self._seq_no += 1
         value = request.value if isinstance(request.value, dict) else {}
         request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))
-        operation = _Operation(
-            call=_plan(request, request_id),
-            deadline=deadline,
-            attempts=[],
-        )
+        plan = plan_transaction if request.f == "txn" else plan_call
+        operation = _Operation(plan(request, request_id), deadline, attempts=[])
         while True:
             completion = await self._attempt(operation)
             if completion is not None:

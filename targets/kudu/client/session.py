@@ -9,23 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Final, Protocol
+from typing import Final
 
 from harness.env import Clock
-from targets.kudu.rpc import Call, R_co
 
 _NS: Final = 1e9
 _LIMIT_S_MIN: Final = 0.001
-
-
-class Caller(Protocol):
-    """The RPC client's interface for operations, which tests can fake."""
-
-    async def call(self, address: str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Send a request; return the answer. `RpcError` without `sent`: nothing was processed."""
-        ...
-
-    def close(self) -> None: ...
 
 
 class ClientTime:

@@ -21,9 +21,9 @@ from harness.env import Env
 from targets.kudu import messages as m
 from targets.kudu.client.classify import is_of_another
 from targets.kudu.client.leader import LeaderFinder
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.partitions import key_columns, partition_key, tablet_position
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import RpcClient, RpcError
 
 TABLES_MAX: Final = 1000
 """Maximum number of cached tables; the least recently requested one is evicted."""
@@ -43,11 +43,6 @@ class Tablet:
     partition: m.Partition
     replicas: tuple[str, ...]
     leader: str | None
-
-    def not_leader(self, address: str) -> None:
-        """Note that the replica at this address denied leading."""
-        if self.leader == address:
-            self.leader = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +77,7 @@ class Table:
 class TableCache:
     """The tables known to one client."""
 
-    def __init__(self, env: Env, rpc: Caller, leader: LeaderFinder, policy: RetryPolicy) -> None:
+    def __init__(self, env: Env, rpc: RpcClient, leader: LeaderFinder, policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._leader = leader

@@ -525,14 +525,18 @@ class Replica:
             raise OverloadedError(f"{waiting} writes wait for their commit already")
         waiter = Waiter()
         self.step(ev.Propose(msg.EntryKind.WRITE, payload, waiter))
-        return await _committed(waiter, timeout_s)
+        try:
+            outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
+        except TimeoutError as error:
+            message = f"not committed within {timeout_s} s; it may be later"
+            raise IndeterminateError(message) from error
+        return outcome
 
     async def change_config(
         self,
         changes: Sequence[msg.PeerChange],
         *,
         cas_config_opid_index: int | None = None,
-        timeout_s: float | None = None,
     ) -> RaftConfig:
         """Change the membership; returns the committed configuration once the change is in it.
 
@@ -542,12 +546,12 @@ class Replica:
         that is added as NON_VOTER with `promote` gets its vote automatically once it has caught up.
 
         Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
-        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        `IndeterminateError` when it was, but leadership was lost: it may still commit.
         """
         self._check_running()
         waiter = Waiter()
         self.step(ev.ChangeConfig(tuple(changes), cas_config_opid_index, waiter))
-        await _committed(waiter, timeout_s)
+        await waiter.wait(None)
         return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
@@ -610,16 +614,6 @@ class Replica:
                 "waiting requests": self._applier.waiting_count,
             }
         return data
-
-
-async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
-    """Wait until the proposal is applied; return its index, term and result."""
-    try:
-        outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
-    except TimeoutError as error:
-        message = f"not committed within {timeout_s} s; it may be later"
-        raise IndeterminateError(message) from error
-    return outcome
 
 
 async def _raise(error: Exception) -> None:

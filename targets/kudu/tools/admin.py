@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from targets.kudu import messages as m
-from targets.kudu.client.session import Caller
-from targets.kudu.rpc import Call, R_co, RpcError
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
 
 LOCATIONS_MAX: Final = 100_000
 """The number of tablets to ask for: more than any table has."""
@@ -39,7 +38,7 @@ class Admin:
 
     def __init__(
         self,
-        rpc: Caller,
+        rpc: RpcClient,
         masters: Sequence[str],
         *,
         announce: Callable[..., None] | None = None,
