@@ -266,8 +266,7 @@ class LinearizabilityCheck:
             operation = by_id[number]
             legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
-                # A projection weakens operations, so its order may be illegal for the whole
-                # history.
+                # A projection weakens operations: its order may be illegal for the whole history.
                 return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
                 described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))

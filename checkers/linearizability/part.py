@@ -143,8 +143,7 @@ class Part:
             # without unknown operations the lean and the complete search are the same
             searches = searches[1:]
         elif self.rounds:
-            # A history that lean does not settle at once is probably invalid: breadth-first is
-            # fastest then.
+            # A history that lean does not settle at once is probably invalid: try breadth first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:

@@ -144,8 +144,7 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i represents i after a free step, and node i + count represents i after an
-                # anti-dependency.
+                # Node i is transaction i after a free step, i + count that after an anti-dependency.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
@@ -203,8 +202,7 @@ class Search:
         for name in self.kinds_left(refuted):
             if name in redundant:
                 continue
-            # Without anti-dependencies, the kind of a cycle does not depend on the names of its
-            # steps.
+            # Without anti-dependencies, the kind of a cycle does not depend on its steps' names.
             raw = not Kind.named(name).rw
             try:
                 with budget.part(budget.steps // 4 + 1) as part:

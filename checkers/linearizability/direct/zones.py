@@ -233,8 +233,7 @@ class _History:
             if access.call > first_end:
                 assert first is not None, "only an operation has an end that is finite"
                 links = self._links(block, [first, access])
-                # If the later value was not written in time, that value is a contradiction by
-                # itself.
+                # If the later value was not written in time, it is a contradiction by itself.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])
@@ -248,8 +247,7 @@ class _History:
                 raise self._clash(before, after)
         starts = [block.first_end for block in forward]
         for block in blocks:
-            # Forward zones are disjoint now: only the last one that begins earlier can contain this
-            # block.
+            # Forward zones are disjoint now: only the last to begin earlier can contain this one.
             at = bisect.bisect_left(starts, block.last_call) - 1
             if not block.is_forward and at >= 0 and block.first_end < forward[at].last_call:
                 raise self._clash(forward[at], block)

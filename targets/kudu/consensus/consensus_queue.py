@@ -383,8 +383,7 @@ class Leader:
         The peer's committed prefix always matches, so the search ends. A prefix that ends before
         this log's base needs a snapshot.
         """
-        # A peer that returned with less than it once acknowledged no longer counts for the lost
-        # entries.
+        # A peer that returned with less than it once acknowledged counts no more for the rest.
         peer.match_index = min(peer.match_index, response.last_received.index)
         if self._log.holds(response.last_received):
             following = response.last_received.index + 1

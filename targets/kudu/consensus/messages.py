@@ -76,13 +76,9 @@ class ConsensusErrorCode(enum.IntEnum):
     INVALID_CONFIG = 24
     """No configuration can ever be changed in this way (Kudu: InvalidArgument)."""
     ILLEGAL_STATE = 25
-    """The change is refused for now: another change is pending, or nothing of the leader's term has
-    committed yet.
-    """
+    """Refused for now: another change is pending, or none of the leader's term has committed."""
     ABORTED = 26
-    """The change was appended, then leadership was lost or the time ran out: it may still
-    commit.
-    """
+    """The change was appended, then leadership or the time was lost: it may still commit."""
     TABLET_FAILED = 27
     """The replica exists but cannot run; it must be replaced."""
     ALREADY_INPROGRESS = 28

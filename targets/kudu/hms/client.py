@@ -111,8 +111,7 @@ class HaClient:
             if not reply.error:
                 return reply.result
             refusal = api.MetastoreError(reply.error, reply.message)
-            # Plug-ins also refuse by a MetaException, but that message does not concern the
-            # database.
+            # Plug-ins also refuse by a MetaException, whose message does not concern the database.
             is_final = proof_of(refusal) is Proof.NOTHING or (
                 refusal.kind == api.META and not retries(refusal)
             )

@@ -1,6 +1,4 @@
-"""The metastores of a deployment and their database, for declaration and inspection by the
-harness.
-"""
+"""A deployment's metastores and their database: declaration and inspection by the harness."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ from targets.kudu.tools.hms import Metastore
 
 METASTORES: Final = 2
 PROFILE: Final = "strict"
-"""The profile of both targets. No list of permits covers Kudu's other profiles with metastores
-yet.
-"""
+"""The profile of both targets. Kudu's other profiles have no list of permits with metastores."""
 _ASK_S: Final = 1.0
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 

@@ -1,6 +1,4 @@
-"""The metastore side of a master: one client per process, and a listener and a repair per
-leadership.
-"""
+"""The metastore side of a master: a client per process, a listener and a repair per leadership."""
 
 from __future__ import annotations
 

@@ -161,8 +161,7 @@ def _merge(
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
-        # A new follower that does not know its leader yet does not contradict the leader
-        # (KUDU-1069).
+        # A new follower that does not know its leader does not contradict the leader (KUDU-1069).
         leader = leader_before if _has_peer(config, leader_before) else None
     return ConsensusState(replica.term, leader, config)
 

@@ -20,9 +20,7 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Maximum number of tablet servers per master; it tells further ones to register again each
-time.
-"""
+"""Maximum number of tablet servers per master; further ones are told to register again."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
