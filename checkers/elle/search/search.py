@@ -144,7 +144,7 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i is transaction i after a free step, i + count that after an anti-dependency.
+                # Node i is transaction i after a free step, i + count the same after the other kind.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
