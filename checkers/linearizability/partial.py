@@ -154,10 +154,7 @@ def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact],
 def states_along(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], found: PartialOutcome
 ) -> Iterator[Any]:
-    """The states after each operation of an order, computed by replay.
-
-    Raises `AssertionError` if an operation is illegal.
-    """
+    """Replay the states of an order. Raises `AssertionError` for an illegal operation."""
     assert found.order is not None
     states = [model.init()]
     for number, at in enumerate(found.order):

@@ -52,10 +52,7 @@ class Status(enum.Enum):
 
 
 def dominated(chain: list[int], used: int) -> bool:
-    """Whether the antichain contains a subset of `used`; if not, `used` is added.
-
-    Supersets of `used` are removed from the antichain.
-    """
+    """Whether the antichain has a subset of `used`; if not, `used` replaces its supersets."""
     for other in chain:
         if other & ~used == 0:
             return True

@@ -121,10 +121,7 @@ def _message(exchange: Exchange, number: int) -> bytes:
 
 
 def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
-    """The decoded answer. Raises `EOFError` if it is incomplete.
-
-    Raises `TProtocolException` if the answer is invalid.
-    """
+    """The decoded answer. Raises `EOFError` (incomplete) or `TProtocolException` (invalid)."""
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
     protocol = TBinaryProtocol(transport, strictRead=True, **limits)

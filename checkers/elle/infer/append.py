@@ -64,10 +64,7 @@ def _last_writers(index: AppendIndex) -> IntArray:
 
 
 def infer_append(columns: Columns) -> Inference:
-    """Infer dependencies and non-cycle anomalies of a list-append history.
-
-    Raises `Refused` if one value was appended to one key twice.
-    """
+    """Infer dependencies and anomalies. Raises `Refused` if a key got one value twice."""
     index = index_appends(columns)
     builder = GraphBuilder(columns)
     _edges(index, builder)

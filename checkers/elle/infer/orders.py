@@ -289,10 +289,7 @@ def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """For each node, all nodes that follow it and all nodes that precede it, as bits.
-
-    Raises `_Unsatisfiable` if the edges have a cycle.
-    """
+    """The followers and the predecessors of each node, as bits. Raises `_Unsatisfiable`."""
     out: list[set[int]] = [set() for _ in range(nodes)]
     for source, target in edges:
         out[source].add(target)

@@ -31,10 +31,7 @@ class StaleReads:
         self._policy = policy
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Ask the masters in turn, starting with a random one, until one answers.
-
-        At the deadline the read fails.
-        """
+        """Ask the masters in turn, from a random one on, until one answers or time is up."""
         call = _planned(follower_reads.call_of(request.f, request.value))
         attempts: list[Attempt] = []
         error = "no master was asked before the deadline"

@@ -57,10 +57,7 @@ class SnapshotFiles(Protocol):
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write the result of `snapshot`, or a whole state; return the manifest.
-
-        Files of the previous manifest stay.
-        """
+        """Write the result of `snapshot`, or a whole state; return the manifest. Old files stay."""
         ...
 
     async def load(self, manifest: bytes) -> bytes:

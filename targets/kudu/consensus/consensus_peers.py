@@ -27,10 +27,7 @@ _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 
 
 def entry_limit(flags: Flags) -> int:
-    """Maximum payload of an entry in bytes.
-
-    A larger entry is refused before it is logged, because no follower would accept it (KUDU-3036).
-    """
+    """Maximum payload of an entry in bytes; no follower accepts a larger one (KUDU-3036)."""
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 

@@ -271,10 +271,7 @@ def _encode_answer(call_id: int, response: Any) -> bytes:
 
 
 def _try_send(conn: Conn, frame: bytes) -> bool:
-    """Send an answer now; false if back-pressure delays it.
-
-    If the connection is gone, the caller has given up or will notice the loss.
-    """
+    """Send an answer now; false if back-pressure delays it. A lost connection is no error."""
     try:
         return conn.try_send(frame)
     except OSError:

@@ -193,10 +193,7 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Check whether the cluster's table names are valid in Hive, which ignores case.
-
-    The check needs no metastore.
-    """
+    """Check, without a metastore, whether all names are valid in Hive, which ignores case."""
     del given
     tables = await _tables(admin)
     counts = Counter(table.name.lower() for table in tables)

@@ -59,10 +59,7 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All collected answers.
-
-    `tables` is `None` if no leading master was found; the check then stops at that point.
-    """
+    """All collected answers. Without a leading master `tables` is `None`: the check stops."""
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]

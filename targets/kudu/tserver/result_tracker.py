@@ -66,10 +66,7 @@ class Results:
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """Set the lifetimes of results and of clients without new writes.
-
-        The `clients_kept` clients that wrote last are never forgotten.
-        """
+        """Set the lifetimes of results and clients; the last `clients_kept` ones stay for ever."""
         self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)

@@ -87,10 +87,7 @@ class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """The result of a write; `result` is `None` if the write is stale.
-
-    `again` says that the write was applied before.
-    """
+    """The result of a write, `None` if it is stale; `again`: the write was applied before."""
 
     result: WriteResult | None
     again: bool = False

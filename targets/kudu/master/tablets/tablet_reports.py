@@ -70,10 +70,7 @@ def plan_report(
     *,
     deletes_unknown: bool = False,
 ) -> ReportPlan:
-    """Judge every reported replica of tablet server `ts_uuid`, in order.
-
-    `deletes_unknown` is switch FENCE-ORPHAN.
-    """
+    """Judge the replicas of `ts_uuid` in order; `deletes_unknown` is switch FENCE-ORPHAN."""
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
     for replica in reported:
