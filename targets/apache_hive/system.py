@@ -38,8 +38,8 @@ class ApacheHiveSystem(MetastoreSystem):
             from targets.apache_hive.sasl import KerberosDoor
 
             door = KerberosDoor(env)
-        beside = {KDC_NODE: (KDC_NODE,)} if kdc else {}
-        super().__init__(env, layout, door, beside=beside, start_s=_START_S)
+        groups = {KDC_NODE: (KDC_NODE,)} if kdc else {}
+        super().__init__(env, layout, door, more_groups=groups, start_s=_START_S)
         self._has_databases = False
 
     async def ready(self) -> Convergence:

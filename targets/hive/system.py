@@ -93,7 +93,6 @@ class Layout:
             lifetime_s=options["socket_lifetime_ms"] / 1000,
             rereads=self._uri_list(settings) is UriList.REREAD,
         )
-
         self.token_store = self._token_store(settings)
         self.zookeeper = _real_or_ours(
             settings, "zookeeper", ZooKeeperKind.ENSEMBLE, ZooKeeperKind.NODE
@@ -173,7 +172,7 @@ class MetastoreSystem(System):
     outside_max = 2
     """The number of metastores outside the core."""
     bugs: frozenset[Bug] = frozenset()
-    """Switches of clients, in addition to those of the layout."""
+    """Switches of clients, in addition to the layout."""
     no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
     """An invalid token in the right format, so that a metastore looks it up in the store."""
 
@@ -183,16 +182,16 @@ class MetastoreSystem(System):
         layout: Layout,
         connect: Connect,
         *,
-        beside: Mapping[str, Sequence[str]],
+        more_groups: Mapping[str, Sequence[str]],
         start_s: float = START_S,
     ) -> None:
-        """`beside` are further groups of nodes. An added metastore serves within `start_s`."""
+        """`more_groups` are of other nodes. An added metastore serves within `start_s`."""
         self._env = env
         self._layout = layout
         self._connect = connect
         zookeepers = [address.node for address in layout.zookeepers]
-        self._beside = {**beside, ZOOKEEPER: zookeepers} if zookeepers else beside
-        self._others = (DATABASE_NODE, *itertools.chain.from_iterable(self._beside.values()))
+        self._more_groups = {**more_groups, **({ZOOKEEPER: zookeepers} if zookeepers else {})}
+        self._others = (DATABASE_NODE, *itertools.chain.from_iterable(self._more_groups.values()))
         self._members = Members(layout.metastores, layout.spares, self._serves, start_s=start_s)
 
     def client(self, process: int) -> MetastoreClient:
@@ -233,7 +232,7 @@ class MetastoreSystem(System):
         return {
             SERVICE: Roles({**active, **leads}, (*every, *self._others)),
             DATABASE: Roles(leads, (DATABASE_NODE,)),
-            **{name: Roles({}, tuple(nodes)) for name, nodes in self._beside.items()},
+            **{name: Roles({}, tuple(nodes)) for name, nodes in self._more_groups.items()},
         }
 
     @abc.abstractmethod
@@ -329,7 +328,7 @@ class HiveSystem(MetastoreSystem):
     """The bundled metastores."""
 
     def __init__(self, env: ClientEnv, layout: Layout) -> None:
-        super().__init__(env, layout, Door(env), beside={})
+        super().__init__(env, layout, Door(env), more_groups={})
         self._database = database_at(
             env,
             Address(DATABASE_NODE, DATABASE_PORT),

@@ -86,7 +86,7 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """Count calls by method; those that tablet servers carried out also under `CARRIED_OUT`."""
+    """Count calls by method, and under `CARRIED_OUT` the calls that tablet servers carried out."""
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")

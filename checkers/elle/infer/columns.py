@@ -298,7 +298,7 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A start below zero stands for the longest list of key -start-1, stored at the end.
+        # A start below zero means the longest list of key -start-1, stored at the end.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:

@@ -144,7 +144,7 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i stands for i after a free step, and i + count after an anti-dependency.
+                # Node i is i after a free step; node i + count is i after an anti-dependency.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]

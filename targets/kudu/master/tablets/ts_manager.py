@@ -20,7 +20,7 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Maximum number of tablet servers per master; further ones are told to register again."""
+"""Maximum number of tablet servers per master; further ones must register again."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
