@@ -49,7 +49,6 @@ class Frontier:
     """A resumable breadth-first search; `best` is the number of the next return."""
 
     def __init__(self, problem: Problem, *, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
         self._problem = problem
         self._configurations_max = configurations_max
         self._layers: dict[int, list[Configuration]] = {}

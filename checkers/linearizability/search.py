@@ -82,7 +82,6 @@ class DepthFirst:
     """A resumable depth-first search. `best` is the furthest return before which a path stood."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
         self._problem = problem
         self._lean = lean
         self._configurations_max = configurations_max

@@ -34,7 +34,6 @@ class Transactions:
     """Access to the database: a metastore runs every transaction through `run`."""
 
     def __init__(self, env: Env, database: Database) -> None:
-        """Start without an open session."""
         self._env = env
         self._database = database
         self._idle: list[Session] = []

@@ -33,7 +33,6 @@ class Deadline:
     __slots__ = ("_clock", "_end_ns")
 
     def __init__(self, clock: Clock, after_s: float) -> None:
-        """Start counting now."""
         self._clock = clock
         self._end_ns = clock.monotonic_ns() + int(after_s * _NS)
 
