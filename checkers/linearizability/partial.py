@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from checkers.linearizability.model import Model, Operation
 from checkers.linearizability.partial_search import (
     HELD_BYTES_MAX,
-    STEPS_MAX,
     Hint,
     Search,
     SpentError,
@@ -75,7 +74,6 @@ def find_partial_order(
     hints: Mapping[int, Hint],
     end_s: float,
     backs: int = 0,
-    steps_max: int = STEPS_MAX,
     held_bytes_max: int = HELD_BYTES_MAX,
 ) -> PartialOutcome:
     """A legal order of all operations that returned, and of any of the others.
@@ -87,9 +85,7 @@ def find_partial_order(
     answer saw. `end_s` is on the monotonic clock. `backs` is the mask of the fall backs, which
     never returned.
     """
-    search = Search(
-        model, operations, before, chains, hints, end_s, steps_max, backs, held_bytes_max
-    )
+    search = Search(model, operations, before, chains, hints, end_s, backs, held_bytes_max)
     try:
         order = search.run()
     except SpentError:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from harness.support.exposition import CONTENT_TYPE, Family, exposed
+from harness.support.exposition import CONTENT_TYPE, Family, Sample, exposed
 from targets.kudu.pages import LIST_MAX
 from targets.kudu.pages.site import Plain
 
@@ -39,7 +39,7 @@ def _one(name: str, what: str, value: float) -> Family:
     return _gauge(name, what, [({}, value)])
 
 
-def _gauge(name: str, what: str, samples: list[tuple[dict[str, Any], float]]) -> Family:
+def _gauge(name: str, what: str, samples: list[Sample]) -> Family:
     return Family(name, "gauge", what, samples)
 
 
