@@ -24,10 +24,9 @@ from harness.plugins import (
 )
 from targets.hive import api
 from targets.hive.bugs import Bug, bugs_of
-from targets.hive.channel import ChannelError
 from targets.hive.client import ClientSettings, MetastoreClient, Selection, UriList
 from targets.hive.client.calls import NONCE, event_row
-from targets.hive.client.connection import Connect, Door
+from targets.hive.client.connection import Connect, Door, ask_once
 from targets.hive.members import ADD, REMOVE, START_S, Members
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
@@ -312,16 +311,7 @@ class MetastoreSystem(System):
         }
 
     async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
-        try:
-            connection = await self._connect(address, timeout_s=self.ask_s)
-        except ChannelError:
-            return None
-        try:
-            return await connection.call(call, timeout_s=self.ask_s)
-        except ChannelError:
-            return None
-        finally:
-            connection.close()
+        return await ask_once(self._connect, address, call, timeout_s=self.ask_s)
 
 
 class HiveSystem(MetastoreSystem):
