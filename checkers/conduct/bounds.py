@@ -148,7 +148,6 @@ class _Run:
         return self.bound(limit, {"fault": faults})
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
-        """Compare `value` with `bound`; `what` describes the value."""
         name = str(limit["name"])
         self.findings.look(name)
         if value <= bound:

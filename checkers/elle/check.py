@@ -268,7 +268,6 @@ class _Found:
             cases.append(tell())
 
     def record_cycle(self, component: Component, cycle: Cycle) -> None:
-        """Count and describe a cycle."""
         runs = component.txns[list(cycle.txns)]
         cycle = shortened(cycle, self.columns.start[runs], self.columns.end[runs])
         txns = component.txns[list(cycle.txns)].tolist()
@@ -310,9 +309,7 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Find cycles that refute `models` for which so far only the existence of a cycle is
-        known.
-        """
+        """Find cycles that refute `models` for which only the existence of a cycle is known."""
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:

@@ -63,7 +63,6 @@ class _ContainerModel(LinearizabilityModel):
         return None if failed(pair) else operation_of(pair, request, self._output(done))
 
     def _element(self, op: Op, value: Any) -> Hashable:
-        """`value`, the value of `op`, as an element."""
         if value is None:
             raise bad_op(op, self.name, self.vocabulary)
         return exact(value)

@@ -33,9 +33,7 @@ class KvString(LinearizabilityModel):
     doc = "a map of strings with get, put and append; each key is empty at first"
 
     def __init__(self, initial: Any = "") -> None:
-        """`initial` is the first value of every key, or a map with the first values of some
-        keys.
-        """
+        """`initial` is the first value of every key, or a map with the values of some keys."""
         self._initial = initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:

@@ -174,9 +174,7 @@ class LinearizabilityCheck:
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with the counts of judged and exempt answers, reads separately; see
-        `weighed`.
-        """
+        """The result with counts of judged and exempt answers, reads apart; see `weighed`."""
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -275,8 +273,7 @@ class LinearizabilityCheck:
             operation = by_id[number]
             legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
-                # A projection weakens operations, so its order may be illegal for the whole
-                # history.
+                # A projection weakens operations: its order may be illegal for the whole history.
                 return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
                 described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))

@@ -218,7 +218,6 @@ class CasRegister(_Register):
         return _read_counts(pairs, read, nil_at_first=self._initial is None)
 
     def _asked(self, pair: Pair) -> Op:
-        """The op that holds the request."""
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:

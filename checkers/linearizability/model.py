@@ -104,9 +104,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable whenever the whole one is; operations keep their
-    ids.
-    """
+    """A smaller problem that is linearizable whenever the whole one is; ids stay the same."""
 
     name: str
     model: Model[S, I, O]

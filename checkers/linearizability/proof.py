@@ -109,9 +109,7 @@ class Certificate:
     confirmed_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The certificate as plain data; it notes if orders over 100,000 ids in all were left
-        out.
-        """
+        """The certificate as plain data; it notes if orders over 100,000 ids were left out."""
         if self.verdict is Result.ILLEGAL:
             return {
                 "core": list(self.core),

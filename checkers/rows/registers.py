@@ -78,9 +78,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The common steps of both checkers: a search with limits, and the explanation of its
-    result.
-    """
+    """The common steps of both checkers: a search with limits, and its explanation."""
 
     api_version = 1
     name = ""
@@ -152,9 +150,7 @@ class _RowsChecker(Checker):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """An order of a row under permits; `None` if this checker does not search for such
-        orders.
-        """
+        """An order of a row under permits; `None` if this checker searches for no such orders."""
         del problem, place, cuts, end_s
         return None
 
