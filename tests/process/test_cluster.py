@@ -26,7 +26,7 @@ from tests.faults.door import door
 from tests.process.conftest import echo_spec, in_turn, process_of, processes_of
 from tests.process.nodes import PORT
 from tests.support.waiting import LIMIT_S
-from tests.toxiproxy.conftest import start_server
+from tests.toxiproxy.conftest import serving
 
 pytestmark = pytest.mark.process
 
@@ -304,9 +304,6 @@ def test_impossible_plans_start_nothing(run):
 
 @pytest.mark.toxiproxy
 def test_with_a_real_toxiproxy(run, three):
-    server, process = start_server("real")
-    server.request("POST", "/proxies", {"name": "not-ours", "upstream": "127.0.0.1:9"})
-
     async def body(driver):
         assert await driver.reaches("a", "b") == "ok"
         fault = await door(driver).cut([Link("a", "b")])
@@ -321,13 +318,11 @@ def test_with_a_real_toxiproxy(run, three):
         conn.close()
         return bite
 
-    try:
+    with serving("real") as server:
+        server.request("POST", "/proxies", {"name": "not-ours", "upstream": "127.0.0.1:9"})
         bite = run(body, three, link_proxy=server.url)
         assert bite.count > 0
         assert list(server.request("GET", "/proxies")[1]) == ["not-ours"]
-    finally:
-        process.terminate()
-        process.wait(LIMIT_S)
 
 
 def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, sleeper):
