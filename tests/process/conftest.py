@@ -30,6 +30,14 @@ def echo_spec(name: str, **config: object) -> NodeSpec:
     )
 
 
+def foreign(name: str, *command: str, **fields: object) -> NodeSpec:
+    return NodeSpec(name=name, role="r", ports=(PORT,), command=command, **fields)
+
+
+def shell(name: str, script: str, *words: str, **fields: object) -> NodeSpec:
+    return foreign(name, "sh", "-c", script, "sh", *words, **fields)
+
+
 def processes_of(run_id: str) -> list[int]:
     return [
         process.pid
