@@ -263,7 +263,15 @@ REFUSED = [
     ("history.check()", "names no checker; name some of:"),
     ('nemesis("kill-leader")', "inside the coroutine"),
     ('cluster(target="nothing")', "no target 'nothing'"),
+    ("asyncio.run(in_a_loop(run_case))", "call it from a plain `def test_...`"),
 ]
+IN_A_LOOP = """
+import asyncio
+
+async def in_a_loop(run_case):
+    run_case()
+
+"""
 
 
 def test_what_cannot_be_is_said_before_anything_starts(suite, pytester):
@@ -271,7 +279,7 @@ def test_what_cannot_be_is_said_before_anything_starts(suite, pytester):
         f"def test_{number:02}(run_case, cluster, nemesis, history):\n    {call}\n"
         for number, (call, _) in enumerate(REFUSED)
     ]
-    result = suite("\n".join(bodies))
+    result = suite(IN_A_LOOP + "\n".join(bodies))
     result.assert_outcomes(failed=len(REFUSED))
     sections = re.split(r"^_+ test_\d\d _+$", text_of(result), flags=re.MULTILINE)[1:]
     assert len(sections) == len(REFUSED)
@@ -296,20 +304,6 @@ def test_a_case_file_is_run_as_it_is(suite, pytester):
             assert (run.case.seed, run.environment, run.verdict.value) == (5, "sim", "valid")
         """
     ).assert_outcomes(passed=1)
-
-
-def test_a_running_loop_is_refused(suite):
-    result = suite(
-        """
-        import asyncio
-
-        def test_it(run_case):
-            async def body():
-                run_case()
-            asyncio.run(body())
-        """
-    )
-    assert "call it from a plain `def test_...`" in failure_of(result)
 
 
 # --- what wins over what ---------------------------------------------------------------------
