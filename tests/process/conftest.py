@@ -88,6 +88,10 @@ def controller(run_id: str, *words: object):
         wait_until(lambda: processes_of(run_id) == [])
 
 
+async def never(driver):
+    raise AssertionError("nothing may start")
+
+
 class Driver:
     """The actions of tests on a session."""
 
@@ -198,8 +202,3 @@ def only_a():
 def sleeper():
     """`s`, for what any node will do: it costs nothing."""
     return [NodeSpec(name="s", role="sleeper", ports=(PORT,), command=("sleep", "1000"))]
-
-
-@pytest.fixture
-def only_b():
-    return [echo_spec("b")]

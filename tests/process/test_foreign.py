@@ -146,15 +146,17 @@ def test_placeholders():
         "files": Path("/f"),
         "listen": {"1": ("127.0.0.1", 11)},
         "connect": {"y:2": ("127.0.0.1", 22)},
-        "addresses": {},
+        "addresses": {"y:2": ("127.9.8.7", 2)},
     }
 
     text = 'a={host}:{port:1} {peer:y:2} {data} {files} {name} {"json": {}} ${HOME} {}'
     expected = 'a=127.0.0.1:11 127.0.0.1:22 /d /f x {"json": {}} ${HOME} {}'
     assert fill(text, spec, **places) == expected
+    assert fill("{address:y:2} {host:y}:7", spec, **places) == "127.9.8.7:2 127.9.8.7:7"
     root = str(Path(__file__).parents[2])
     assert fill("{package:tests}", spec, **places) == root
     assert fill("{package:tests.process.foreign}", spec, **places) == f"{root}/tests/process"
-    for wrong in ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}", "{host:1}"):
+    unknown = ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}")
+    for wrong in (*unknown, "{address:y:3}", "{host:1}", "{host:z}"):
         with pytest.raises(UsageError, match=wrong.split(":")[0]):
             fill(wrong, spec, **places)
