@@ -105,8 +105,8 @@ def test_a_wrong_file_of_defaults(content, value, repair, capsys, tmp_path, monk
 
 def _is_refused(arguments, value, repair, capsys):
     code = main(arguments)
-    answer = capsys.readouterr().err
-    assert code == EXIT_USAGE
+    out, answer = capsys.readouterr()
+    assert (code, out) == (EXIT_USAGE, "")
     assert answer.count("\n") <= 2
     assert value in answer
     assert repair in answer

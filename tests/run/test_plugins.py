@@ -1,6 +1,5 @@
 """Plug-ins of others: whatever is wrong with one is one line, and harms nobody else."""
 
-import subprocess
 import sys
 
 import pytest
@@ -18,6 +17,7 @@ from harness.registry import (
     plugin_names,
 )
 from tests.support.distributions import installed
+from tests.support.programs import python, run_program
 
 MODULE = """
 import sys
@@ -301,10 +301,7 @@ def test_folders_of_a_user_hide_nothing_of_ours_and_ours_nothing_of_theirs(tmp_p
         if packaged:
             (tmp_path / name / "__init__.py").write_text("")
     (tmp_path / "workloads" / "mine.py").write_text("VALUE = 'mine'")
-    done = subprocess.run(
-        [sys.executable, "-c", LOOK], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == ["True"] * 4 + ["mine"], done.stderr
+    assert python(LOOK, cwd=tmp_path).split() == ["True"] * 4 + ["mine"]
 
 
 @pytest.mark.parametrize("file", ["workloads.py", "workloads/register.py"])
@@ -312,8 +309,6 @@ def test_a_module_of_a_user_that_hides_ours_is_named_with_the_way_out(tmp_path, 
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     look = "from harness.registry import load_plugin as load; load('workloads', 'register')"
-    done = subprocess.run(
-        [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_program(sys.executable, "-c", look, cwd=tmp_path)
     last = done.stderr.strip().splitlines()[-1]
     assert [file in last, " -P" in last, "UsageError" in last] == [True] * 3
