@@ -96,7 +96,7 @@ class CatalogLinearizable(SearchChecker):
             if proof.confirmed_by:
                 return self._contradicted(broken, proof, converted)
         model = Catalog(converted.operations, converted.bindings)
-        outcome = _replayed(converted) or _searched(model, converted, end_s, self._limits)
+        outcome = _replayed(model, converted) or _searched(model, converted, end_s, self._limits)
 
         def tell(failure: Failure, proof: Certificate) -> Told:
             del proof
@@ -178,7 +178,7 @@ def _under_permits(history: History, strict: CheckResult, end_s: float) -> Check
     return under_permits(strict, relaxed, permits, sorted(permits), stuck)
 
 
-def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
+def _replayed(model: Catalog, converted: CatalogHistory) -> CheckOutcome | None:
     """The order of the revisions in the answers, if that order is legal."""
     revisions: dict[int, int] = {}
     for index, pair in converted.pairs.items():
@@ -188,7 +188,6 @@ def _replayed(converted: CatalogHistory) -> CheckOutcome | None:
             revisions[index] = revision
     if not revisions:
         return None
-    model = Catalog(converted.operations, converted.bindings)
     order = replay(model, converted.operations, revisions)
     if order is None:
         return None

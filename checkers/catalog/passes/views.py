@@ -38,7 +38,8 @@ CatalogOperation = Operation[CatalogInput, Answer]
 
 def answer_of(operation: CatalogOperation) -> Answer | None:
     """The answer of an operation; `None` if its outcome is unknown."""
-    return None if operation.said is UNKNOWN else operation.said
+    answer = operation.said
+    return None if answer is UNKNOWN else answer
 
 
 def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
