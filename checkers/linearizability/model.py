@@ -88,7 +88,7 @@ class Operation(Generic[I, O]):
     @property
     def said(self) -> O | Unknown:
         """The output, or `UNKNOWN` if the answer was lost."""
-        return UNKNOWN if self.is_unknown else self.output
+        return UNKNOWN if self.return_time is None else self.output
 
 
 @dataclass(frozen=True, slots=True)
