@@ -52,7 +52,7 @@ def cases_of(name: str) -> Iterator[Case]:
 
 # --- what is there ---------------------------------------------------------------------------
 
-BEYOND = {"register/garbage-read", "register/G-single-item-by-commit-order"}
+BEYOND = {"register/garbage-read", "register/G-single-item, by commit order"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
