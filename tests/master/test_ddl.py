@@ -37,24 +37,15 @@ BAD_CREATES = {
         {"schema": schema(KEY, column("a"), column("b", is_key=True))},
         Code.INVALID_SCHEMA,
     ),
-    "same column twice": (
-        {"schema": schema(KEY, column("a"), column("a"))},
-        Code.INVALID_SCHEMA,
-    ),
+    "same column twice": ({"schema": schema(KEY, column("a"), column("a"))}, Code.INVALID_SCHEMA),
     "bad type": ({"schema": schema(KEY, column("a", type="BLOB"))}, Code.INVALID_SCHEMA),
     "too many columns": (
         {"schema": schema(KEY, *(column(f"c{i}") for i in range(300)))},
         Code.INVALID_SCHEMA,
     ),
     "no buckets": ({"partition_schema": m.PartitionSchema(0)}, Code.INVALID_SCHEMA),
-    "hash of no key": (
-        {"partition_schema": m.PartitionSchema(2, ("a",))},
-        Code.INVALID_SCHEMA,
-    ),
-    "hash twice": (
-        {"partition_schema": m.PartitionSchema(2, ("key", "key"))},
-        Code.INVALID_SCHEMA,
-    ),
+    "hash of no key": ({"partition_schema": m.PartitionSchema(2, ("a",))}, Code.INVALID_SCHEMA),
+    "hash twice": ({"partition_schema": m.PartitionSchema(2, ("key", "key"))}, Code.INVALID_SCHEMA),
     "range of no key": (
         {"partition_schema": m.PartitionSchema(1, (), ("a",), (b"m",))},
         Code.INVALID_SCHEMA,
@@ -75,19 +66,13 @@ BAD_CREATES = {
     "below the limit": ({"num_replicas": 0}, Code.ILLEGAL_REPLICATION_FACTOR),
     "even": ({"num_replicas": 2}, Code.EVEN_REPLICATION_FACTOR),
     "more than live": ({"num_replicas": 5}, Code.REPLICATION_FACTOR_TOO_HIGH),
-    "too many tablets": (
-        {"partition_schema": m.PartitionSchema(61)},
-        Code.TOO_MANY_TABLETS,
-    ),
+    "too many tablets": ({"partition_schema": m.PartitionSchema(61)}, Code.TOO_MANY_TABLETS),
     "too many tablets by ranges": (
         {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
         Code.TOO_MANY_TABLETS,
     ),
     # the earlier check wins
-    "schema before factor": (
-        {"schema": schema(), "num_replicas": 2},
-        Code.INVALID_SCHEMA,
-    ),
+    "schema before factor": ({"schema": schema(), "num_replicas": 2}, Code.INVALID_SCHEMA),
     "limit before parity": ({"num_replicas": 8}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "factor before tablets": (
         {"partition_schema": m.PartitionSchema(1000), "num_replicas": 5},
