@@ -64,11 +64,7 @@ def vote_request(
 
 
 def update(
-    leader: str,
-    term: int,
-    preceding: msg.OpId,
-    *entries: msg.Entry,
-    committed: int = 0,
+    leader: str, term: int, preceding: msg.OpId, *entries: msg.Entry, committed: int = 0
 ) -> ev.UpdateRequested:
     request = msg.UpdateConsensusRequest("a", "g", leader, term, preceding, committed, entries)
     return ev.UpdateRequested(request, "reply")

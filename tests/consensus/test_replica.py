@@ -151,11 +151,7 @@ async def test_leadership_can_be_handed_over(group: Group) -> None:
         f"uuid-{leader}", GROUP, msg.StepDownMode.GRACEFUL, f"uuid-{heir}"
     )
     start_s = asyncio.get_running_loop().time()
-    answer = await group.client.call(
-        f"{leader}:{PORT}",
-        request,
-        timeout_s=5.0,
-    )
+    answer = await group.client.call(f"{leader}:{PORT}", request, timeout_s=5.0)
     assert answer.error is None
     found = await group.leader(among=[heir])
     assert heir == found
@@ -174,9 +170,7 @@ async def test_strangers_calls_are_refused(
     group: Group, dest_uuid: str, tablet_id: str, code: int
 ) -> None:
     answer = await group.client.call(
-        f"n1:{PORT}",
-        msg.GetConsensusStateRequest(dest_uuid, tablet_id),
-        timeout_s=5.0,
+        f"n1:{PORT}", msg.GetConsensusStateRequest(dest_uuid, tablet_id), timeout_s=5.0
     )
     error = answer.error
     assert error is not None

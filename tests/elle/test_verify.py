@@ -144,9 +144,7 @@ def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
             moved = {step.source: op}
             renamed = tuple(
                 replace(
-                    s,
-                    source=moved.get(s.source, s.source),
-                    target=moved.get(s.target, s.target),
+                    s, source=moved.get(s.source, s.source), target=moved.get(s.target, s.target)
                 )
                 for s in steps
             )

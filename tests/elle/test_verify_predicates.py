@@ -306,7 +306,7 @@ NEARLY: dict[str, dict[str, tuple[list[Transaction], Case]]] = {
         ),
     },
     "beyond": {
-        "G1a or G1b": (at_once("fail: d x", "rp true {}", "d x; i x 3"), single("G1b", "x", 1, 2)),
+        "G1a or G1b": (at_once("fail: d x", "rp true {}", "d x; i x 3"), single("G1b", "x", 1, 2))
     },
 }
 

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from checkers.elle import Transaction
 from checkers.elle.infer.accesses import Accesses, accesses_of
 from checkers.elle.infer.columns import NEVER, columns_of
-from checkers.elle.infer.versions import (
-    contradicting_keys,
-    nearest,
-    realtime_of,
-    walked_pairs,
-)
+from checkers.elle.infer.versions import contradicting_keys, nearest, realtime_of, walked_pairs
 from harness.ops import OpType
 
 history = st.lists(
@@ -30,9 +25,7 @@ history = st.lists(
 )
 
 
-def accesses(
-    drawn: list[tuple[int, int, bool, list[tuple[bool, str, int]]]],
-) -> Accesses:
+def accesses(drawn: list[tuple[int, int, bool, list[tuple[bool, str, int]]]]) -> Accesses:
     txns = []
     for number, (call, length, ok, plan) in enumerate(drawn):
         mops = [

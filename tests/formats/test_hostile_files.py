@@ -53,10 +53,7 @@ def sparse(path, beginning, ending=b""):
 
 ENDLESS = [
     (b'{:process 0, :type :invoke, :f :read, :value "', "line 1, column 1: this goes on for"),
-    (
-        OP + b"{:process 1, :type :invoke, :f :read, :value [1 ",
-        "line 2, column 1: this goes on",
-    ),
+    (OP + b"{:process 1, :type :invoke, :f :read, :value [1 ", "line 2, column 1: this goes on"),
     (b"[" + OP + b"; ", "line 2, column 1: this goes on for more than 16 MiB"),
     (OP + b":", "line 2, column 1: this goes on for more than 16 MiB"),
     (b"0 1 2 3\n0 1 2 ", "line 2, column 1048577: this line is longer than 1 MiB"),

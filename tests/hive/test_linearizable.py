@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from checkers.hms.hints import hinted
 from checkers.hms.linearizable import EXPLAINING, HmsLinearizable
-from checkers.hms.model import (
-    Metastore,
-    MetastoreInput,
-    MetastoreOutput,
-    OrderedMetastore,
-)
+from checkers.hms.model import Metastore, MetastoreInput, MetastoreOutput, OrderedMetastore
 from checkers.hms.reading import metastore_history
 from checkers.linearizability import UNKNOWN, Limits, Operation, Result, check_operations
 from harness.errors import HistoryError

@@ -9,11 +9,7 @@ import pytest
 from harness.ops import OpType
 from harness.plugins import Convergence
 from targets.kudu import messages as m
-from targets.kudu.consensus.messages import (
-    ChangeConfigRequest,
-    ChangeType,
-    PeerChange,
-)
+from targets.kudu.consensus.messages import ChangeConfigRequest, ChangeType, PeerChange
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy

@@ -139,12 +139,7 @@ def test_refusals_are_definite_and_not_repeated(f, error, result):
     if result is None:
         assert completion.value is None
     else:
-        assert completion.value == {
-            "result": result,
-            "table_id": "id1",
-            "revision": 42,
-            "term": 7,
-        }
+        assert completion.value == {"result": result, "table_id": "id1", "revision": 42, "term": 7}
     assert len(completion.attempts) == len(rpc.requests(RPC_OF[f])) == 1
 
 

@@ -28,14 +28,7 @@ from checkers.linearizability.clock import Clock
 from checkers.linearizability.core import find_core
 from checkers.linearizability.frontier import Frontier
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
-from checkers.linearizability.models.register import (
-    Cas,
-    MultiRegister,
-    Read,
-    Register,
-    Txn,
-    Write,
-)
+from checkers.linearizability.models.register import Cas, MultiRegister, Read, Register, Txn, Write
 from checkers.linearizability.part import Part
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.search import DepthFirst, Status, dominated
@@ -534,11 +527,7 @@ def test_two_operations_with_one_id_are_refused() -> None:
 
 
 def test_events_are_ordered_by_position_and_an_open_call_is_unknown() -> None:
-    events = [
-        Event(0, True, Write(1), 40),
-        Event(1, True, Read(), 7),
-        Event(1, False, 1, 7),
-    ]
+    events = [Event(0, True, Write(1), 40), Event(1, True, Read(), 7), Event(1, False, 1, 7)]
     outcome = check_events(Register(0), events)
     assert outcome.result is Result.OK
     assert outcome.witness == ((0, 1),)

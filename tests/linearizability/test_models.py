@@ -53,11 +53,7 @@ ALMOST: list[tuple[Model[Any, Any, Any], list[tuple[Any, Any]], Any]] = [
     (UnorderedQueue().to_model(), [(Dequeue(), 1)], None),
     (Register(0), [(Write(1), None), (Read(), 0)], 1),
     (Register(0), [(Write(1), None), (Cas(0, 2), True)], False),
-    (
-        KeyValue(),
-        [(KeyValueInput("append", "k", "a"), None), (KeyValueInput("get", "k"), "")],
-        "a",
-    ),
+    (KeyValue(), [(KeyValueInput("append", "k", "a"), None), (KeyValueInput("get", "k"), "")], "a"),
     (
         MultiRegister({"x": 0, "y": 0}),
         [

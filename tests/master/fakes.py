@@ -150,13 +150,7 @@ class FakeTServers:
         self.calls: list[tuple[str, str, Any]] = []
         self.answers: dict[str, m.TabletError | ConsensusError | Exception | None] = {}
 
-    async def call(
-        self,
-        address: Address | str,
-        request: Any,
-        *,
-        timeout_s: float,
-    ) -> Any:
+    async def call(self, address: Address | str, request: Any, *, timeout_s: float) -> Any:
         await asyncio.sleep(0.001)
         name = request.method.split(".")[1]
         self.calls.append((str(address), name, request))

@@ -106,12 +106,12 @@ async def test_the_table_of_a_create_is_what_was_asked_for() -> None:
     assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
     assert [c.id for c in got.schema.columns] == [0, 1, 2]
     assert [c.is_nullable for c in got.schema.columns] == [False, True, True]
-    assert (
-        got.schema_version,
-        got.applied_schema_version,
-        got.num_replicas,
-        got.state,
-    ) == (0, 0, 3, "RUNNING")
+    assert (got.schema_version, got.applied_schema_version, got.num_replicas, got.state) == (
+        0,
+        0,
+        3,
+        "RUNNING",
+    )
     tablets = master.catalog.live_tablets(created.table_id)
     bounds = [(t.partition.start, t.partition.end) for t in tablets]
     one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
@@ -124,11 +124,7 @@ async def test_names_are_unique_among_live_tables_and_ids_for_ever() -> None:
     error = refusal(await master.create("t"))
     assert (error.code, error.status) == (Code.TABLE_ALREADY_PRESENT, Status.ALREADY_PRESENT)
     deleted = await master.delete("t")
-    assert (first.table_id, 0, None) == (
-        deleted.table_id,
-        deleted.schema_version,
-        deleted.error,
-    )
+    assert (first.table_id, 0, None) == (deleted.table_id, deleted.schema_version, deleted.error)
     second = await master.create("t")
     assert second.error is None
     assert first.table_id != second.table_id
@@ -202,11 +198,7 @@ async def test_an_alter_without_steps_changes_nothing() -> None:
     created = await master.create("t")
     before = master.rows.snapshot()
     answer = await master.alter("t")
-    assert (created.table_id, 0, None) == (
-        answer.table_id,
-        answer.schema_version,
-        answer.error,
-    )
+    assert (created.table_id, 0, None) == (answer.table_id, answer.schema_version, answer.error)
     assert before == master.rows.snapshot()
 
 

@@ -90,11 +90,11 @@ def test_replicas_of_dead_tablets_and_tables_are_deleted() -> None:
             plan = plan_report(catalog, "X", [reported(TABLET, ABC, "A", data_state=data_state)])
             (call,) = plan.calls
             assert isinstance(call, DeleteReplica)
-            assert (
-                call.delete_type,
-                call.ts_uuid,
-                call.cas_config_opid_index,
-            ) == (DELETED, "X", None)
+            assert (call.delete_type, call.ts_uuid, call.cas_config_opid_index) == (
+                DELETED,
+                "X",
+                None,
+            )
         gone = plan_report(catalog, "X", [reported(TABLET, ABC, "A", data_state="DELETED")])
         assert gone.calls == []
 
@@ -376,11 +376,7 @@ async def test_followers_take_note_and_drop_reports() -> None:
     ) == (True, False, False)
     replica = reported(TABLET, ABC, "A")
     answer = await master.heartbeat("ts0", m.TabletReport(False, 1, (replica,)))
-    assert (
-        answer.leader_master,
-        answer.processed_sequence,
-        answer.error,
-    ) == (False, -1, None)
+    assert (answer.leader_master, answer.processed_sequence, answer.error) == (False, -1, None)
     listed = (await master.ask(m.ListTabletServersRequest())).servers
     assert [server.uuid for server in listed] == ["ts0"]
 

@@ -190,11 +190,7 @@ def locate(process: int, version: int) -> Step:
             [CREATED, alter(0, 1, ["drop", "nothing"])],
             {0, 1},
         ),
-        (
-            "version 1 of table T1 was not made yet",
-            [CREATED, get(applied_schema_version=1)],
-            {1},
-        ),
+        ("version 1 of table T1 was not made yet", [CREATED, get(applied_schema_version=1)], {1}),
     ],
 )
 def test_a_pass_refutes_by_few_operations(rule: str, steps: list[Step], core: set[int]) -> None:
