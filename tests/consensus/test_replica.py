@@ -218,8 +218,7 @@ async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_an
     installed = [at for (node, at), k in group.told.items() if node == late and "state" in k]
     assert set(installed) <= set(taken)
     assert len(installed) == 1
-    await group.session.cluster.kill(late)
-    await group.session.cluster.start(late)
+    await group.restart(late)
     await group.check()
     assert group.told[late, installed[0]] == ["state", "state"]
 
@@ -266,10 +265,7 @@ async def test_a_wiped_node_is_filled_again(group: Group) -> None:
 async def test_everything_survives_a_power_cut_of_all(group: Group) -> None:
     for round_number in range(4):
         await group.write_all(30, f"r{round_number}-")
-        for name in group.names:
-            await group.session.cluster.kill(name, lose_unsynced=True, torn=True)
-        for name in group.names:
-            await group.session.cluster.start(name)
+        await group.restart(*group.names, lose_unsynced=True, torn=True)
     assert len((await group.check())[0]["items"]) >= 120
 
 

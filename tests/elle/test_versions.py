@@ -12,6 +12,7 @@ from checkers.elle.infer.accesses import Accesses, accesses_of
 from checkers.elle.infer.columns import NEVER, columns_of
 from checkers.elle.infer.versions import contradicting_keys, nearest, realtime_of, walked_pairs
 from harness.ops import OpType
+from tests.elle.histories import precedence
 
 history = st.lists(
     st.tuples(
@@ -102,12 +103,7 @@ def walked(of: Accesses) -> set[tuple[int, int]]:
     """Pairs of versions, by walking the reduced real-time graph around transactions on the key."""
     columns = of.columns
     count = len(columns)
-    order = {
-        (a, b)
-        for a in range(count)
-        for b in range(count)
-        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
-    }
+    order = precedence(columns)
     reduced = {
         (a, b)
         for a, b in order
