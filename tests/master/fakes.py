@@ -234,7 +234,7 @@ class FakeMaster:
             await asyncio.sleep(0.01)
             if self.leadership.epoch is not None:
                 break
-        assert self.leadership.epoch is not None
+        assert self.epoch
         return self
 
     async def fail_over(self, term: int = 5) -> None:
@@ -301,9 +301,13 @@ class FakeMaster:
                 await self.heartbeat(peer.uuid, m.TabletReport(True, 1, (replica,)))
 
     @property
-    def catalog(self) -> Any:
+    def epoch(self) -> Any:
         assert self.leadership.epoch is not None
-        return self.leadership.epoch.catalog
+        return self.leadership.epoch
+
+    @property
+    def catalog(self) -> Any:
+        return self.epoch.catalog
 
 
 async def with_table(*columns: str, partitions: int = 1, running: bool = True) -> FakeMaster:

@@ -129,9 +129,15 @@ def listed(h: Writer, process: int, *tables: list[object]) -> int:
     return h.ok(process, "list", {}, {"tables": list(tables)})
 
 
-def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
+def refuted(h: Writer) -> Contradiction:
+    """The first contradiction in what was written."""
     contradiction = refute(catalog_history(h.history).operations)
     assert contradiction is not None
+    return contradiction
+
+
+def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
+    contradiction = refuted(h)
     assert set(contradiction.core) == core
     assert rule in contradiction.rule
     assert_proven(contradiction)
@@ -234,8 +240,7 @@ def test_a_name_that_was_missing_in_the_middle() -> None:
     before = located(h, 0, "b", "T1", 0)
     missed = h.get(1, "b", None)
     after = located(h, 0, "b", "T1", 0)
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert contradiction.core[0] == missed
     assert set(contradiction.core) <= {0, before, missed, after}
     assert_refuted(h, set(contradiction.core), "'b' was table T1 before and after without a break")
@@ -250,8 +255,7 @@ def test_an_alter_carries_a_tenant_along() -> None:
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
     after = located(h, 0, "b", "T1", 1)
     change = missed - 1
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert set(contradiction.core) == {before, change, missed, after}
     assert_proven(contradiction)
 
@@ -264,9 +268,9 @@ def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
     h.get(1, "b", None)
     located(h, 0, "b", "T1", 0)
     h.ret(2, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
-    refuted = found_in(h.history)
-    assert any("cannot go back from version 1 to version 0" in each.rule for each in refuted)
-    for each in refuted:
+    found = found_in(h.history)
+    assert any("cannot go back from version 1 to version 0" in each.rule for each in found)
+    for each in found:
         assert_proven(each)
 
 
@@ -311,9 +315,9 @@ def test_one_version_under_two_names() -> None:
     h.call(0, "locate", {"name": "b"})
     other = located(h, 1, "c", "T1", 0)
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 0})
-    refuted = [f for f in found_in(h.history) if "has one name" in f.rule]
-    assert [set(f.core) for f in refuted] == [{0, other}]
-    assert_proven(refuted[0])
+    (found,) = (f for f in found_in(h.history) if "has one name" in f.rule)
+    assert set(found.core) == {0, other}
+    assert_proven(found)
 
 
 def test_ids_and_nonces_in_conflict_are_proven() -> None:
@@ -335,8 +339,7 @@ def test_a_pass_that_lies_crashes_the_checker() -> None:
     h.create(0, "b", "T1")
     h.delete(0, "b", "T1")
     seen = h.get(1, "b", "T1")
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     honest = tuple(
         Operation(o.client_id, o.input, 0, o.output, o.return_time, o.id) if o.id == seen else o
         for o in contradiction.part.operations
@@ -378,8 +381,7 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) 
         return check_operations(*args, explained=explained, **options)
 
     monkeypatch.setattr(passes, "check_operations", counted)
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert contradiction.core[0] == gone
     assert len(contradiction.core) == 3
     assert len(asked) < 60
@@ -393,8 +395,7 @@ def test_the_earliest_contradiction_is_told() -> None:
     first = h.get(1, "b", "T1", 0)
     h.delete(0, "b", "T1", 1)
     h.get(1, "b", "T1", 1, columns=["a", "c1"])
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert contradiction.core[0] == first
 
 
