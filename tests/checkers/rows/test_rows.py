@@ -479,9 +479,11 @@ def test_answers_outside_the_vocabulary_are_refused(value: Any, words: str) -> N
 # --- what a profile permits ----------------------------------------------------------------------
 
 
-def permitting(h: Rows, *names: str) -> None:
+def permitting(*names: str) -> Rows:
+    h = Rows()
     permits = [Permit(name=name, why="so it is") for name in names]
     h.fact("permits", fact_of("modern", permits))
+    return h
 
 
 def led(h: Rows, process: int, value: str, timestamp: int, node: str, term: int) -> int:
@@ -510,8 +512,7 @@ def looked(h: Rows, process: int, value: str, node: str, term: int) -> int:
 def test_a_deposed_leader_may_answer_from_the_past(
     node: str, term: int, permits: tuple[str, ...], expected: Verdict
 ) -> None:
-    h = Rows()
-    permitting(h, *permits)
+    h = permitting(*permits)
     led(h, 0, "1", 10, "t1", 1)
     led(h, 0, "2", 20, "t2", 2)
     looked(h, 1, "1", node, term)
@@ -523,15 +524,13 @@ def test_a_deposed_leader_may_answer_from_the_past(
 
 
 def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows() -> None:
-    h = Rows()
-    permitting(h, "stale-read")
+    h = permitting("stale-read")
     led(h, 0, "1", 10, "t1", 1)
     led(h, 0, "2", 20, "t1", 1)
     led(h, 0, "3", 30, "t2", 2)
     looked(h, 1, "1", "t1", 1)
     assert judge(LinearizableRows(), h.history).verdict is Verdict.INVALID
-    h = Rows()
-    permitting(h, "stale-read")
+    h = permitting("stale-read")
     led(h, 0, "1", 10, "t1", 1)
     led(h, 0, "2", 20, "t2", 2)
     looked(h, 1, "1", "t1", 1)
@@ -542,8 +541,7 @@ def test_a_stale_leader_does_not_take_back_what_it_showed_nor_excuse_other_rows(
 
 @pytest.mark.parametrize("cut", [None, "between", "after"])
 def test_a_power_cut_may_take_back_what_came_before_it(cut: str | None) -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     value = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"}
     if cut == "between":
