@@ -25,6 +25,7 @@ from harness.ops import History, OpType, Verdict
 from harness.permits import Permit, fact_of
 from tests.checkers.rows.histories import apply, random_history, spoiled
 from tests.support.histories import Writer
+from tests.support.orders import has_order
 from tests.tiers import examples
 
 ALL = (LinearizableRows(), SnapshotScans(), ElleRows(), BankSums(), ExactlyOnce(), ReadYourWrites())
@@ -82,26 +83,17 @@ def brute_linearizable(read: RowsHistory) -> bool:
                         assert look.pair.completion is not None
                         call, end = look.pair.invoke.index, look.pair.completion.index
                         items.append((call, end, row))
-            if not brute_order(items, None, key):
+
+            def after(row: Any, what: Any, key: str = key) -> list[Any]:
+                if isinstance(what, Part):
+                    then, legal = played(row, what, key)
+                else:
+                    then, legal = row, cells(row) == what
+                return [then] if legal else []
+
+            if not has_order(items, None, after):
                 return False
     return True
-
-
-def brute_order(items: list[tuple[int, float, Any]], row: Any, key: str) -> bool:
-    if all(end == float("inf") for _, end, _ in items):
-        return True
-    first = min(end for _, end, _ in items)
-    for place, (call, _, what) in enumerate(items):
-        if call > first:
-            continue
-        rest = items[:place] + items[place + 1 :]
-        if isinstance(what, Part):
-            after, legal = played(row, what, key)
-        else:
-            after, legal = row, cells(row) == what
-        if legal and brute_order(rest, after, key):
-            return True
-    return False
 
 
 def brute_snapshots(read: RowsHistory) -> bool:
