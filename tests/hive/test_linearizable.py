@@ -1,7 +1,7 @@
 """The checker of linearizability: good and bad histories, permits, and a brute-force oracle."""
 
-import itertools
 from dataclasses import replace
+from math import inf
 from operator import methodcaller as do
 
 import pytest
@@ -25,6 +25,7 @@ from harness.permits import (
     permitted_in,
 )
 from tests.hive.histories import HmsWriter, event, sent_to, table
+from tests.support.orders import has_order
 from tests.tiers import examples
 
 
@@ -275,27 +276,13 @@ NAMES = ("d.x", "d.y")
 
 def plays(pairs):
     """Whether some order explains all, by trying every one: a dictionary, nothing of ours."""
-    known = [p for p in pairs if p[3] is not None]
-    lost = [p for p in pairs if p[3] is None and p[1] not in {"get", "list"}]
-    for count in range(len(lost) + 1):
-        for some in itertools.combinations(lost, count):
-            if _ordered({}, [], [*known, *some]):
-                return True
-    return False
+    items = [(p[4], p[5], p) for p in pairs if p[3] is not None or p[1] not in {"get", "list"}]
+    return has_order(items, {}, after)
 
 
-def _ordered(state, done, left):
-    if not left:
-        return True
-    for pair in left:
-        others = [other for other in left if other is not pair]
-        # It may be next unless another one had returned before it was called.
-        if any(other[5] < pair[4] for other in others):
-            continue
-        after = _apply(state, pair)
-        if after is not None and _ordered(after, [*done, pair], others):
-            return True
-    return False
+def after(state, pair):
+    then = _apply(state, pair)
+    return [] if then is None else [then]
 
 
 def _apply(state, pair):
@@ -475,22 +462,20 @@ def test_a_wrong_order_in_the_log_convicts_nobody():
     assert verdict(lost_at_once(8, range(7, -1, -1))) is Verdict.VALID
 
 
-def in_order(operations, state=(0, ()), done=frozenset()):
+def in_order(operations):
     """Whether an order of all that returned is legal, by trying every one."""
-    rest = [one for one in operations if one.id not in done]
-    seen = [one for one in rest if not one.is_unknown]
-    if not seen:
-        return True
-    first = min(one.return_time for one in seen)
-    last, tables = state
-    for one in rest:
-        if one.call > first or one.input.place not in {0, last + 1}:
-            continue
-        said = one.output if one.input.place else one.said
-        legal, after = Metastore().step(tables, one.input, said)
-        if legal and in_order(operations, (one.input.place or last, after), done | {one.id}):
-            return True
-    return False
+
+    def after(state, one):
+        last, tables = state
+        if one.input.place not in {0, last + 1}:
+            return []
+        legal, then = Metastore().step(
+            tables, one.input, one.output if one.input.place else one.said
+        )
+        return [(one.input.place or last, then)] if legal else []
+
+    items = [(one.call, inf if one.is_unknown else one.return_time, one) for one in operations]
+    return has_order(items, (0, ()), after)
 
 
 @pytest.mark.slow
