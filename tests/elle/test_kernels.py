@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.elle.infer.columns import NEVER, Columns, Transaction, columns_of, runs
-from checkers.elle.search.graph import RW, WR, WW, Graph, GraphBuilder, _gates, _reduced
+from checkers.elle.search.graph import RW, WR, WW, GraphBuilder, _gates, _reduced
 from checkers.elle.search.kernels import (
     cyclic_components,
     expand,
@@ -181,11 +181,6 @@ sides = st.lists(st.tuples(st.integers(0, 2), st.integers(0, NODES - 1)), max_si
 
 def empty_columns() -> Columns:
     return columns_of(placed([(0, 1, True)] * NODES), writes_are="append")
-
-
-def paths_between_transactions(graph: Graph) -> np.ndarray:
-    pairs = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
-    return reachable(graph.count, pairs)[:NODES, :NODES]
 
 
 @settings(deadline=None)
