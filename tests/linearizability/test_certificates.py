@@ -282,10 +282,7 @@ def test_every_catalog_verdict_carries_a_proof() -> None:
 
 def test_an_optional_compare_and_set_does_what_it_answered() -> None:
     """One that failed cannot be the cause of what was read, whenever it was."""
-    operations: Ops = [
-        Operation(0, Cas(1, 4), 0, False, 1, 0),
-        Operation(1, Read(), 2, 4, 3, 1),
-    ]
+    operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)
     operations[0] = replace(operations[0], input=Cas(0, 4), output=UNKNOWN, return_time=None)
     assert proven(Register(0), operations).verdict is Result.OK
