@@ -24,7 +24,7 @@ _CLOCK_OF_PROCESS: Final = 2
 """Of all of its threads, as clock_getcpuclockid(3) makes it."""
 _PEAKS: Final = """
 import sys
-from harness.soak.memory import memory_bytes_max
+from harness.soak.result import memory_bytes_max
 def note_peak():
     print(memory_bytes_max() / 2**20)
 {}

@@ -46,9 +46,7 @@ def _run() -> int:
 
 
 def _promise(code: int) -> None:
-    """Make every later `exit` in this process end it with `code`, until the next call of this
-    function.
-    """
+    """Make every later `exit` in this process end it with `code`, until the next call."""
     # Without ctypes or `__cxa_atexit`, Python's own rules for exit codes apply.
     with contextlib.suppress(ImportError, OSError, AttributeError):
         import ctypes
@@ -59,9 +57,7 @@ def _promise(code: int) -> None:
 
 
 def _guard_immediate_exit() -> None:
-    """Make `os._exit`, which runs no handlers, exit with 255 in this process but not in its
-    children.
-    """
+    """Make `os._exit`, which runs no handlers, exit with 255 in this process alone."""
     own_pid, leave = os.getpid(), os._exit
 
     def leave_without_verdict(status: int) -> None:

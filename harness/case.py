@@ -136,7 +136,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return keyed if isinstance(keyed, bool) else None
 
     def __post_init__(self) -> None:
-        """Check the ranges of all fields; raises `UsageError`."""
         if self.schema != CASE_SCHEMA:
             raise UsageError(
                 f"case schema {self.schema} is not known here; this version reads {CASE_SCHEMA}"

@@ -133,9 +133,7 @@ class NodeState(enum.Enum):
 
 
 class Usage(NamedTuple):
-    """The resource use of a node; a field is `None` if it is not measured, which does not mean
-    zero.
-    """
+    """The resource use of a node; a field is `None` if it is not measured."""
 
     memory_bytes: int | None = None
     """The memory that its processes hold now, without the kernel's file cache; `None` if it is

@@ -137,9 +137,7 @@ class File(Protocol):
         ...
 
     async def append(self, data: bytes) -> int:
-        """Append `data` and return the offset where it starts; it is visible, but not durable until
-        `sync`.
-        """
+        """Append `data` and return its offset; it is visible, but not durable until `sync`."""
         ...
 
     async def sync(self) -> None:
@@ -187,9 +185,7 @@ class Disk(Protocol):
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove the file durably; a missing file is no error. A removal that has begun is always
-        finished.
-        """
+        """Remove the file durably, if there is one. A removal that has begun is always finished."""
         ...
 
 
@@ -249,9 +245,7 @@ class Env(Protocol):
         ...
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task that ends with the node; an unhandled error ends the node with a
-        panic.
-        """
+        """Run `coro` in a task that ends with the node; an unhandled error is the node's panic."""
         ...
 
     async def serve_pages(self, port: int, handler: PageHandler) -> None:

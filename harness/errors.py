@@ -63,9 +63,7 @@ class UsageError(HarnessError):
 
 
 class HistoryError(UsageError):
-    """A stored or imported history is torn, hostile or malformed; the message says where (file,
-    line, op).
-    """
+    """A history is torn, hostile or malformed; the message says where (file, line, op)."""
 
 
 class InfrastructureError(HarnessError):
@@ -86,9 +84,7 @@ class TargetError(HarnessError):
 
 
 class CheckerLimitError(HarnessError):
-    """A checker reached one of its limits (steps, memory, time); this becomes the verdict
-    `unknown`.
-    """
+    """A checker reached one of its limits (steps, memory, time); the verdict is `unknown`."""
 
     exit_code = EXIT_UNKNOWN
 
@@ -116,10 +112,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def shown(value: object, characters_max: int = 80) -> str:
-    """The `repr` of `value`, shortened to one line; the name of its class if `repr` raises.
-
-    A plug-in's own `__repr__` may raise, too.
-    """
+    """The `repr` of `value` on one short line; the name of its class if `repr` raises."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - anything may be in there
@@ -128,9 +121,7 @@ def shown(value: object, characters_max: int = 80) -> str:
 
 
 def described(error: BaseException, characters_max: int) -> str:
-    """The text `ValueError: message`, shortened to one line; works even if `str` of the error
-    raises.
-    """
+    """The text `ValueError: message` on one line, even if `str` of the error raises."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a plug-in's own `__str__`
@@ -160,10 +151,7 @@ NAMES_SHOWN_MAX: int = 90
 
 
 def choices_near(given: str, known: Collection[str], *, see: str = "") -> str:
-    """The hint for an unknown name: similar names, or else the first few names.
-
-    `see` is a command that shows all names.
-    """
+    """The hint for an unknown name: similar or the first names, and the command `see`."""
     names = list(known)
     if not names:
         return "there is none"

@@ -24,7 +24,6 @@ class Exact:
     value: Hashable
 
     def __repr__(self) -> str:
-        """The text of the value alone."""
         return repr(self.value)
 
 

@@ -197,9 +197,7 @@ def encode_op(op: Op) -> bytes:
 
 
 class Pair(msgspec.Struct, frozen=True, gc=False):
-    """An invocation with its completion, which is `None` if the operation was still open at the
-    end.
-    """
+    """An invocation with its completion, which is `None` if the operation is open at the end."""
 
     invoke: Op
     completion: Op | None
@@ -358,9 +356,7 @@ class History(Sequence[Op]):
         return tuple(changes)
 
     def digest(self) -> str:
-        """The SHA-256 over the canonical bytes of all ops, as hex: equal histories have equal
-        digests.
-        """
+        """The SHA-256 over the canonical bytes of all ops, in hex: equal for equal histories."""
         return digest_of(self._ops)
 
     def to_pandas(self) -> pd.DataFrame:

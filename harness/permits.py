@@ -144,9 +144,7 @@ def permitted_in(result: CheckResult) -> dict[str, int]:
 
 
 def permitted_of(results: Iterable[CheckResult]) -> dict[str, int]:
-    """The number of uses of each permit over all checkers of a run: the highest count of any
-    checker.
-    """
+    """The uses of each permit over all checkers of a run: the highest count of any checker."""
     most: dict[str, int] = {}
     for result in results:
         for name, times in permitted_in(result).items():

@@ -1,5 +1,6 @@
 """The registry of plug-ins. It reads entry points without importing a plug-in.
 
+The key of an entry point is the name that users type; a plug-in with another `name` is refused.
 The groups are `harness.targets`, `.nemeses`, `.workloads`, `.checkers`, `.environments`,
 `.reporters` (artefacts of a finished run), `.soak_executors` (other places to run the seeds of a
 soak), `.soak_sinks` (other places to keep its runs), `.diagnoses` (for `harness doctor`) and
@@ -41,10 +42,11 @@ from harness.plugins import (
     Verb,
     Workload,
 )
-from harness.support.importing import hidden_by, import_module
+from harness.support.importing import hidden_by, import_module, missing_extra
 
 __all__ = [
     "GROUPS",
+    "ExtraMissingError",
     "PlugInPoint",
     "load_all",
     "load_plugin",
@@ -86,6 +88,11 @@ _ONE_OF: Final[Mapping[str, str]] = {
     VERBS: "verb",
 }
 """The noun for one plug-in of each group."""
+
+
+class ExtraMissingError(UsageError):
+    """A plug-in needs a Python package that an extra would install."""
+
 
 _Rule = tuple[type | tuple[type, ...], type | None, str]
 """The type of a declaration, the type of its elements, and both types in words."""
@@ -290,10 +297,7 @@ def load_plugin(group: str, name: str) -> Any:
         lacking = _lacking(value, group)
         plugin = value() if callable(value) and not lacking else value
     except (Exception, SystemExit) as error:  # the module calls `sys.exit` when it is imported
-        raise UsageError(
-            f"the plug-in {name!r} of {group} ({point.value}) does not load: {error!r}; "
-            f"{hidden_by(point.module) or _FIX_PLUGIN}"
-        ) from error
+        raise _load_error(f"the plug-in {name!r} of {group}", point, error) from error
     version = getattr(plugin, "api_version", None)
     spoken = {"nemeses": NEMESIS_API_VERSION, "targets": TARGET_API_VERSION}.get(group, API_VERSION)
     if version != spoken:
@@ -314,6 +318,11 @@ def load_plugin(group: str, name: str) -> Any:
         )
     if (wrong := _wrong_declaration(plugin, group)) is not None:
         raise UsageError(f"the plug-in {name!r} of {group} ({point.value}) has {wrong}")
+    if plugin.name != (key := name.rpartition(":")[2]):
+        raise UsageError(
+            f"the plug-in {name!r} of {group} ({point.value}) has name={shown(plugin.name)}; it "
+            f"must be the key of its entry point, {key!r}"
+        )
     return plugin
 
 
@@ -340,10 +349,7 @@ def load_verb(name: str) -> Verb:
     try:
         verb = _load(point)
     except (Exception, SystemExit) as error:
-        raise UsageError(
-            f"the verb {name!r} ({point.value}) does not load: {error!r}; "
-            f"{hidden_by(point.module) or _FIX_PLUGIN}"
-        ) from error
+        raise _load_error(f"the verb {name!r}", point, error) from error
     if not callable(getattr(verb, "main", None)):
         raise UsageError(f"the verb {name!r} ({point.value}) has no main(arguments)")
     return verb  # type: ignore[no-any-return]
@@ -356,6 +362,20 @@ def _load(point: PlugInPoint) -> Any:
         for part in attribute.split("."):
             value = getattr(value, part)
     return value
+
+
+def _load_error(what: str, point: PlugInPoint, error: BaseException) -> UsageError:
+    """The error for a plug-in whose import or instantiation raised `error`."""
+    for dist in filter(None, (point.dist, importlib.metadata.distribution(_OURS))):
+        if (lack := missing_extra(error, dist)) is not None:
+            package, extra = lack
+            return ExtraMissingError(
+                f"{what} needs the extra {extra!r} ({package} is not installed): "
+                f"pip install '{dist.name}[{extra}]'"
+            )
+    return UsageError(
+        f"{what} ({point.value}) does not load: {error!r}; {hidden_by(point.module) or _FIX_PLUGIN}"
+    )
 
 
 def _lacking(value: Any, group: str) -> list[str]:

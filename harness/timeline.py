@@ -153,25 +153,19 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def after_event_ms(self) -> float | None:
-        """The delay after the event that triggered the fault; `None` if the fault waited for no
-        event.
-        """
+        """The delay after the event that triggered the fault; `None` if it waited for none."""
         after = _get(self.begin.value, "after_event_ms")
         return float(after) if isinstance(after, int | float) else None
 
     @property
     def bite(self) -> Mapping[str, Any] | None:
-        """The fault's effect, measured when it was healed: `count` (`None`: not measurable),
-        `unit`.
-        """
+        """The measured effect of the fault: `count` (`None`: not measurable), `unit`."""
         bite = None if self.heal is None else _get(self.heal.value, "bite")
         return bite if isinstance(bite, Mapping) else None
 
     @property
     def bitten(self) -> bool | None:
-        """Whether the fault had an effect; `None` if that was not measured, or the fault was
-        `undone`.
-        """
+        """Whether the fault had an effect; `None` if not measured, or if it was `undone`."""
         if self.undone:
             return None
         count = None if self.bite is None else self.bite.get("count")
@@ -210,9 +204,7 @@ class Reign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
-    """A time in which a node was `down` or `paused`; `why` names the proof of its beginning and
-    end.
-    """
+    """A time in which a node was `down` or `paused`; `why` names the proof of its bounds."""
 
     node: str
     kind: str
@@ -349,7 +341,6 @@ class _Answers:
         return last if last > after else None
 
     def in_term(self, node: str, term: int) -> int | None:
-        """The last answer of `node` with this term."""
         return self._in_term.get((node, term))
 
 

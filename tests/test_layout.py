@@ -109,7 +109,7 @@ LARGE = {
     ),
     "checkers/conduct/stats.py": (420, "one count after another, and the text of each"),
     "checkers/conduct/bounds.py": (440, "one measure after another, each against its limit"),
-    "checkers/catalog/passes/passes.py": (480, "one pass after another, on the same zones"),
+    "checkers/catalog/history.py": (460, "one conversion, from a history to operations"),
     "checkers/elle/infer/columns.py": (420, "one form of history, and how it is built"),
     "harness/cluster.py": (500, "one protocol and the structs that it speaks in"),
     "harness/determinism/linter.py": (460, "one visitor of the syntax tree"),

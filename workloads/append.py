@@ -25,8 +25,7 @@ from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.transactions import Txn
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
-from workloads.creation import after_create
-from workloads.ddl import check_replicas
+from workloads.creation import REPLICAS, after_create, replicas_of
 
 PREFIX: Final = "a"
 TABLES_MAX: Final = 1000
@@ -61,7 +60,6 @@ class _AppendOps:
     left: int = 0
 
     def op(self, ctx: Context) -> Step:
-        """The next operation: a create if a table is missing, otherwise a random read or append."""
         process = ctx.free_process()
         if process is None or not (self.begun or self.missing):
             return Pending(self)
@@ -97,7 +95,6 @@ class _AppendOps:
         return txn, dataclasses.replace(self, tables=tables, missing=missing)
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Repeat a create until its table is known to exist."""
         del ctx
         if event.f != Create.f:
             return self
@@ -151,21 +148,19 @@ class AppendWorkload(Workload):
             "appends", 3, "a transaction appends 1 to this many columns", within=(1, APPENDS_MAX)
         ),
         Option("reads", 50, "how many of the transactions read, in percent", within=(0, 100)),
-        Option("replicas", 3, "replicas of each tablet"),
+        REPLICAS,
         READERS,
         burst_option(4, "transactions at once on one table"),
     )
     checkers = ("elle-list-append", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
-        """Creates first, then endless transactions."""
         options = case.workload_options
         if int(options["columns"]) < int(options["appends"]):
             raise UsageError(
                 f"--columns is {options['columns']}, but one transaction may append "
                 f"{options['appends']}; raise it, or lower --appends"
             )
-        check_replicas(int(options["replicas"]), case)
         tables = range(int(options["tables"]))
         return _AppendOps(
             columns=int(options["columns"]),
@@ -173,19 +168,17 @@ class AppendWorkload(Workload):
             read_percent=int(options["reads"]),
             readers=readers_of(case),
             burst=int(options["burst"]),
-            replicas=int(options["replicas"]),
+            replicas=replicas_of(case),
             tables=tuple((number, 0) for number in tables),
             missing=tuple(tables),
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, append to and read the probe's own table."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         create = new_table(name, nonce, int(case.workload_options["replicas"]))
         append = Txn([["append", name, f"c{nonce}"]])
         return tuple(map(Request.of, (create, append, read_of(name))))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """A read of every table that may exist, up to `FINAL_MAX`."""
         tables = min(FINAL_MAX, _tables_at_most(case))
         return tuple(Request.of(read_of(table_name(number))) for number in range(tables))

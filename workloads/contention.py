@@ -1,12 +1,19 @@
-"""Options for contention: clients that only read, and bursts of operations."""
+"""Random operations under contention: mixes of kinds, clients that only read, and bursts."""
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import random
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, Self
 
 from harness.case import Case
+from harness.errors import UsageError, choices_near
+from harness.generator import Context, Draft, Emit, Pending, Step
+from harness.ops import Op
 from harness.plugins import Option
+from harness.vocabularies import Call
 
 _BURST_PERCENT: Final = 30
 """Percentage of operations outside a burst that start one."""
@@ -14,6 +21,11 @@ READERS: Final = Option(
     "readers", 25, "this share of the clients only reads, in percent", within=(0, 100)
 )
 _BURST_MAX: Final = 1000
+NAMES_MAX: Final = 10_000
+NAMES: Final = Option(
+    "names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)
+)
+Mix = tuple[tuple[str, int], ...]
 
 
 def burst_option(default: int, of: str) -> Option:
@@ -30,3 +42,75 @@ def draw_burst(burst: int, rng: random.Random) -> int:
 def readers_of(case: Case) -> int:
     """The number of clients that only read: the first ones."""
     return case.concurrency * int(case.workload_options["readers"]) // 100
+
+
+def draw_kind(mix: Mix, rng: random.Random) -> str:
+    """A random kind of operation, drawn by weight."""
+    return rng.choices([kind for kind, _ in mix], [weight for _, weight in mix])[0]
+
+
+def parse_mix(text: str, kinds: Sequence[str]) -> Mix:
+    """Parse weights such as `create=26,alter=18,...` by kind of operation. Raises `UsageError`."""
+    weights: dict[str, int] = {}
+    for part in text.split(","):
+        kind, separator, weight = part.strip().partition("=")
+        if separator and kind not in kinds:
+            raise UsageError(
+                f"--mix has {part.strip()!r}: no kind of operation {kind!r}; "
+                f"{choices_near(kind, kinds)}"
+            )
+        if not separator or not weight.isdecimal():
+            raise UsageError(f"--mix has {part.strip()!r}; write KIND=WEIGHT, e.g. {kinds[0]}=5")
+        weights[kind] = int(weight)
+    if sum(weights.values()) == 0:
+        raise UsageError(f"--mix {text!r} gives every kind the weight 0; raise one of them")
+    return tuple((kind, weights[kind]) for kind in kinds if weights.get(kind))
+
+
+class Blind:
+    """A generator that ignores outcomes: clients know no more than users do."""
+
+    __slots__ = ()
+
+    def update(self, ctx: Context, event: Op) -> Self:  # noqa: ARG002  the protocol's shape
+        return self
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BurstOps(Blind, abc.ABC):
+    """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
+
+    The reading threads use the mixes `reads` in turn.
+
+    Bursts of up to `burst` operations at once hit the name `hot`; `left` counts those still to
+    emit.
+    """
+
+    names: int
+    mix: Mix
+    reads: tuple[Mix, ...]
+    readers: int
+    burst: int
+    count: int = 0
+    hot: int = 0
+    left: int = 0
+
+    def op(self, ctx: Context) -> Step:
+        process = ctx.free_process()
+        if process is None:
+            return Pending(self)
+        rng = ctx.random
+        together = self.left > 0
+        state: Any = self
+        if not together:
+            left = draw_burst(self.burst, rng)
+            state = dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
+        number = ctx.index_of(process)
+        mix = self.reads[number % len(self.reads)] if number < self.readers else self.mix
+        call = self.call(draw_kind(mix, rng), state.hot, rng)
+        draft = Draft(call.f, call.asked(), process, None, together=together)
+        return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
+
+    @abc.abstractmethod
+    def call(self, kind: str, hot: int, rng: random.Random) -> Call:
+        """An operation of this kind on the name `hot`."""

@@ -8,11 +8,35 @@ A create is visibly repeated until its table is known to exist.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from harness.case import Case
+from harness.errors import UsageError
 from harness.ops import Op, OpType
+from harness.plugins import Option
+from harness.vocabularies.ddl import Create
 
 Ops = TypeVar("Ops")
+REPLICAS: Final = Option("replicas", 3, "replicas of each tablet")
+
+
+def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
+    """A create of a table with two columns."""
+    return Create(name, nonce, ["v0", "v1"], partitions, replicas)
+
+
+def replicas_of(case: Case) -> int:
+    """The option `--replicas`. Raises `UsageError` for a number that no target could place."""
+    replicas = int(case.workload_options["replicas"])
+    if replicas not in {1, 3, 5, 7}:
+        raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
+    tservers = case.target_options.get("tservers")
+    if isinstance(tservers, int) and replicas > tservers:
+        raise UsageError(
+            f"--replicas is {replicas}, but there are only {tservers} tablet servers to hold them; "
+            f"lower it, or give --tservers {replicas}"
+        )
+    return replicas
 
 
 def after_create(ops: Ops, event: Op, table: Any) -> Ops:

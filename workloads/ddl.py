@@ -15,9 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from harness.case import Case
-from harness.errors import UsageError
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
-from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import (
     BY_NAME,
@@ -34,14 +32,22 @@ from harness.vocabularies.ddl import (
     Rename,
     call_of,
 )
-from workloads.contention import READERS, burst_option, draw_burst, readers_of
-from workloads.mixes import parse_mix
+from workloads.contention import (
+    NAMES,
+    READERS,
+    Blind,
+    Mix,
+    burst_option,
+    draw_burst,
+    parse_mix,
+    readers_of,
+)
+from workloads.creation import REPLICAS, new_table, replicas_of
 
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = (
     "create=24,alter=26,rename=8,delete=14,get=10,list=6,locate=5,is-create-done=3,is-alter-done=5"
 )
-NAMES_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 60
 DONE_MAX: Final = 200
 """The maximum number of names for which the final reads ask whether DDL is done."""
@@ -57,11 +63,10 @@ DRAWN: Final[dict[str, tuple[int, ...]]] = {
 """Choices of a soak: fewer names race more, more tablets finish at more moments, and bursts of
 moves leave less time for other operations. Append new entries, so that earlier draws stay the same.
 """
-REPLICAS: Final = (1, 3, 5, 7)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _DdlOps:
+class _DdlOps(Blind):
     """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
 
     A burst of up to `burst` operations at once hits one name, `hot`; `left` counts those still to
@@ -74,8 +79,8 @@ class _DdlOps:
     names: int
     partitions: int
     replicas: int
-    mix: tuple[tuple[str, int], ...]
-    reads: tuple[tuple[str, int], ...]
+    mix: Mix
+    reads: Mix
     readers: int
     burst: int
     moves: int = 0
@@ -88,7 +93,6 @@ class _DdlOps:
     added: tuple[tuple[str, str], ...] = ()  # (name, last requested column), newest last
 
     def op(self, ctx: Context) -> Step:
-        """The next operation, drawn from the run's random stream."""
         process = ctx.free_process()
         if process is None:
             return Pending(self)
@@ -114,7 +118,6 @@ class _DdlOps:
         return Emit(draft, following)
 
     def _next_burst(self, rng: random.Random) -> _DdlOps:
-        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         hot = rng.randrange(self.names)
         other, gap_ns = None, 0
@@ -124,18 +127,13 @@ class _DdlOps:
             gap_ns = MOVE_GAPS_NS[rng.randrange(len(MOVE_GAPS_NS))]
         return dataclasses.replace(self, left=left, hot=hot, other=other, gap_ns=gap_ns)
 
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Ignore outcomes: clients know no more than users do."""
-        del ctx, event
-        return self
-
     def _call(self, kind: str, hot: int, rng: random.Random) -> DdlCall:
         name, nonce = f"t{hot}", f"n{self.count}"
         match kind:
             case List.f:
                 return List()
             case Create.f:
-                return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
+                return new_table(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
             case Alter.f:
                 return Alter(name, nonce, _steps(nonce, dict(self.added).get(name, ""), rng))
             case Rename.f:
@@ -151,17 +149,13 @@ class _DdlOps:
         return Rename(f"t{old}", f"t{new}", f"n{self.count}")
 
 
-def _kind(mix: tuple[tuple[str, int], ...], rng: random.Random) -> str:
+def _kind(mix: Mix, rng: random.Random) -> str:
     left = rng.randrange(sum(weight for _, weight in mix))
     for kind, weight in mix:
         left -= weight
         if left < 0:
             return kind
     raise AssertionError("the weights do not add up to their total")
-
-
-def _create(name: str, nonce: str, partitions: int, replicas: int) -> Create:
-    return Create(name, nonce, ["v0", "v1"], partitions, replicas)
 
 
 def _added_now(added: tuple[tuple[str, str], ...], call: DdlCall) -> tuple[tuple[str, str], ...]:
@@ -190,18 +184,6 @@ def _steps(nonce: str, last: str, rng: random.Random) -> list[list[str]]:
     return [["add", column], ["drop", "v1"]]
 
 
-def check_replicas(replicas: int, case: Case) -> None:
-    """Refuse a number of replicas that no target could place, since every create would fail."""
-    if replicas not in REPLICAS:
-        raise UsageError(f"--replicas is {replicas}; it must be 1, 3, 5 or 7: a majority decides")
-    tservers = case.target_options.get("tservers")
-    if isinstance(tservers, int) and replicas > tservers:
-        raise UsageError(
-            f"--replicas is {replicas}, but there are only {tservers} tablet servers to hold them; "
-            f"lower it, or give --tservers {replicas}"
-        )
-
-
 class DdlWorkload(Workload):
     """Create, alter, rename, delete, get, list and locate on few names."""
 
@@ -210,9 +192,9 @@ class DdlWorkload(Workload):
     doc = "create, alter, rename, delete, get, list and locate on few names"
     vocabulary = "ddl"
     options: tuple[Option, ...] = (
-        Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
+        NAMES,
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
-        Option("replicas", 3, "replicas of each tablet"),
+        REPLICAS,
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         READERS,
         burst_option(6, "operations at once on one name"),
@@ -229,15 +211,13 @@ class DdlWorkload(Workload):
     )
 
     def generator(self, case: Case) -> Generator:
-        """Endless random DDL."""
         options = case.workload_options
-        check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS and weight)
         return _DdlOps(
             names=int(options["names"]),
             partitions=int(options["partitions"]),
-            replicas=int(options["replicas"]),
+            replicas=replicas_of(case),
             mix=mix,
             reads=reads,
             readers=readers_of(case) if reads else 0,
@@ -247,16 +227,14 @@ class DdlWorkload(Workload):
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: the `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The life of the probe's own table."""
         name, renamed, nonce = f"probe-{attempt}", f"probe-{attempt}-r", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[DdlCall, ...] = (
-            _create(name, f"{nonce}c", 1, replicas),
+            new_table(name, f"{nonce}c", 1, replicas),
             IsCreateDone(name),
             Locate(name),
             Alter(name, f"{nonce}a", [["add", f"c{nonce}"]]),
@@ -269,7 +247,6 @@ class DdlWorkload(Workload):
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """One list, then a get of every name; for the first names also whether DDL is done."""
         names = [f"t{number}" for number in range(int(case.workload_options["names"]))]
         kinds = (Get, IsCreateDone, IsAlterDone)
         looks = [kind(name) for name in names[:DONE_MAX] for kind in kinds]

@@ -69,13 +69,11 @@ class FollowerReadsWorkload(DdlWorkload):
     checkers = (*DdlWorkload.checkers, "staleness")
 
     def generator(self, case: Case) -> Generator:
-        """The generator of `ddl`, with bounds on some reads."""
         options = case.workload_options
         bounds = parse_bounds(str(options["bounds"]))
         return _Relaxed(lift(super().generator(case)), int(options["stale"]), bounds)
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The probe of `ddl`, with both kinds of bounded reads before its delete."""
         *life, delete = super().probe(case, attempt, retry)
         name = next(r.value["name"] for r in reversed(life) if r.f == Get.f)
         looks = [GetStale(name, max(parse_bounds(self._bounds(case)))), ListStale(BOUND_MS_MAX)]

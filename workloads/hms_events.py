@@ -8,38 +8,32 @@ cleaner may even remove events before they read them. The DDL comes from `hms-dd
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from harness.case import Case
 from harness.errors import UsageError
 from harness.generator import Generator
-from harness.plugins import API_VERSION, Option, Request, Workload
+from harness.plugins import Option
 from harness.vocabularies.hms import READS
-from workloads.contention import burst_option, readers_of
-from workloads.hms_ddl import KINDS, NAMES_MAX, HmsDdlWorkload, HmsOps
-from workloads.mixes import parse_mix
+from workloads.contention import NAMES, burst_option, parse_mix, readers_of
+from workloads.hms_ddl import KINDS, HmsDdlWorkload, HmsOps
 
-_DDL: Final = HmsDdlWorkload()
 DEFAULT_MIX: Final = "create=32,alter=16,rename=18,drop=24,get=6,list=4"
 EAGER: Final = (("poll", 1),)
 LAZY: Final = (("get", 85), ("list", 5), ("poll", 10))
 
 
-class HmsEventsWorkload(Workload, target="hive", usual=HmsDdlWorkload.usual):
+class HmsEventsWorkload(HmsDdlWorkload):
     """Polls of the log by some clients, changes by the others."""
 
-    api_version = API_VERSION
     name = "hms-events"
     doc = "readers of a metastore's events, which must see each once and in order"
-    vocabulary = "hms"
     options = (
-        Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
+        NAMES,
         Option("mix", DEFAULT_MIX, "weights of the operations of clients that change tables"),
         Option("readers", 40, "this share of the clients reads the log, in percent", (1, 99)),
         burst_option(6, "operations at once on one name"),
     )
-    checkers = HmsDdlWorkload.checkers
 
     def generator(self, case: Case) -> Generator:
         """Endless random polls and DDL. Raises `UsageError` if either of them has no client."""
@@ -64,11 +58,3 @@ class HmsEventsWorkload(Workload, target="hive", usual=HmsDdlWorkload.usual):
             readers=readers,
             burst=int(options["burst"]),
         )
-
-    def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """The probe of `hms-ddl`."""
-        return _DDL.probe(case, attempt, retry)
-
-    def final(self, case: Case) -> Sequence[Request]:
-        """The final reads of `hms-ddl`."""
-        return _DDL.final(case)

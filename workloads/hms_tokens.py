@@ -17,8 +17,7 @@ from harness.generator import Context, Draft, Emit, Generator, Pending, Step
 from harness.ops import Op, OpType
 from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.hms_tokens import BY_NAME, Cancel, Issue, Renew, TokenCall, Verify
-from workloads.contention import burst_option, draw_burst
-from workloads.mixes import Mix, draw_kind, parse_mix
+from workloads.contention import Mix, burst_option, draw_burst, draw_kind, parse_mix
 
 KINDS: Final = tuple(BY_NAME)
 DEFAULT_MIX: Final = "issue=8,renew=20,cancel=5,verify=67"
@@ -33,11 +32,7 @@ FORGED: Final = "alice:yarn:0:0:0:0:forged"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _TokenOps:
-    """An endless generator.
-
-    `tokens` are the newest tokens, and `left` counts the operations of a burst on `hot` still to
-    emit.
-    """
+    """An endless generator; `tokens` are the newest, `left` is the rest of a burst on `hot`."""
 
     mix: Mix
     most: int
@@ -48,7 +43,6 @@ class _TokenOps:
     left: int = 0
 
     def op(self, ctx: Context) -> Step:
-        """The next operation, drawn from the run's random stream."""
         process = ctx.free_process()
         if process is None:
             return Pending(self)
@@ -68,7 +62,6 @@ class _TokenOps:
         return dataclasses.replace(self, tokens=tokens)
 
     def _next_burst(self, rng: random.Random) -> _TokenOps:
-        """Start a burst or a single operation."""
         left = draw_burst(self.burst, rng)
         hot = rng.choice(self.tokens) if self.tokens else ""
         return dataclasses.replace(self, left=left, hot=hot)
@@ -112,7 +105,6 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
     )
 
     def generator(self, case: Case) -> Generator:
-        """Endless random use of tokens."""
         options = case.workload_options
         return _TokenOps(
             mix=parse_mix(str(options["mix"]), KINDS),
@@ -122,14 +114,10 @@ class HmsTokensWorkload(Workload, target="hive", usual={"op_timeout_s": 8.0}):
         )
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Issue a token and verify a forged one.
-
-        A probe cannot verify the issued token, since it does not see the answers that it gets.
-        """
+        """Verify only a forged token, since a probe does not see the token that it was issued."""
         del case
         return (Request.of(Issue(OWNERS[0], RENEWER)), Request.of(Verify(FORGED, attempt + retry)))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Verify a forged token."""
         del case
         return (Request.of(Verify(FORGED, 0)),)

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from harness.case import Case
 from harness.errors import UsageError
-from harness.generator import Context, Draft, Emit, Generator, Pending, Step
-from harness.ops import Op
+from harness.generator import Generator
 from harness.plugins import API_VERSION, Option, Request, Workload, override
 from harness.vocabularies.ddl import (
     Alter,
@@ -29,17 +28,9 @@ from harness.vocabularies.ddl import (
     Locate,
     Rename,
 )
-from harness.vocabularies.kudu_hms import (
-    BY_NAME,
-    HiveCall,
-    HiveDrop,
-    HiveGet,
-    HiveList,
-    HiveRename,
-)
-from workloads.contention import READERS, burst_option, draw_burst, readers_of
-from workloads.ddl import check_replicas
-from workloads.mixes import Mix, draw_kind, parse_mix
+from harness.vocabularies.kudu_hms import BY_NAME, HiveCall, HiveDrop, HiveGet, HiveList, HiveRename
+from workloads.contention import NAMES, READERS, BurstOps, burst_option, parse_mix, readers_of
+from workloads.creation import REPLICAS, new_table, replicas_of
 
 KINDS: Final = tuple(BY_NAME)
 READS: Final = frozenset(name for name, call in BY_NAME.items() if not call.mutates)
@@ -48,57 +39,21 @@ DEFAULT_MIX: Final = (
     "create=26,alter=10,rename=10,delete=10,get=12,list=6,hive-drop=8,hive-rename=8,hive-get=6,"
     "hive-list=4"
 )
-NAMES_MAX: Final = 10_000
 PARTITIONS_MAX: Final = 16
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _TwoSidedOps:
-    """An endless generator; `count` makes nonces unique. The first `readers` threads only read.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _TwoSidedOps(BurstOps):
+    """An endless generator of DDL on both sides."""
 
-    Bursts of up to `burst` operations at once hit the name `hot`; `left` counts those still to
-    emit.
-    """
-
-    names: int
     partitions: int
     replicas: int
-    mix: Mix
-    reads: Mix
-    readers: int
-    burst: int
-    count: int = 0
-    hot: int = 0
-    left: int = 0
 
-    def op(self, ctx: Context) -> Step:
-        """The next operation, drawn from the run's random stream."""
-        process = ctx.free_process()
-        if process is None:
-            return Pending(self)
-        rng = ctx.random
-        together = self.left > 0
-        state = self if together else self._next_burst(rng)
-        only_reads = ctx.index_of(process) < self.readers
-        call = self._call(draw_kind(self.reads if only_reads else self.mix, rng), state.hot, rng)
-        draft = Draft(call.f, call.asked(), process, None, together=together)
-        return Emit(draft, dataclasses.replace(state, count=self.count + 1, left=state.left - 1))
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Ignore outcomes: clients know no more than users do."""
-        del ctx, event
-        return self
-
-    def _next_burst(self, rng: random.Random) -> _TwoSidedOps:
-        """Start a burst or a single operation."""
-        left = draw_burst(self.burst, rng)
-        return dataclasses.replace(self, left=left, hot=rng.randrange(self.names))
-
-    def _call(self, kind: str, hot: int, rng: random.Random) -> DdlCall | HiveCall:
+    def call(self, kind: str, hot: int, rng: random.Random) -> DdlCall | HiveCall:
         name, nonce = _name(hot), f"n{self.count}"
         match kind:
             case Create.f:
-                return _create(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
+                return new_table(name, nonce, 1 + rng.randrange(self.partitions), self.replicas)
             case Alter.f:
                 return Alter(name, nonce, [["add", f"c{nonce}"]])
             case Delete.f:
@@ -124,10 +79,6 @@ def _name(number: int) -> str:
     return f"{DATABASES[number % len(DATABASES)]}.t{number}"
 
 
-def _create(name: str, nonce: str, partitions: int, replicas: int) -> Create:
-    return Create(name, nonce, ["v0", "v1"], partitions, replicas)
-
-
 class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     """DDL through Kudu, drops and renames through Hive, and reads of both."""
 
@@ -137,9 +88,9 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     vocabulary = "kudu-hms"
     """A master waits for an absent metastore before it asks another one."""
     options = (
-        Option("names", 4, "how many table names the clients fight over", within=(1, NAMES_MAX)),
+        NAMES,
         Option("partitions", 2, "tables get 1 to this many tablets", within=(1, PARTITIONS_MAX)),
-        Option("replicas", 3, "replicas of each tablet"),
+        REPLICAS,
         Option("mix", DEFAULT_MIX, "weights of the kinds of operation"),
         READERS,
         burst_option(6, "operations at once on one name"),
@@ -157,7 +108,6 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
     def needs(
         self, options: Mapping[str, Any], target_options: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        """Require metastores in addition to the masters."""
         del options, target_options
         return {"hms": True}
 
@@ -166,15 +116,14 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         options = case.workload_options
         if not case.target_options.get("hms"):
             raise UsageError("the workload 'kudu-hms' needs metastores; add --hms")
-        check_replicas(int(options["replicas"]), case)
         mix = parse_mix(str(options["mix"]), KINDS)
         reads = tuple((kind, weight) for kind, weight in mix if kind in READS)
         return _TwoSidedOps(
             names=int(options["names"]),
             partitions=int(options["partitions"]),
-            replicas=int(options["replicas"]),
+            replicas=replicas_of(case),
             mix=mix,
-            reads=reads,
+            reads=(reads,),
             readers=readers_of(case) if reads else 0,
             burst=int(options["burst"]),
         )
@@ -185,7 +134,7 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
         renamed, other = f"{DATABASES[1]}.probe_{attempt}", f"{name}_h"
         replicas = int(case.workload_options["replicas"])
         life: tuple[DdlCall | HiveCall, ...] = (
-            _create(name, f"{nonce}c", 1, replicas),
+            new_table(name, f"{nonce}c", 1, replicas),
             IsCreateDone(name),
             Alter(name, f"{nonce}a", [["add", f"c{nonce}"]]),
             IsAlterDone(name),
@@ -195,14 +144,13 @@ class KuduHmsWorkload(Workload, usual={"op_timeout_s": 8.0}):
             List(),
             HiveList(),
             Delete(renamed, f"{nonce}d"),
-            _create(other, f"{nonce}hc", 1, replicas),
+            new_table(other, f"{nonce}hc", 1, replicas),
             HiveRename(other, f"{other}r", f"{nonce}hr"),
             HiveDrop(f"{other}r", f"{nonce}hd"),
         )
         return tuple(map(Request.of, life))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """Both lists, then a get of every name on both sides."""
         names = list(map(_name, range(int(case.workload_options["names"]))))
         looks = [kind(name) for name in names for kind in (Get, HiveGet)]
         return tuple(map(Request.of, [List(), HiveList(), *looks]))

@@ -16,10 +16,9 @@ from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
-from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies.transactions import Mop, Txn
-from workloads.contention import READERS, readers_of
+from workloads.contention import READERS, Blind, readers_of
 from workloads.register import probe_number
 
 KEYS_MAX: Final = 1000
@@ -32,7 +31,7 @@ _FINAL_WIDTH: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _ListAppendOps:
+class _ListAppendOps(Blind):
     """An endless generator.
 
     `keys` holds, for each place, the key's number and the number of appends requested so far.
@@ -71,11 +70,6 @@ class _ListAppendOps:
                 keys[place] = (newest, 0)
         following = dataclasses.replace(self, keys=tuple(keys), newest=newest, count=count)
         return Emit(Draft(Txn.f, Txn(mops).asked(), process), following)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Ignore outcomes."""
-        del ctx, event
-        return self
 
 
 def key_name(number: int) -> str:
@@ -117,7 +111,6 @@ class ListAppendWorkload(Workload):
     checkers = ("elle-list-append", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
-        """Endless transactions."""
         options = case.workload_options
         keys = int(options["keys"])
         return _ListAppendOps(

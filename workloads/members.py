@@ -57,7 +57,6 @@ class MembersOps:
     busy: Process | None = None
 
     def op(self, ctx: Context) -> Step:
-        """The next change, once the previous one has completed."""
         process = ctx.free_process()
         call = self._call(ctx) if process is not None and self.busy is None else None
         if call is None:
@@ -81,7 +80,6 @@ class MembersOps:
         return None
 
     def update(self, ctx: Context, event: Op) -> Generator:
-        """Update the state with the outcome of a change."""
         del ctx
         if event.process != self.busy or event.f not in BY_NAME or event.type is OpType.INVOKE:
             return self

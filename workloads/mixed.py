@@ -22,7 +22,7 @@ from harness.vocabularies.ddl import Create
 from harness.vocabularies.members import ListMasters
 from workloads.ddl import DdlWorkload
 from workloads.members import LEAST_MASTERS, members_need, members_ops
-from workloads.rows import BANK, RowsWorkload
+from workloads.rows import RowsWorkload, tables_of
 
 _DDL, _ROWS = DdlWorkload(), RowsWorkload()
 _OPTIONS: Final[Mapping[str, Option]] = {
@@ -51,11 +51,6 @@ class _Part(Around, frozen=True):
             if value.get("name") not in self.tables:
                 return self
         return super().update(ctx, event)
-
-
-def _row_tables(options: Mapping[str, Any]) -> tuple[str, ...]:
-    names = tuple(f"r{number}" for number in range(int(options["tables"])))
-    return (*names, BANK) if int(options["groups"]) else names
 
 
 def _share(name: str, default: int) -> Option:
@@ -91,10 +86,9 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
         return members_need(options, target_options, moves=bool(options["moved"]))
 
     def generator(self, case: Case) -> Generator:
-        """The generators of all parts, mixed by weight."""
         options = case.workload_options
         ddl = _DDL.generator(self._of_ddl(case))
-        tables = _row_tables(options)
+        tables = tables_of(options)
         parts = [(int(options["ddl"]), _Part(lift(ddl), "d", ()))]
         if int(options["rows"]):
             parts.append((int(options["rows"]), _Part(lift(_ROWS.generator(case)), "r", tables)))
@@ -114,7 +108,6 @@ class MixedWorkload(Workload, usual={"rate": 120.0, "concurrency": 20}):
         return requests
 
     def final(self, case: Case) -> Sequence[Request]:
-        """The final reads of each part, and a list of the masters."""
         requests = list(_DDL.final(self._of_ddl(case)))
         if int(case.workload_options["rows"]):
             requests += _ROWS.final(case)

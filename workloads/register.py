@@ -12,16 +12,16 @@ from typing import Final
 
 from harness.case import Case
 from harness.generator import Context, Draft, Emit, Generator, Pending, Step
-from harness.ops import Op
 from harness.plugins import API_VERSION, Option, Request, Workload
 from harness.vocabularies import Call
 from harness.vocabularies.register import Cas, Read, Write
+from workloads.contention import Blind
 
 PROBE_RETRIES_MAX: Final = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _RegisterOps:
+class _RegisterOps(Blind):
     """An endless generator; `count` makes written values unique."""
 
     cas_percent: int
@@ -38,11 +38,6 @@ class _RegisterOps:
         elif ctx.random.randrange(100) < self.cas_percent:
             call = Cas(max(1, self.count - 1 - ctx.random.randrange(3)), self.count)
         return Emit(Draft(call.f, call.asked()), following)
-
-    def update(self, ctx: Context, event: Op) -> Generator:
-        """Ignore outcomes."""
-        del ctx, event
-        return self
 
 
 def probe_number(attempt: int, retry: int) -> int:
@@ -68,7 +63,6 @@ class RegisterWorkload(Workload):
     checkers = ("linearizable-register", "liveness", "crash", "stats")
 
     def generator(self, case: Case) -> Generator:
-        """Endless reads and writes."""
         return _RegisterOps(case.workload_options["cas_percent"])
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
@@ -77,6 +71,5 @@ class RegisterWorkload(Workload):
         return (Request.of(Write(probe_number(attempt, retry))), Request.of(Read()))
 
     def final(self, case: Case) -> Sequence[Request]:
-        """One final read."""
         del case
         return (Request.of(Read()),)

@@ -30,8 +30,7 @@ from harness.vocabularies import Call
 from harness.vocabularies.ddl import Create
 from harness.vocabularies.rows import Kind, Read, Scan, Write
 from workloads.contention import READERS, burst_option, draw_burst, readers_of
-from workloads.creation import after_create
-from workloads.ddl import check_replicas
+from workloads.creation import REPLICAS, after_create, new_table, replicas_of
 
 BANK: Final = "bank"
 SUM: Final = 100
@@ -71,7 +70,6 @@ class _RowsOps:
     past: tuple[int, ...] = ()
 
     def op(self, ctx: Context) -> Step:
-        """The next operation: a create if a table is missing, otherwise a random one."""
         process = ctx.free_process()
         if process is None or not (self.begun or self.missing):
             return Pending(self)
@@ -93,7 +91,6 @@ class _RowsOps:
         return Emit(Draft(call.f, call.asked(), process, together=together), state)
 
     def call(self, rng: random.Random, *, reads: bool) -> Call:
-        """A read, a scan, a write of a group, or a write of rows."""
         choice = rng.randrange(100)
         table, key = f"r{self.hot[0]}", self.hot[1]
         share = self.read_percent + self.scan_percent
@@ -173,11 +170,6 @@ def transfer(table: str, group: int, nonce: str, rng: random.Random) -> Write:
     return Write(table, nonce, rows)
 
 
-def new_table(name: str, nonce: str, partitions: int, replicas: int) -> Create:
-    """A create of a table with two columns."""
-    return Create(name, nonce, ["v0", "v1"], partitions, replicas)
-
-
 def new_bank(name: str, nonce: str, replicas: int) -> Create:
     """A create of a table with one tablet, in which a write of several rows is atomic."""
     return Create(name, nonce, ["v0", "balance"], 1, replicas)
@@ -196,7 +188,7 @@ class RowsWorkload(Workload):
         Option("groups", 2, "groups of rows whose balances add up; 0: none", within=(0, 100)),
         Option("batch", 3, "a write has 1 to this many rows", within=(1, 100)),
         Option("partitions", 3, "tablets of each table of rows", within=(1, 60)),
-        Option("replicas", 3, "replicas of each tablet"),
+        REPLICAS,
         Option("reads", 25, "this share of operations reads a row, in percent", within=(0, 50)),
         Option("scans", 15, "this share of operations scans a table, in percent", within=(1, 50)),
         Option("past", 25, "this share of scans goes back in time, in percent", within=(0, 100)),
@@ -216,32 +208,28 @@ class RowsWorkload(Workload):
     )
 
     def generator(self, case: Case) -> Generator:
-        """Creates first, then endless operations on rows."""
         options = case.workload_options
-        check_replicas(int(options["replicas"]), case)
         return _RowsOps(
             tables=int(options["tables"]),
             keys=int(options["keys"]),
             groups=int(options["groups"]),
             batch=int(options["batch"]),
             partitions=int(options["partitions"]),
-            replicas=int(options["replicas"]),
+            replicas=replicas_of(case),
             read_percent=int(options["reads"]),
             scan_percent=int(options["scans"]),
             past_percent=int(options["past"]),
             readers=readers_of(case),
             burst=int(options["burst"]),
-            missing=tuple(_tables(options)),
+            missing=tables_of(options),
         )
 
     @override
     def draw_options(self, rng: random.Random, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of one seed of a soak: the `given` ones, and drawn values for the rest."""
         drawn = {name: choices[rng.randrange(len(choices))] for name, choices in _DRAWN.items()}
         return {**drawn, **given}
 
     def probe(self, case: Case, attempt: int, retry: int) -> Sequence[Request]:
-        """Create, write to, read and scan the probe's own table."""
         name, nonce = f"probe-{attempt}", f"p{attempt}.{retry}"
         replicas = int(case.workload_options["replicas"])
         life: tuple[Call, ...] = (
@@ -254,11 +242,12 @@ class RowsWorkload(Workload):
 
     def final(self, case: Case) -> Sequence[Request]:
         """Scans of every table, both from the leaders and as a snapshot."""
-        names = _tables(case.workload_options)
+        names = tables_of(case.workload_options)
         modes = [Scan(name) for name in names], [Scan(name, "snapshot", "any") for name in names]
         return tuple(map(Request.of, [scan for scans in modes for scan in scans]))
 
 
-def _tables(options: Mapping[str, Any]) -> list[str]:
-    names = [f"r{number}" for number in range(int(options["tables"]))]
-    return [*names, BANK] if int(options["groups"]) else names
+def tables_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The tables of rows, `bank` last."""
+    names = tuple(f"r{number}" for number in range(int(options["tables"])))
+    return (*names, BANK) if int(options["groups"]) else names

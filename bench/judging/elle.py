@@ -32,7 +32,7 @@ from checkers.elle.check import ElleResult, check_columns, request
 from checkers.elle.infer.append import infer_append
 from checkers.elle.infer.columns import Columns, Transaction, columns_of
 from checkers.elle.infer.register import RegisterOptions, infer_register
-from harness.soak.memory import memory_bytes_max
+from harness.soak.result import memory_bytes_max
 
 PROCESSES = 10
 LIVE_KEYS = 10

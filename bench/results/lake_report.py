@@ -44,7 +44,7 @@ RUNS_AN_APPEND: Final = 5_000
 CHECKS: Final = "checks, all new"
 CHILD: Final = """
 import sys
-from harness.soak.memory import memory_bytes_max
+from harness.soak.result import memory_bytes_max
 from bench.results import lake_report
 getattr(lake_report, sys.argv[1])(*sys.argv[2:])
 sys.stderr.write(f"\\npeak {memory_bytes_max()}\\n")

@@ -13,14 +13,18 @@ completion after everything has arrived.
   taken effect at any time since its call.)
 * Lost creates that no answer shows are interchangeable if name and columns are equal: they share a
   key.
-* A read with a staleness bound counts as invoked earlier by that bound (see `part`).
+* A read with a staleness bound must show every change that was acknowledged earlier than `bound_ns`
+  before the answer was made, and the answer is made after the read was invoked. So it is an
+  ordinary read that might have been invoked earlier by its bound. A checker that judges the read as
+  invoked at that earlier time also proves the bound.
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +32,7 @@ from checkers.catalog.models.types import (
     Alter,
     Answer,
     CatalogInput,
+    CatalogOperation,
     Create,
     Delete,
     Get,
@@ -35,25 +40,26 @@ from checkers.catalog.models.types import (
     Look,
     Rename,
 )
-from checkers.catalog.part import calls_before, catalog_part, is_bounded
 from checkers.linearizability import UNKNOWN, Operation, Unknown
 from harness.errors import HistoryError, clipped
 from harness.ops import History, Op, OpType, Pair
+from harness.vocabularies import kudu_hms, members, rows
 from harness.vocabularies.ddl import MUTATIONS, READS, Answered
 from harness.vocabularies.follower_reads import FRESH
 
 REFUSALS = frozenset({"exists", "not-found"})
-
-CatalogOperation = Operation[CatalogInput, Answer]
+_LATE: Final = {"result": "ok", "by": "hive"}
+_OF_ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
+_HIVE_READS: Final = frozenset(call.f for call in kudu_hms.HIVE_CALLS if not call.mutates)
+_OF_MEMBERS: Final = frozenset(call.f for call in members.CALLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two answers that cannot both be true: `first` and `second` are indices of invocations."""
+    """Two answers, by their invocations: their pairs (table id, nonce) cannot both be true."""
 
     text: str
-    first: int
-    second: int
+    answers: tuple[tuple[int, tuple[str, str]], tuple[int, tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,95 @@ class CatalogHistory:
     seen_creates: Mapping[int, int]
     # id of a change sent twice -> the key of the table that a second effect makes
     sent_again: Mapping[int, str]
+
+
+# --- the part of the catalog, and the bounds of its reads -------------------------------------
+
+
+def catalog_part(history: History, *, bounded: bool = True) -> History:
+    """The history without operations on rows and members; bounded reads are kept if `bounded`.
+
+    A change through Hive may take effect in the catalog at any time after its call, or never. So it
+    counts as a change of unknown outcome; if Hive acknowledged it, its value is marked, since the
+    change is not lost: Kudu applies it later.
+    """
+    gone = {
+        op.index
+        for pair in history.pairs
+        if _is_elsewhere(pair) or (is_bounded(pair) and not bounded)
+        for op in (pair.invoke, pair.completion)
+        if op is not None
+    }
+    if gone:
+        history = History((op for op in history if op.index not in gone), foreign=True)
+    if any(op.f in kudu_hms.IN_KUDU for op in history):
+        history = History(map(_of_unknown_outcome, history), foreign=True)
+    return history
+
+
+def _is_elsewhere(pair: Pair) -> bool:
+    """Whether the operation is about rows or members, or Hive refused it.
+
+    Operations on rows name a table, while register operations do not.
+    """
+    call = pair.invoke
+    if call.f in _OF_ROWS:
+        return isinstance(call.value, Mapping) and "table" in call.value
+    refused = call.f in kudu_hms.IN_KUDU and pair.type is OpType.FAIL
+    return call.f in _OF_MEMBERS or call.f in _HIVE_READS or refused
+
+
+def _of_unknown_outcome(op: Op) -> Op:
+    f = kudu_hms.IN_KUDU.get(op.f)
+    if f is None:
+        return op
+    if op.type is OpType.INVOKE:
+        return msgspec.structs.replace(op, f=f)
+    value = _LATE if op.type is OpType.OK else None
+    return msgspec.structs.replace(op, f=f, type=OpType.INFO, value=value)
+
+
+def is_late(pair: Pair) -> bool:
+    """Whether Hive acknowledged the change: Kudu applies it later."""
+    done = pair.completion
+    return done is not None and done.type is OpType.INFO and done.value == _LATE
+
+
+def is_bounded(pair: Pair) -> bool:
+    """Whether this is a read with a bound."""
+    return pair.invoke.f in FRESH
+
+
+def bound_ns(pair: Pair) -> int | None:
+    """The bound that the answer gives; `None` if there is no bound or no answer."""
+    done = pair.completion
+    if done is None or done.type is not OpType.OK or not isinstance(done.value, dict):
+        return None
+    bound = done.value.get("bound_ns")
+    return bound if type(bound) is int and bound >= 0 else None
+
+
+def calls_before(history: History) -> Mapping[int, int]:
+    """Invocation of an answered read with a bound -> the index from which the read counts as
+    invoked, that of the first op no older than the bound.
+    """
+    bounded = [
+        (pair, bound)
+        for pair in history.pairs
+        if is_bounded(pair) and (bound := bound_ns(pair)) is not None
+    ]
+    if not bounded:
+        return {}
+    times = [op.time for op in history]
+    indices = [op.index for op in history]
+    calls = {}
+    for pair, bound in bounded:
+        place = bisect.bisect_left(times, pair.invoke.time - bound)
+        calls[pair.invoke.index] = min(pair.invoke.index, indices[place])
+    return calls
+
+
+# --- values of the vocabulary ------------------------------------------------------------------
 
 
 def _value(op: Op) -> dict[str, Any]:
@@ -125,7 +220,7 @@ def _text(value: Any) -> str | None:
     return None if value is None or value == "" else str(value)
 
 
-def shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
+def _shown_tables(pair: Pair) -> Iterator[tuple[str, str | None]]:
     """(table id, nonce or `None`) of every table that a successful answer proves to exist."""
     done = pair.completion
     if done is None or done.type is not OpType.OK:
@@ -176,7 +271,7 @@ def _bind(
     nonces: dict[str, tuple[str, int]] = {}
     conflicts: dict[tuple[str, str], Conflict] = {}
     for pair in history.pairs:
-        for ident, nonce in shown_tables(pair):
+        for ident, nonce in _shown_tables(pair):
             if nonce is None:
                 continue
             at = pair.invoke.index
@@ -187,14 +282,16 @@ def _bind(
                 text = (
                     f"table {ident} was made by two creates, with nonces {other_nonce} and {nonce}"
                 )
-                conflicts.setdefault((ident, nonce), Conflict(text, first, at))
+                both = ((first, (ident, other_nonce)), (at, (ident, nonce)))
+                conflicts.setdefault((ident, nonce), Conflict(text, both))
             other_id, first = nonces.setdefault(nonce, (ident, at))
             if other_id != ident and _again(nonce) in again:
                 ids[ident] = (_again(nonce), at)
                 other_id, first = nonces.setdefault(_again(nonce), (ident, at))
             if other_id != ident:
                 text = f"the create with nonce {nonce} made two tables, {other_id} and {ident}"
-                conflicts.setdefault((nonce, ident), Conflict(text, first, at))
+                both = ((first, (other_id, nonce)), (at, (ident, nonce)))
+                conflicts.setdefault((nonce, ident), Conflict(text, both))
     return {ident: nonce for ident, (nonce, _) in ids.items()}, tuple(conflicts.values())
 
 
@@ -250,7 +347,7 @@ def _first_sights(history: History) -> dict[str, tuple[int, int]]:
     """Table id -> (earliest completion that shows the table, invocation of that operation)."""
     first: dict[str, tuple[int, int]] = {}
     for pair in history.pairs:
-        for ident, _ in shown_tables(pair):
+        for ident, _ in _shown_tables(pair):
             assert pair.completion is not None
             sight = (pair.completion.index, pair.invoke.index)
             first[ident] = min(first.get(ident, sight), sight)

@@ -30,10 +30,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from checkers.catalog.history import CatalogHistory, CatalogOperation, catalog_history
+from msgspec.structs import replace as replace_result
+
+from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import (
     Answer,
+    CatalogOperation,
     Create,
     Delete,
     Get,
@@ -42,11 +45,11 @@ from checkers.catalog.models.types import (
     Rename,
     is_plain_list,
 )
-from checkers.catalog.part import Span, creates_by_name
+from checkers.catalog.sentences import sentence
 from checkers.linearizability import UNKNOWN, Operation
 from checkers.linearizability.partial import Fact, PartialOutcome, find_relaxed_order, states_along
-from checkers.verdict.search import Relaxed
-from harness.ops import History, OpType
+from checkers.verdict.search import Relaxed, under_permits
+from harness.ops import CheckResult, History, OpType
 from harness.permits import (
     DDL_TWICE,
     DIRTY_CREATE,
@@ -55,12 +58,27 @@ from harness.permits import (
     STALE_READ,
     TORN_LIST,
     Permit,
+    permits_of,
 )
 from harness.timeline import power_cuts
 
 KNOWN: Final = (STALE_READ, TORN_LIST, NAME_GAP, DIRTY_CREATE, DDL_TWICE, LOST_AFTER_POWER_CUT)
 ALONE_SHARE: Final = 0.15
 """The share of the time for each permit by itself; the rest is for all permits together."""
+Span = tuple[float, float]
+"""The call and the return of an operation, as indices of ops."""
+
+
+def under_permits_of(history: History, strict: CheckResult, end_s: float) -> CheckResult:
+    """The invalid result `strict`, revised under the permits of the history."""
+    permits = permits_of(history)
+    relaxed = judge_permitted(history, permits, end_s=end_s)
+    stuck = ""
+    if relaxed is not None:
+        strict = replace_result(strict, details={**strict.details, "permit_steps": relaxed.steps})
+        pair = next((p for p in history.pairs if p.invoke.index == relaxed.stuck), None)
+        stuck = "" if pair is None else f": {sentence(pair)}"
+    return under_permits(strict, relaxed, permits, sorted(permits), stuck)
 
 
 def judge_permitted(
@@ -113,6 +131,19 @@ def spans_by_name(operations: Sequence[CatalogOperation], *kinds: type) -> dict[
         for name in {change.name, getattr(change, "new_name", change.name)}:  # type: ignore[union-attr]
             spans.setdefault(name, []).append((operation.call, end))
     return spans
+
+
+def creates_by_name(history: History) -> dict[str, list[tuple[str, Span]]]:
+    """The nonce of each create (also of failed ones), and the span of its possible effect."""
+    creates: dict[str, list[tuple[str, Span]]] = {}
+    for pair in history.pairs:
+        call, done = pair.invoke, pair.completion
+        if call.f == "create" and isinstance(call.value, dict):
+            lost = done is None or done.type is OpType.INFO
+            end = float("inf") if lost else float(done.index)  # type: ignore[union-attr]
+            nonce = str(call.value.get("nonce") or f"op {call.index}")
+            creates.setdefault(str(call.value.get("name")), []).append((nonce, (call.index, end)))
+    return creates
 
 
 def overlaps(spans: Sequence[Span], operation: CatalogOperation) -> bool:
@@ -223,7 +254,7 @@ class _History:
     def judge(self, end_s: float) -> Relaxed:
         """Run the search, and count the uses of each permit."""
         if self._converted.conflicts:
-            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].second)
+            return Relaxed(None, exhausted=True, stuck=self._converted.conflicts[0].answers[1][0])
         lossy = LOST_AFTER_POWER_CUT in self._permits
         model = Catalog(self.operations, self._converted.bindings, once=not lossy)
         hints = {at: self._hint(o.id) for at, o in enumerate(self.operations)}

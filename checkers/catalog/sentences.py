@@ -1,20 +1,24 @@
-"""Sentences that describe operations of the vocabulary "ddl"."""
+"""Sentences that describe operations of the vocabulary "ddl", and histories without an order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from checkers.catalog.history import CatalogHistory, is_bounded, is_late
 from checkers.catalog.models.catalog import Catalog
-from checkers.catalog.part import is_late
 from checkers.linearizability import Failure, Survivor
+from checkers.linearizability.proof import Told, offenders
 from checkers.verdict import sentences
+from checkers.verdict.search import CORE_SHOWN_MAX
 from checkers.verdict.sentences import ops, seconds
+from harness.errors import counted
 from harness.ops import OpType, Pair
 from harness.vocabularies import fields_of, follower_reads
-from harness.vocabularies.ddl import BY_NAME, MUTATIONS
+from harness.vocabularies.ddl import BY_NAME, MUTATIONS, READS
 
 KINDS: Final = {**BY_NAME, **follower_reads.CALLS.by_name}
+CONFLICTS_MAX = 3
 CORE_MAX = 5
 STORIES_MAX = 3
 ID_SHOWN_MAX = 8
@@ -82,21 +86,17 @@ def _last_change(
     return None
 
 
-def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: object) -> str:
+def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], whole: Catalog | None) -> str:
     """The table under `name` in one surviving configuration, and the change that put it there."""
     state: Any = survivor.state
-    here: str | None
-    if isinstance(model, Catalog):
-        table = model.table(state, name)
-        here = None
+    here = None
+    if whole is not None:
+        table = whole.under(state, name)
         if table is not None:
-            columns = ", ".join(model.columns(table)) or "none"
-            ident = model.table_id(table) or "of unknown id"
-            here = f"table {ident} at version {model.version(table)}"
-            here += f", newest columns {columns}"
-    elif state is None:
-        here = None
-    else:
+            ident, version, columns = table
+            here = f"table {ident or 'of unknown id'} at version {version}"
+            here += f", newest columns {', '.join(columns) or 'none'}"
+    elif state is not None:
         here = f"table {state[0]} at version {state[1]}" if state[0] else "a table"
     change = _last_change(survivor.order, name, pairs)
     if here is None:
@@ -108,7 +108,7 @@ def _story(survivor: Survivor, name: str, pairs: Mapping[int, Pair], model: obje
     return f"{name!r} must have been {here}: {_done_by(*change)} and nothing undid it in between"
 
 
-def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | None) -> list[str]:
+def _concerned(pair: Pair, survivor: Survivor, model: Catalog, projected: str | None) -> list[str]:
     """The names that the failing operation is about; of a list, the names that differ."""
     if projected is not None:
         return [projected]
@@ -117,31 +117,79 @@ def _concerned(pair: Pair, survivor: Survivor, model: object, projected: str | N
         return sorted({call.value["name"], call.value["new_name"]})
     if call.f != "list":
         return [call.value["name"]]
-    assert isinstance(model, Catalog)
     state: Any = survivor.state
     assert pair.completion is not None
     listed = {e[0]: (e[1], e[2]) for e in pair.completion.value["tables"]}
     differing = []
     for name in model.names:
-        table = model.table(state, name)
-        actual = None if table is None else (model.table_id(table), model.version(table))
-        if actual != listed.get(name):
+        table = model.under(state, name)
+        if (table and table[:2]) != listed.get(name):
             differing.append(name)
     return differing
 
 
-def explain_failure(
-    failure: Failure, pairs: Mapping[int, Pair], model: object, *, projected: str | None
-) -> list[str]:
-    """Sentences about the answer, the state that it contradicts, and the proof."""
-    failing = pairs[failure.operation]
+def _rule(pair: Pair) -> str:
+    """The short name of the rule that the failing operation broke; reports group failures by it."""
+    result = fields_of(pair.completion).get("result", "ok")
+    if pair.invoke.f in READS or is_bounded(pair):
+        return "missing" if result == "not-found" else "stale-read"
+    return "wrong-ack" if result == "ok" else f"wrong-{result}"
+
+
+def tell_conflicts(converted: CatalogHistory) -> Told:
+    """Creates that contradict each other by themselves: the answers that show it, in words."""
+    text: list[str] = []
+    blamed: list[int] = []
+    for each in converted.conflicts[:CONFLICTS_MAX]:
+        both = [index for index, _ in each.answers]
+        blamed += both
+        text += [f"{sentence(converted.pairs[index])}." for index in both]
+        text.append(f"So {each.text}; a create takes effect once and ids are never reused.")
+    if len(converted.conflicts) > CONFLICTS_MAX:
+        text.append(f"{len(converted.conflicts) - CONFLICTS_MAX} more of the kind.")
+    return Told(converted.conflicts[0].text, text, tuple(blamed), "created-twice")
+
+
+def tell_contradiction(core: tuple[int, ...], rule: str, pairs: Mapping[int, Pair]) -> Told:
+    """A contradiction among the answers of `core` in words, with the `rule` that they break."""
+    text = [f"{sentence(pairs[index])}." for index in core[: 1 + CORE_SHOWN_MAX]]
+    if len(core) > len(text):
+        text.append(f"{len(core) - len(text)} more are not shown.")
+    text.append(
+        f"But {_named(rule, (pairs[index] for index in core))}: no order of the operations that "
+        "respects real time explains "
+        f"{'this answer' if len(core) == 1 else f'these {len(core)} answers'}."
+    )
+    blamed = pairs[core[0]]
+    return Told(sentence(blamed), text, core, _rule(blamed))
+
+
+def _named(text: str, pairs: Iterable[Pair]) -> str:
+    """`text` with ids of tables replaced by the names under which `pairs` knew them."""
+    for pair in pairs:
+        call, value = fields_of(pair.invoke), fields_of(pair.completion)
+        named = [(call.get("new_name", call.get("name")), value.get("table_id"))]
+        named += [(entry[0], entry[1]) for entry in value.get("tables") or ()]
+        for name, ident in named:
+            if name and ident:
+                text = text.replace(f"table {ident} ", f"{table_words(ident, name)} ")
+    return text
+
+
+def tell_failure(failure: Failure, converted: CatalogHistory, model: Catalog) -> Told:
+    """A failed search in words: the answer, the state that it contradicts, and the core."""
+    pairs, failing = converted.pairs, converted.pairs[failure.operation]
+    projected = None
+    if failure.projection:
+        projected = next(n for n in model.names if failure.projection == f"name {n!r}")
+    whole = model if projected is None else None
     text = [
         f"{sentence(failing)}, but no order of the operations that respects real time allows it."
     ]
     stories: list[str] = []
     for survivor in failure.survivors:
         names = _concerned(failing, survivor, model, projected)
-        story = "; ".join(_story(survivor, name, pairs, model) for name in names[:STORIES_MAX])
+        story = "; ".join(_story(survivor, name, pairs, whole) for name in names[:STORIES_MAX])
         if story and story not in stories:
             stories.append(story)
     if len(stories) == 1:
@@ -150,7 +198,7 @@ def explain_failure(
         text.append(f"There are {len(stories)} ways in which it can have come to that point.")
         text.extend(f"Either {story}." for story in stories[:STORIES_MAX])
         if len(stories) > STORIES_MAX:
-            text.append(f"{len(stories) - STORIES_MAX} more ways are not shown.")
+            text.append(f"Not shown: {counted(len(stories) - STORIES_MAX, 'more way')}.")
     rest = [index for index in failure.core if index != failure.operation]
     if rest:
         small = "a minimal set" if failure.core_minimal else "not proven minimal"
@@ -162,4 +210,10 @@ def explain_failure(
         text.extend(f"{sentence(pairs[index])}." for index in rest[-CORE_MAX:])
         if len(rest) > CORE_MAX:
             text.append(f"{len(rest) - CORE_MAX} earlier ones are not shown.")
-    return text
+    text += [
+        f"Op {index}, whose answer was lost, did take effect: op {converted.seen_creates[index]} "
+        "saw its table."
+        for index in failure.core
+        if index in converted.seen_creates
+    ]
+    return Told(sentence(failing), text, offenders(failure), _rule(failing))

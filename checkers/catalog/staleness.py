@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import bisect
 
-from checkers.catalog.part import bound_ns, calls_before, is_bounded
+from checkers.catalog.history import bound_ns, calls_before, is_bounded
 from checkers.catalog.sentences import sentence
 from checkers.verdict.findings import Findings
 from harness.errors import counted

@@ -148,7 +148,6 @@ class _Run:
         return self.bound(limit, {"fault": faults})
 
     def hold(self, limit: Json, value: float, bound: float, what: str, *ops: int) -> None:
-        """Compare `value` with `bound`; `what` describes the value."""
         name = str(limit["name"])
         self.findings.look(name)
         if value <= bound:
@@ -252,7 +251,7 @@ def _amounts(history: History, faults: Sequence[Fault], declared: Json) -> dict[
 
 def _elections(run: _Run, limit: Json) -> None:
     terms = {op.value.get("term"): op.index for op in run.history.facts("leader")}
-    what = f"{len(terms)} leaders were elected"
+    what = f"{counted(len(terms), 'leader was', 'leaders were')} elected"
     run.hold(limit, len(terms), run.disturbed(limit), what, *list(terms.values())[:SHOWN_MAX])
 
 
@@ -277,7 +276,7 @@ def _diverged(run: _Run, limit: Json) -> None:
 
 def _calls(run: _Run, limit: Json) -> None:
     count = (run.declared.get("calls") or {}).get(limit["of"], 0)
-    what = f"{limit['of']} was called {count} times"
+    what = f"{limit['of']} was called {counted(count, 'time')}"
     run.hold(limit, count, run.disturbed(limit), what)
 
 

@@ -56,8 +56,7 @@ class CrashChecker(Checker):
             "crashes": len(crashes),
             "not_the_targets": len(unexpected) - len(crashes),
             "excused": excused.count,
-            # Count every process that ended; also count once that all processes were watched to the
-            # end.
+            # Count every process that ended, and once that all were watched to the end.
             "looked": looked,
             KEY: counted_by_name(looked, [invariant_of("exits")]),
         }

@@ -57,9 +57,7 @@ class Load:
 
     @property
     def requested_rate(self) -> float | None:
-        """The requested operations per second; `None` if the case lists its operations one by
-        one.
-        """
+        """The requested operations per second; `None` if the case lists its operations."""
         return self._case.rate if self._case.ops is None else None
 
     @property
@@ -172,8 +170,7 @@ def _overlaps(pairs: Sequence[Pair], end_ns: int) -> tuple[int, int]:
             while open_ and open_[0][0] <= begin:
                 heapq.heappop(open_)
             if open_:
-                # Operations that began before and are still open overlap this one or an earlier
-                # one.
+                # Operations that began before and are still open overlap this or an earlier one.
                 met.update(dict.fromkeys([number, *(other for _, other in open_)]))
             heapq.heappush(open_, (end, number))
             most = max(most, len(open_))

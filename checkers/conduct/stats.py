@@ -181,7 +181,7 @@ class StatsChecker(Checker):
         if doubts:
             more = len(doubts) - 1
             reason = doubts[0].text
-            reason += f" (and {more} more doubt{'s' * (more > 1)})" if more else ""
+            reason += f" (and {counted(more, 'more doubt')})" if more else ""
             text = tuple(f"{doubt.text[:1].upper()}{doubt.text[1:]}." for doubt in doubts)
             details["rule"] = doubts[0].rule
             return CheckResult(self.name, Verdict.UNKNOWN, reason, text, details=details)

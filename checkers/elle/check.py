@@ -44,6 +44,7 @@ from checkers.elle.models import (
 )
 from checkers.elle.search.graph import PROCESS, Component, Graph, GraphBuilder, process_edges
 from checkers.elle.search.search import Search
+from harness.errors import counted
 from harness.ops import History, Verdict
 
 CASES_MAX: Final = 16
@@ -267,7 +268,6 @@ class _Found:
             cases.append(tell())
 
     def record_cycle(self, component: Component, cycle: Cycle) -> None:
-        """Count and describe a cycle."""
         runs = component.txns[list(cycle.txns)]
         cycle = shortened(cycle, self.columns.start[runs], self.columns.end[runs])
         txns = component.txns[list(cycle.txns)].tolist()
@@ -309,9 +309,7 @@ class _Found:
             self.unshown.append((component, search, unshown))
 
     def show(self, models: frozenset[str], wanted: Request) -> None:
-        """Find cycles that refute `models` for which so far only the existence of a cycle is
-        known.
-        """
+        """Find cycles that refute `models` for which only the existence of a cycle is known."""
         for component, search, unshown in self.unshown:
             for model in unshown:
                 if model in models:
@@ -361,7 +359,7 @@ def _judge(results: _Found, wanted: Request, statistics: Mapping[str, int]) -> E
         total = statistics["transactions"]
         return ElleResult(
             Verdict.VALID,
-            f"{total} transactions: nothing that {asked} forbids",
+            f"{counted(total, 'transaction')}: nothing that {asked} forbids",
             notes=notes,
             statistics=statistics,
             present=frozenset(results.counts),

@@ -116,9 +116,7 @@ def decide_closed_predicate(
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """The request `wanted` for a history; `kind` is the type of its writes, empty for
-    predicates.
-    """
+    """The request `wanted` for a history; `kind` is the type of its writes, if any."""
 
     columns: Columns
     infer: Callable[[Columns, Sequence[str]], Inference]
@@ -162,9 +160,7 @@ class _Decision:
         return check_columns(self.columns, lambda columns: self.infer(columns, promised), wanted)
 
     def _model(self, model: str, result: ElleResult | None = None) -> ElleResult:
-        """The verdict on one model, by its canonical name; `result` is what `check` says about
-        it.
-        """
+        """The verdict on one model, by its canonical name; `result` is the answer of `check`."""
         rule = RULES.get(model)
         name = rule.base if rule and rule.base else model
         result = result or self._check((friendly(name),))

@@ -40,7 +40,6 @@ class Cycle:
 
     @property
     def name(self) -> str:
-        """The anomaly that the cycle shows."""
         anti = [relation in _ANTI for relation in self.relations]
         if any(anti):
             # Position -1 is the last step, which precedes the first.
@@ -106,7 +105,6 @@ class Kind:
 
     @staticmethod
     def named(name: str) -> Kind:
-        """The automaton for `name`."""
         suffix = 0
         if name.endswith("-process"):
             suffix = PROCESS
@@ -252,9 +250,7 @@ class Walker:
         return None
 
     def _enumerate(self, budget: Budget) -> Walk:
-        """Find a simple cycle by trying simple paths, the shortest first; empty if there is
-        none.
-        """
+        """Find a simple cycle by trying simple paths, the shortest first; empty without one."""
         kind, members = self._kind, self._members
         for limit in range(2, members + 1):
             for origin in range(members):

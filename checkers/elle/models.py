@@ -319,9 +319,7 @@ def prohibited(models: Iterable[str], anomalies: Iterable[str] = ()) -> frozense
 
 
 def impossible_models(anomalies: Iterable[str], models: Iterable[str] = ()) -> frozenset[str]:
-    """Canonical names of models refuted by `anomalies`, or at least as strong as one of
-    `models`.
-    """
+    """Canonical names of models refuted by `anomalies`, or as strong as one of `models`."""
     refuted = {canonical(model) for model in models}
     for anomaly in with_implied(anomalies):
         refuted |= _FORBIDDEN_BY.get(anomaly, frozenset())

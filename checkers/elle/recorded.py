@@ -100,10 +100,7 @@ def fits(name: str, kinds: list[str], known: Collection[str]) -> bool:
 
 
 def require_cycle(case: Any, known: Collection[str]) -> list[str]:
-    """The relations of a case's steps, which must form one cycle over its operations.
-
-    Raises `CaseError` if they do not.
-    """
+    """The relations of a case's steps. Raises `CaseError` unless they form one cycle."""
     kinds = [step.reason.relation for step in case.steps]
     sources = [step.source for step in case.steps]
     if not sources or [step.target for step in case.steps] != sources[1:] + sources[:1]:

@@ -35,7 +35,7 @@ from checkers.foreign.model import (
     refuse_settings,
 )
 from checkers.linearizability import UNKNOWN
-from checkers.linearizability.judged import BROKEN, AnyOperation, operation_of
+from checkers.linearizability.proof import BROKEN, AnyOperation, operation_of
 from checkers.linearizability.verify import CertificateError
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, ModelSettings, Op, OpType, Pair, Verdict
@@ -121,10 +121,10 @@ class _Tables(LinearizabilityModel):
 
     name = CatalogModel.name
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Catalog:
+    def specification(self, operations: Sequence[AnyOperation]) -> Catalog:
         return catalog_of_tables(operations)
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if self._did_nothing(pair):
             return None

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -31,10 +31,10 @@ from checkers.foreign.model import (
     request_of,
 )
 from checkers.linearizability import Model
-from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
+from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.exact import exact
 from harness.ops import Op, OpType, Pair
 from harness.vocabularies.edn import members
@@ -53,7 +53,7 @@ class _ContainerModel(LinearizabilityModel):
     def _output(self, op: Op) -> Any:
         """The model's output for the `ok` completion `op`."""
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.f != call.f:
             raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
@@ -63,7 +63,6 @@ class _ContainerModel(LinearizabilityModel):
         return None if failed(pair) else operation_of(pair, request, self._output(done))
 
     def _element(self, op: Op, value: Any) -> Hashable:
-        """`value`, the value of `op`, as an element."""
         if value is None:
             raise bad_op(op, self.name, self.vocabulary)
         return exact(value)
@@ -106,7 +105,10 @@ class MutexModel(_ContainerModel):
     doc = "a lock with acquire and release, free at first; fail: did not happen"
     vocabulary = "acquire and release"
     begins = "free"
-    specification = Mutex
+
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return Mutex()
 
     def _input(self, op: Op) -> Acquire | Release:
         if op.f == "acquire":
@@ -127,7 +129,7 @@ class SetModel(_ContainerModel):
     doc = "a set with add, remove and read (of all elements), empty at first; fail: did not happen"
     vocabulary = "add and remove with an element, and read"
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
         return Set().for_operations(operations)
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
@@ -161,7 +163,10 @@ class FifoQueueModel(_ContainerModel):
     name = "queue"
     doc = "a queue, first in, first out, with enqueue and dequeue; fail: did not happen"
     vocabulary = "enqueue with an element, and dequeue"
-    specification: ClassVar[Callable[[], Model[Any, Any, Any]]] = Queue
+
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return Queue()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         return settled(operations)
@@ -182,7 +187,10 @@ class UnorderedQueueModel(FifoQueueModel):
 
     name = "unordered-queue"
     doc = "a queue that gives elements out in any order, with enqueue and dequeue"
-    specification = UnorderedQueue().to_model
+
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+        del operations
+        return UnorderedQueue().to_model()
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:
         # The element of a lost dequeue may have stayed in the queue, unless an answer was "empty".

@@ -49,8 +49,7 @@ class AssumedCheck:
             tries.append((initial, judged))
             if weighed(judged[0]).verdict is Verdict.VALID:
                 break
-        # The first of the best results: complete proofs, then proofs that exempt too much, then
-        # none.
+        # The first of the best: complete proofs, then proofs that exempt too much, then none.
         initial, judged = min(tries, key=lambda each: _merit(each[1][0]))
         return self._told(judged[0], initial, [each for each, _ in tries]), judged[1]
 

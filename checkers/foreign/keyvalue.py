@@ -15,8 +15,8 @@ from checkers.foreign.model import (
     failed,
     refuse_settings,
 )
-from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
+from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.ops import ModelSettings, Op, OpType, Pair
@@ -33,9 +33,7 @@ class KvString(LinearizabilityModel):
     doc = "a map of strings with get, put and append; each key is empty at first"
 
     def __init__(self, initial: Any = "") -> None:
-        """`initial` is the first value of every key, or a map with the first values of some
-        keys.
-        """
+        """`initial` is the first value of every key, or a map with the values of some keys."""
         self._initial = initial
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
@@ -51,13 +49,13 @@ class KvString(LinearizabilityModel):
             )
         return by_key(self.name, ops, settings, KvString(initial).understand)
 
-    def _model(self, operations: Sequence[AnyOperation]) -> KeyValue:
+    def specification(self, operations: Sequence[AnyOperation]) -> KeyValue:
         initial = self._initial
         if isinstance(initial, Mapping):
             return KeyValue({o.input.key: named(initial, o.input.key, "") for o in operations})
         return KeyValue(initial)
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         key, value = self._value(call)
         if call.f != "get" and value is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -26,10 +26,16 @@ from checkers.linearizability import (
     check_operations,
     observations,
 )
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import BROKEN, AnyOperation, Told, details_of, judged
+from checkers.linearizability.proof import (
+    BROKEN,
+    AnyOperation,
+    Certificate,
+    Told,
+    details_of,
+    judged,
+)
 from checkers.linearizability.verify import CertificateError
-from harness.errors import HistoryError, UsageError, clipped
+from harness.errors import HistoryError, UsageError, clipped, counted
 from harness.ops import (
     CheckResult,
     Counterexample,
@@ -168,9 +174,7 @@ class LinearizabilityCheck:
         return result, self._counterexample(outcome.failure, by_id)
 
     def _weighable(self, result: CheckResult, observed: int, reads: Reads) -> CheckResult:
-        """The result with the counts of judged and exempt answers, reads separately; see
-        `weighed`.
-        """
+        """The result with counts of judged and exempt answers, reads apart; see `weighed`."""
         details = {
             **result.details,
             "looked": {"reads": reads.looked, "answers": max(0, observed - reads.looked)},
@@ -217,13 +221,14 @@ class LinearizabilityCheck:
             text.append("It is the first operation that returns.")
         else:
             text.append(
-                f"Everything that returned before it can be explained ({outcome.progress} "
-                f"operations of {outcome.returns}), last {self._did(by_id[failure.previous])}."
+                f"Everything that returned before it can be explained ({outcome.progress} of "
+                f"{counted(outcome.returns, 'operation')}), last "
+                f"{self._did(by_id[failure.previous])}."
             )
         states = list(dict.fromkeys(survivor.state_text for survivor in failure.survivors))
         if states:
             listed = " or ".join(clipped(state, LABEL_CHARS_MAX) for state in states[:4])
-            more = f", or {len(states) - 4} others" if len(states) > 4 else ""
+            more = f", or {counted(len(states) - 4, 'other')}" if len(states) > 4 else ""
             text.append(f"By then, {listed}{more}.")
         others = [number for number in failure.core if number != failure.operation]
         if others and len(others) <= CORE_TOLD_MAX:
@@ -235,7 +240,7 @@ class LinearizabilityCheck:
             text.append(f"It contradicts {len(others)} other operations, however the rest ended.")
         if failure.projection:
             text.append(f"This is already so if one looks at {failure.projection} alone.")
-        size = f"{len(proof.core)} operation{'s' if len(proof.core) > 1 else ''}"
+        size = counted(len(proof.core), "operation")
         minimal = ", none of which can be left out," if proof.minimal else ""
         text.append(f"Certificate: {size}{minimal} confirmed by {proof.confirmed_by}.")
         return text
@@ -268,8 +273,7 @@ class LinearizabilityCheck:
             operation = by_id[number]
             legal, state = self.model.step(state, operation.input, operation.said)
             if not legal:
-                # A projection weakens operations, so its order may be illegal for the whole
-                # history.
+                # A projection weakens operations: its order may be illegal for the whole history.
                 return [clipped(survivor.state_text, STATE_CHARS_MAX)]
             if position >= first:
                 described.append(clipped(self.model.describe_state(state), STATE_CHARS_MAX))
@@ -277,15 +281,13 @@ class LinearizabilityCheck:
 
 
 class LinearizabilityModel(HistoryModel):
-    """A history model that checks operations against a `Model`.
+    """A history model that checks operations against the `Model` that `specification` returns.
 
-    That is the class's `specification`, or the result of `_model` if it depends on the operations.
     `begins` is the first state of an object in one word, where `--initial` cannot choose it.
     """
 
     api_version = 1
     begins: ClassVar[str] = "empty"
-    specification: ClassVar[Callable[[], Model[Any, Any, Any]]]
 
     def prepare(self, ops: Iterable[Op], settings: ModelSettings) -> PreparedCheck:
         refuse_settings(self.name, settings)
@@ -294,22 +296,21 @@ class LinearizabilityModel(HistoryModel):
 
     def understand(self, history: History) -> LinearizabilityCheck:
         """The check of a single object's history, whose values have no keys."""
-        parsed = [self._operation(pair) for pair in history.pairs]
+        parsed = [self.operation(pair) for pair in history.pairs]
         kept = self._reduced([operation for operation in parsed if operation is not None])
         # A history without any op does not show that nothing happened.
         idle = len(history) > 0 and all(map(self._did_nothing, history.pairs))
         reads = self._reads(history.pairs)
         return LinearizabilityCheck(
-            self.name, self._model(kept), kept, nothing_happened=idle, reads=reads
+            self.name, self.specification(kept), kept, nothing_happened=idle, reads=reads
         )
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
+    @abc.abstractmethod
+    def specification(self, operations: Sequence[AnyOperation]) -> Model[Any, Any, Any]:
         """The model for `operations`; most models do not depend on them."""
-        del operations
-        return type(self).specification()
 
     @abc.abstractmethod
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         """The operation of `pair`, if it proves anything; raises `HistoryError`, see `bad_op`."""
 
     def _reduced(self, operations: list[AnyOperation]) -> list[AnyOperation]:

@@ -35,7 +35,6 @@ from checkers.foreign.model import (
     refuse_settings,
     request_of,
 )
-from checkers.linearizability.judged import AnyOperation, operation_of
 from checkers.linearizability.models.register import (
     Cas,
     MultiRegister,
@@ -45,6 +44,7 @@ from checkers.linearizability.models.register import (
     Txn,
     Write,
 )
+from checkers.linearizability.proof import AnyOperation, operation_of
 from harness.errors import UsageError
 from harness.exact import exact, is_scalar
 from harness.independent import Shape, shape_of
@@ -203,7 +203,7 @@ class CasRegister(_Register):
         model = type(self)(self._initial, ours=self._ours or _is_ours(history.pairs))
         return super(CasRegister, model).understand(history)
 
-    def _model(self, operations: Sequence[AnyOperation]) -> Register:
+    def specification(self, operations: Sequence[AnyOperation]) -> Register:
         del operations
         return Register(exact(self._initial))
 
@@ -218,7 +218,6 @@ class CasRegister(_Register):
         return _read_counts(pairs, read, nil_at_first=self._initial is None)
 
     def _asked(self, pair: Pair) -> Op:
-        """The op that holds the request."""
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:
@@ -240,7 +239,7 @@ class CasRegister(_Register):
         """Whether an answered read of `value` is a wildcard."""
         return value is None and not self._ours
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call, done = pair.invoke, pair.completion
         if done is not None and done.type is not OpType.INFO and done.f != call.f:
             raise bad_op(done, self.name, f"completions of the invoked function, here {call.f!r}")
@@ -334,7 +333,7 @@ class MultiRegisterModel(_Register):
                 "number, a string, true, false or nil"
             )
 
-    def _model(self, operations: Sequence[AnyOperation]) -> MultiRegister:
+    def specification(self, operations: Sequence[AnyOperation]) -> MultiRegister:
         keys = {key for operation in operations for _, key, _ in operation.input.micro}
         initial = self._initial
         if isinstance(initial, Mapping):
@@ -349,7 +348,7 @@ class MultiRegisterModel(_Register):
 
         return _read_counts(pairs, read, nil_at_first=self._initial is None)
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         done = pair.completion
         if failed(pair):
             return None

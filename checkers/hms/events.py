@@ -62,9 +62,7 @@ class _Log(NamedTuple):
 
 
 class EventsChecker(Checker):
-    """Events have unique, consecutive ids in order, and report exactly the changes that were
-    done.
-    """
+    """Events have unique, consecutive ids in order, and report exactly the done changes."""
 
     api_version = 1
     name = "hms-events"
@@ -197,9 +195,7 @@ def _check_changes(
 def _in_real_time(
     changes: dict[str, Pair], idents: dict[str, list[int]]
 ) -> Iterator[tuple[Pair, Pair, tuple[int, int]]]:
-    """For each change, the earlier change with the highest event id: acknowledged before it
-    began.
-    """
+    """For each change, the change with the highest id of those acknowledged before it began."""
     logged = [(pair, idents[nonce][0]) for nonce, pair in changes.items() if nonce in idents]
     edges = [(pair.invoke.index, False, pair, number) for pair, number in logged]
     edges += [

@@ -24,15 +24,13 @@ from checkers.hms.model import (
 )
 from checkers.hms.reading import COPY, MetastoreHistory, metastore_history, sentence
 from checkers.linearizability import UNKNOWN, CheckOutcome, Failure, Result, check_operations
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import Told, judged
+from checkers.linearizability.proof import Certificate, Told, judged, offenders
 from checkers.verdict.search import (
     Attempt,
     Relaxed,
     SearchChecker,
     attempted,
     first_order,
-    offenders,
     rest_of_core,
     under_permits,
 )

@@ -52,7 +52,6 @@ MetastoreOperation = Operation[MetastoreInput, MetastoreOutput]
 
 
 def _after(state: State, input_: MetastoreInput) -> State | None:
-    """The state after the change, or `None` if it is refused."""
     there = dict(state)
     is_there = input_.name in there
     match input_.f:
@@ -96,7 +95,6 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
     """No tables at first; the state is sorted by name."""
 
     def init(self) -> State:
-        """No table."""
         return ()
 
     def step(
@@ -110,7 +108,6 @@ class Metastore(Model[State, MetastoreInput, MetastoreOutput]):
         return True, after
 
     def read_only(self, input_: MetastoreInput, output: MetastoreOutput | Unknown, /) -> bool:
-        """Reads and refusals."""
         return input_.f in {"get", "list"} or (output is not UNKNOWN and output.result != "ok")
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:
@@ -156,7 +153,6 @@ class LaxMetastore(NondeterministicModel[State, MetastoreInput, MetastoreOutput]
         self._strict = Metastore()
 
     def init(self) -> Iterable[State]:
-        """No table."""
         return (self._strict.init(),)
 
     def step(
@@ -192,7 +188,6 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         self._strict = Metastore()
 
     def init(self) -> tuple[int, State]:
-        """No tables, and no change yet."""
         return 0, self._strict.init()
 
     def step(
@@ -209,7 +204,6 @@ class OrderedMetastore(Model[tuple[int, State], MetastoreInput, MetastoreOutput]
         return True, (input_.place, changed)
 
     def read_only(self, input_: MetastoreInput, output: MetastoreOutput | Unknown, /) -> bool:
-        """Reads and refusals."""
         return self._strict.read_only(input_, output)
 
     def footprint(self, input_: MetastoreInput, /) -> frozenset[str] | None:

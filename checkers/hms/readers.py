@@ -33,9 +33,7 @@ class Seen(Protocol):
     """An event, as a reader or the final log shows it."""
 
     @property
-    def ident(self) -> int:
-        """Its id."""
-        ...
+    def ident(self) -> int: ...
 
     @property
     def time_ms(self) -> int:
@@ -43,9 +41,7 @@ class Seen(Protocol):
         ...
 
     @property
-    def nonce_after(self) -> str | None:
-        """The nonce that the change wrote."""
-        ...
+    def nonce_after(self) -> str | None: ...
 
 
 class Poll(NamedTuple):

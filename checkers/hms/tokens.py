@@ -104,7 +104,6 @@ class _Token:
 
     @property
     def issuer(self) -> str | None:
-        """The metastore that issued the token."""
         return _node(self.issue)
 
 
@@ -252,9 +251,7 @@ class _Judge:
         return use.completion.time < low
 
     def _is_expired(self, use: Pair, token: _Token) -> bool:
-        """Whether the token had ended before its use began; for a renewal, only its maximum age
-        counts.
-        """
+        """Whether the token had ended before its use began; a renewal counts its maximum age."""
         assert token.issue.completion is not None, "it was answered"
         slack_ns = self._slack_ns(use)
         if use.invoke.f == "renew":

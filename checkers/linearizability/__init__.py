@@ -5,14 +5,13 @@
 `model` defines operations and specifications. `direct` decides without a search if values are
 unique. `problem` prepares a history, and `search` and `frontier` explore it within the limits that
 `clock` enforces. `explain` explains a failure, and `core` finds the few operations that contradict
-each other. `certificate` proves a verdict, and `verify` checks the proof independently. `models`
+each other. `proof` proves a verdict, and `verify` checks the proof independently. `models`
 holds specifications, and `nondeterministic` turns a specification with several outcomes into a
 deterministic one. The searches follow Wing and Gong (1993), Lowe (2017) and Horn and Kroening
 (2015), with read absorption and dominance for unknown operations.
 """
 
 from checkers.linearizability.api import check_events, check_operations
-from checkers.linearizability.certificate import Certificate, certify
 from checkers.linearizability.direct import Decision
 from checkers.linearizability.explain import Failure, Survivor
 from checkers.linearizability.model import (
@@ -28,6 +27,7 @@ from checkers.linearizability.model import (
     observations,
 )
 from checkers.linearizability.nondeterministic import NondeterministicModel
+from checkers.linearizability.proof import Certificate, certify
 from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.verify import CertificateError
 

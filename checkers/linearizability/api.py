@@ -92,8 +92,7 @@ def _with_ids(operations: Sequence[Operation[Any, Any]]) -> Sequence[Operation[A
         operations = list(operations)  # an iterator can be consumed only once, so make a tuple
     ids = [operation.id for operation in operations]
     if min(ids, default=0) < 0:
-        # The constructor call is spelled out: `replace` takes twice as long, which matters for
-        # 100,000 operations.
+        # The constructor call is spelled out: `replace` takes twice as long.
         operations = [
             operation
             if operation.id >= 0

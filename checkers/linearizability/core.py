@@ -33,9 +33,7 @@ LEAN_STEPS = 2_000  # a history that becomes valid without an operation mostly s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The ids of the core's operations, and of the optional operations that can change
-    something.
-    """
+    """The ids of the core's operations, and of optional operations that can change something."""
 
     operations: tuple[int, ...]
     weakened: tuple[int, ...]

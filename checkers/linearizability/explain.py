@@ -148,8 +148,7 @@ def _survivors(
     if frontier.status is not Status.EXHAUSTED:
         return _one_survivor(problem, best, limits, is_over), 1
     survivors = frontier.remaining()
-    # The simplest configurations come first: few unknown operations that had to act, then few
-    # steps.
+    # The simplest configurations first: few unknown operations that had to act, few steps.
     survivors.sort(key=lambda c: (c.used.bit_count(), c.mask.bit_count(), c.choices()))
     listed = survivors[:SURVIVORS_MAX]
     return tuple(_survivor(problem, best, c.choices(), c.state) for c in listed), len(survivors)

@@ -36,7 +36,6 @@ class Configuration(NamedTuple):
     path: Path | None
 
     def choices(self) -> list[int]:
-        """The branching choices from the start."""
         choices: list[int] = []
         path = self.path
         while path is not None:
@@ -50,7 +49,6 @@ class Frontier:
     """A resumable breadth-first search; `best` is the number of the next return."""
 
     def __init__(self, problem: Problem, *, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
         self._problem = problem
         self._configurations_max = configurations_max
         self._layers: dict[int, list[Configuration]] = {}
@@ -89,9 +87,7 @@ class Frontier:
     _current = False  # whether a layer is being expanded
 
     def _next_layer(self) -> None:
-        """Move on to the earliest layer with configurations; if none is left, the search is
-        exhausted.
-        """
+        """Move on to the earliest layer with configurations; without one the search is over."""
         if self.status is not Status.RUNNING:
             return
         if not self._layers:

@@ -88,7 +88,7 @@ class Operation(Generic[I, O]):
     @property
     def said(self) -> O | Unknown:
         """The output, or `UNKNOWN` if the answer was lost."""
-        return UNKNOWN if self.is_unknown else self.output
+        return UNKNOWN if self.return_time is None else self.output
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Projection(Generic[S, I, O]):
-    """A smaller problem that is linearizable whenever the whole one is; operations keep their
-    ids.
-    """
+    """A smaller problem that is linearizable whenever the whole one is; ids stay the same."""
 
     name: str
     model: Model[S, I, O]

@@ -38,7 +38,6 @@ class NondeterministicModel(Specification[S, I, O]):
         """
 
     def describe_operation(self, input_: I, output: O | Unknown, /) -> str:
-        """A description of one operation."""
         return f"{input_!r} -> {output!r}"
 
     def to_model(self) -> PowerSet[S, I, O]:
@@ -55,7 +54,6 @@ class PowerSet(Model[frozenset[S], I, O]):
         self.direct_first = inner.direct_first
 
     def init(self) -> frozenset[S]:
-        """The set of initial states."""
         return frozenset(self._inner.init())
 
     def step(

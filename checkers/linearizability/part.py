@@ -59,12 +59,10 @@ class Part:
 
     @cached_property
     def depth(self) -> DepthFirst:
-        """The complete depth-first search."""
         return depth_first(self.problem, lean=False, configurations_max=self._most)
 
     @cached_property
     def breadth(self) -> Frontier:
-        """The breadth-first search."""
         return breadth_first(self.problem, configurations_max=self._most)
 
     @property
@@ -88,12 +86,10 @@ class Part:
 
     @property
     def steps(self) -> int:
-        """The steps of all searches."""
         return sum(search.steps for search in self._searches)
 
     @property
     def configurations(self) -> int:
-        """The configurations that all searches remember."""
         return sum(search.configurations for search in self._searches)
 
     @property
@@ -147,8 +143,7 @@ class Part:
             # without unknown operations the lean and the complete search are the same
             searches = searches[1:]
         elif self.rounds:
-            # A history that lean does not settle at once is probably invalid: breadth-first is
-            # fastest then.
+            # A history that lean does not settle at once is probably invalid: try breadth first.
             searches = (searches[2], searches[0], searches[1])
         self.rounds += 1
         if room is not None:

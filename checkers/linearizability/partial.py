@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 from checkers.linearizability.model import Model, Operation
 from checkers.linearizability.partial_search import (
     HELD_BYTES_MAX,
-    STEPS_MAX,
     Hint,
     Search,
     SpentError,
@@ -75,7 +74,6 @@ def find_partial_order(
     hints: Mapping[int, Hint],
     end_s: float,
     backs: int = 0,
-    steps_max: int = STEPS_MAX,
     held_bytes_max: int = HELD_BYTES_MAX,
 ) -> PartialOutcome:
     """A legal order of all operations that returned, and of any of the others.
@@ -87,9 +85,7 @@ def find_partial_order(
     answer saw. `end_s` is on the monotonic clock. `backs` is the mask of the fall backs, which
     never returned.
     """
-    search = Search(
-        model, operations, before, chains, hints, end_s, steps_max, backs, held_bytes_max
-    )
+    search = Search(model, operations, before, chains, hints, end_s, backs, held_bytes_max)
     try:
         order = search.run()
     except SpentError:
@@ -154,10 +150,7 @@ def _later(operations: Sequence[Operation[Any, Any]], facts: Mapping[int, Fact],
 def states_along(
     model: Model[Any, Any, Any], operations: Sequence[Operation[Any, Any]], found: PartialOutcome
 ) -> Iterator[Any]:
-    """The states after each operation of an order, computed by replay.
-
-    Raises `AssertionError` if an operation is illegal.
-    """
+    """Replay the states of an order. Raises `AssertionError` for an illegal operation."""
     assert found.order is not None
     states = [model.init()]
     for number, at in enumerate(found.order):

@@ -89,7 +89,6 @@ class Search:
         chains: Sequence[int],
         hints: Mapping[int, Hint],
         end_s: float,
-        steps_max: int,
         backs: int,
         held_bytes_max: int,
     ) -> None:
@@ -101,9 +100,9 @@ class Search:
         self.stuck: int | None = None
         self._model, self._operations = model, operations
         self._before, self._hints = before, hints
-        self._end_s, self._steps_max = end_s, steps_max
+        self._end_s = end_s
         self._held_bytes_max = held_bytes_max
-        self._steps_end = steps_max
+        self._steps_end = STEPS_MAX
         self._pruned = False
         self._known = self._unknown = self._looks = 0
         for at, operation in enumerate(operations):
@@ -123,12 +122,12 @@ class Search:
     def run(self) -> tuple[int, ...] | None:
         """An order, or `None` if there is none. Raises `SpentError`."""
         for others in DISCREPANCIES:
-            end = self.steps + self._steps_max // (2 * len(DISCREPANCIES))
+            end = self.steps + STEPS_MAX // (2 * len(DISCREPANCIES))
             with contextlib.suppress(SpentError):
-                order = self._walk(others, min(end, self._steps_max))
+                order = self._walk(others, min(end, STEPS_MAX))
                 if order is not None or not self._pruned:
                     return order
-        return self._walk(len(self._operations), self._steps_max)
+        return self._walk(len(self._operations), STEPS_MAX)
 
     def _walk(self, others: int, steps_end: int) -> tuple[int, ...] | None:
         """An order with at most `others` unlikely choices, or `None`."""

@@ -52,10 +52,7 @@ class Status(enum.Enum):
 
 
 def dominated(chain: list[int], used: int) -> bool:
-    """Whether the antichain contains a subset of `used`; if not, `used` is added.
-
-    Supersets of `used` are removed from the antichain.
-    """
+    """Whether the antichain has a subset of `used`; if not, `used` replaces its supersets."""
     for other in chain:
         if other & ~used == 0:
             return True
@@ -85,7 +82,6 @@ class DepthFirst:
     """A resumable depth-first search. `best` is the furthest return before which a path stood."""
 
     def __init__(self, problem: Problem, *, lean: bool, configurations_max: int) -> None:
-        """Start at the beginning of the history."""
         self._problem = problem
         self._lean = lean
         self._configurations_max = configurations_max
@@ -229,9 +225,7 @@ class DepthFirst:
                 yield (op,), frame.mask, used, after
 
     def _lean_moves(self, frame: _Frame) -> Iterator[Move]:
-        """Open writes, and unknown operations only together with an operation that they make
-        legal.
-        """
+        """Open writes, and unknown operations only with an operation that they make legal."""
         problem = self._problem
         must = problem.returns[frame.position]
         blocked, helpful, moves = self._known_moves(frame, must)

@@ -28,9 +28,7 @@ from harness.errors import InternalError
 
 
 class CertificateError(InternalError):
-    """A certificate does not prove its verdict, so the checker is wrong. This is never a
-    verdict.
-    """
+    """A certificate does not prove its verdict: the checker is wrong. Never a verdict."""
 
 
 def _without_hints(model: Model[Any, Any, Any], operations: Iterable[Any]) -> Model[Any, Any, Any]:

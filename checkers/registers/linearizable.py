@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from checkers.foreign.registers import CasRegister
 from checkers.linearizability import Failure, check_operations
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import AnyOperation, Told, judged
-from checkers.verdict.search import SearchChecker, offenders, rest_of_core
+from checkers.linearizability.proof import AnyOperation, Certificate, Told, judged, offenders
+from checkers.verdict.search import SearchChecker, rest_of_core
 from checkers.verdict.sentences import where
 from harness.errors import HistoryError
 from harness.ops import CheckResult, History, Pair
@@ -28,14 +27,14 @@ class _Register(CasRegister):
 
     name = "linearizable-register"
 
-    def _operation(self, pair: Pair) -> AnyOperation | None:
+    def operation(self, pair: Pair) -> AnyOperation | None:
         call = pair.invoke
         if not isinstance(call.value, Mapping):
             raise HistoryError(
                 f"op {call.index} invokes {call.f!r} with {call.value!r}; the vocabulary "
                 "'register' has read {}, write {value} and cas {old, new}"
             )
-        return super()._operation(pair)
+        return super().operation(pair)
 
 
 class RegisterLinearizable(SearchChecker):

@@ -146,7 +146,6 @@ class _Cells:
         ]
 
     def reads(self, looks: Sequence[Look]) -> Mops:
-        """The reads of all looks at one instant."""
         mops: Mops = []
         seen: set[tuple[str, Any]] = set()
         for look in looks:

@@ -40,7 +40,6 @@ RowOutput = Seen | tuple[str, ...]
 
 
 def _after(row: Row, step: RowStep) -> tuple[str, Row]:
-    """The result of a step, and the row after the step."""
     if step.kind == "insert" and row is not None:
         return "already-present", row
     if step.kind in {"update", "delete"} and row is None:
@@ -52,12 +51,9 @@ def _after(row: Row, step: RowStep) -> tuple[str, Row]:
 
 
 class Rows(Model[Row, RowInput, RowOutput]):
-    """All rows are absent at first. A state describes one row, since each row is its own
-    partition.
-    """
+    """All rows are absent at first. A state describes one row, which is its own partition."""
 
     def init(self) -> Row:
-        """Absent."""
         return None
 
     def step(
@@ -87,13 +83,11 @@ class Rows(Model[Row, RowInput, RowOutput]):
         return not input_.steps or any(step.kind != "upsert" for step in input_.steps)
 
     def footprint(self, input_: RowInput, /) -> frozenset[str]:
-        """The row."""
         return frozenset((repr(input_.place),))
 
     def partition(
         self, operations: Sequence[Operation[RowInput, RowOutput]], /
     ) -> Sequence[Sequence[Operation[RowInput, RowOutput]]]:
-        """One part per row."""
         parts: dict[tuple[str, str], list[Operation[RowInput, RowOutput]]] = {}
         for operation in operations:
             parts.setdefault(operation.input.place, []).append(operation)

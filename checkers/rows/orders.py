@@ -26,9 +26,7 @@ RowOperation = Operation[RowInput, RowOutput]
 
 
 def order_by_timestamps(model: Rows, operations: Sequence[RowOperation]) -> tuple[int, ...] | None:
-    """Ids in a legal order of the operations on one row; `None` if timestamps give no such
-    order.
-    """
+    """Ids in a legal order of the operations on a row; `None` if timestamps give none."""
     certain = [o for o in operations if not o.is_unknown]
     writes = [o for o in certain if o.input.steps]
     if not all(isinstance(o.metadata, int) for o in writes):

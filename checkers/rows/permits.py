@@ -103,9 +103,7 @@ def _ordered(
 
 
 def _stale_looks(operations: Sequence[RowOperation], order: Sequence[int]) -> list[int]:
-    """The ids of looks that precede, in the order, an operation which returned before their
-    call.
-    """
+    """The ids of looks that precede, in the order, an operation that returned before their call."""
     least_return = float("inf")
     stale = []
     for at in reversed(order):

@@ -33,7 +33,6 @@ class RowProblem:
         timestamp: int | None,
         fact: Fact = _NOBODY,
     ) -> None:
-        """Add an operation."""
         process = pair.invoke.process
         assert isinstance(process, int), "pairs are of clients only"
         self.operations.append(
@@ -135,9 +134,7 @@ Cell = tuple[str, str, str]
 
 
 class Writers:
-    """The writes of every cell by value, including refused writes, whose values no read should
-    show.
-    """
+    """The writes of every cell by value, refused ones included, which no read should show."""
 
     def __init__(self, read: RowsHistory) -> None:
         self._by: dict[tuple[Cell, Any], list[tuple[Part, Written]]] = {}

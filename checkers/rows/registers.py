@@ -35,9 +35,8 @@ from checkers.linearizability import (
     Result,
     check_operations,
 )
-from checkers.linearizability.certificate import Certificate
-from checkers.linearizability.judged import OPERATIONS_MAX, Told, convicted, judged
 from checkers.linearizability.partial import Fact
+from checkers.linearizability.proof import OPERATIONS_MAX, Certificate, Told, convicted, judged
 from checkers.rows.model import Row, RowInput, Rows, Seen
 from checkers.rows.orders import order_by_timestamps
 from checkers.rows.permits import PowerCuts, relaxed
@@ -79,9 +78,7 @@ def _with_writers(read: RowsHistory, place: Place, operations: Sequence[int]) ->
 
 
 class _RowsChecker(Checker):
-    """The common steps of both checkers: a search with limits, and the explanation of its
-    result.
-    """
+    """The common steps of both checkers: a search with limits, and its explanation."""
 
     api_version = 1
     name = ""
@@ -153,9 +150,7 @@ class _RowsChecker(Checker):
     def _relaxed(
         self, problem: RowProblem, place: tuple[str, str], cuts: PowerCuts, end_s: float
     ) -> Relaxed | None:
-        """An order of a row under permits; `None` if this checker does not search for such
-        orders.
-        """
+        """An order of a row under permits; `None` if this checker searches for no such orders."""
         del problem, place, cuts, end_s
         return None
 

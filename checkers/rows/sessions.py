@@ -80,7 +80,6 @@ class _Session:
         self.wrote: dict[tuple[str, str], tuple[Part, Written]] = {}
 
     def learn(self, item: Part | Look) -> None:
-        """Add an answer."""
         self.timestamp = max(self.timestamp, item.timestamp or 0)
         if isinstance(item, Part) and item.timestamp is not None:
             for row in item.rows:

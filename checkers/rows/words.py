@@ -31,7 +31,6 @@ def cells_words(cells: Iterable[tuple[str, Any]]) -> str:
 
 
 def _row_words(row: Row) -> str:
-    """A row, as a look showed it."""
     return "it absent" if row is None else f"it with {cells_words(row)}"
 
 

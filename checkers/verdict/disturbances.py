@@ -200,9 +200,7 @@ def _failure(op: Op, end_ns: int) -> Disturbance:
 
 
 def _exits(history: History) -> Iterator[Disturbance]:
-    """The node is down until the harness starts it again while healing, or to the end of the
-    run.
-    """
+    """The node is down until the harness restarts it while healing, or to the end of the run."""
     heals = [op.time for op in history.facts("phase") if _field(op, "phase") in HEALING]
     for op in history.facts("node-exit"):
         if _field(op, "by") in FOREIGN_EXITS:

@@ -49,7 +49,6 @@ class Findings:
     incomplete: str = INCOMPLETE
 
     def look(self, rule: str, count: int = 1) -> None:
-        """Count judgements of a rule."""
         self.looked[rule] += count
 
     def hold(self, rule: str, holds: bool, sentence: str, operations: Iterable[int] = ()) -> None:

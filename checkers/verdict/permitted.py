@@ -25,9 +25,7 @@ def permitted_exits(history: History, permits: Mapping[str, Permit]) -> dict[int
 def gone_nodes(
     history: History, permits: Mapping[str, Permit], *, before: float = math.inf
 ) -> dict[str, tuple[str, Op]]:
-    """The permit and exit of each node that ended as permitted and was still down at op
-    `before`.
-    """
+    """The permit and exit of each node that ended as permitted and was down at op `before`."""
     allowed = permitted_exits(history, permits)
     gone: dict[str, tuple[str, Op]] = {}
     for op in history if allowed else ():

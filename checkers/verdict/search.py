@@ -15,14 +15,13 @@ from msgspec.structs import replace as replace_result
 
 from checkers.linearizability import (
     CheckOutcome,
-    Failure,
     Limits,
     Model,
     Operation,
     Result,
     check_operations,
 )
-from checkers.linearizability.judged import OPERATIONS_MAX, UNDECIDED
+from checkers.linearizability.proof import UNDECIDED
 from checkers.verdict.permitted import permit_rules, permitted_result
 from harness.ops import CheckResult, Verdict
 from harness.permits import Permit
@@ -111,26 +110,15 @@ def under_permits(
 
     `relaxed` is `None` if no permit is about the order of operations.
     """
-    if relaxed is None:
+    if relaxed is not None and relaxed.counts is None:
+        if not relaxed.exhausted:
+            return undecided(strict)
+        text = f"Nor does what the profile permits ({', '.join(names)}) explain it{stuck}."
+        strict = replace_result(strict, explanation=(*strict.explanation, text))
+    if relaxed is None or relaxed.counts is None:
         return permit_rules(strict, permits)
-    if relaxed.counts is not None:
-        details, operations = strict.details, relaxed.operations
-        return permitted_result(strict, permits, relaxed.counts, operations, details)
-    if not relaxed.exhausted:
-        return undecided(strict)
-    text = f"Nor does what the profile permits ({', '.join(names)}) explain it{stuck}."
-    explanation = (*strict.explanation, text)
-    return permit_rules(replace_result(strict, explanation=explanation), permits)
-
-
-def offenders(failure: Failure) -> tuple[int, ...]:
-    """The failing operation first, then the rest of the core if the core is small enough to
-    show.
-    """
-    core = [index for index in failure.core if index != failure.operation]
-    if len(core) >= OPERATIONS_MAX:
-        core = [] if failure.previous is None else [failure.previous]
-    return (failure.operation, *core)
+    operations = relaxed.operations
+    return permitted_result(strict, permits, relaxed.counts, operations, strict.details)
 
 
 def rest_of_core(

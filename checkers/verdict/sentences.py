@@ -55,9 +55,7 @@ def act(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
 
 
 def sentence(pair: Pair, kinds: Kinds, *, at: Callable[[Pair], str] = where) -> str:
-    """An operation and its answer: `Process 3 read table 'b' (op 12, get, ...) and found it
-    missing`.
-    """
+    """Operation and answer: `Process 3 read table 'b' (op 12, get, ...) and found it missing`."""
     text, done, kind = act(pair, kinds, at=at), pair.completion, kinds.get(pair.invoke.f)
     if kind is None or done is None or done.type is OpType.INFO:
         return text

@@ -18,7 +18,7 @@ from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cli.styles import styled, table
 from harness.errors import UsageError
-from harness.registry import GROUPS, load_all, plugin_names, taken_names
+from harness.registry import GROUPS, ExtraMissingError, load_all, plugin_names, taken_names
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -37,9 +37,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the report; exit code 0 if at least one real environment and all built-in plug-ins
-    work.
-    """
+    """Print the report; 0 if at least one real environment and all built-in plug-ins work."""
     parser = Parser(
         prog="harness doctor",
         description="Show what works on this machine and how to fix the rest.",
@@ -133,7 +131,13 @@ def _plugins() -> list[Finding]:
     findings = []
     for group in GROUPS:
         names = plugin_names(group)
-        broken = [str(plugin) for _, plugin in load_all(group) if isinstance(plugin, UsageError)]
+        errors = [plugin for _, plugin in load_all(group) if isinstance(plugin, UsageError)]
+        broken = [str(error) for error in errors if not isinstance(error, ExtraMissingError)]
         detail = "; ".join(broken) or f"{len(names)} found"
         findings.append(Finding(bool(names) and not broken, f"plug-ins {group}", detail))
+        findings += [
+            Finding(False, f"plug-ins {group}", str(error), optional=True)
+            for error in errors
+            if isinstance(error, ExtraMissingError)
+        ]
     return findings

@@ -12,12 +12,12 @@ from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cluster import ENV_NODES_ONLY, FAULTY_DISK, Capability, Fidelity
 from harness.environments.fuse.available import why_missing
-from harness.errors import UsageError
+from harness.errors import UsageError, counted
 from harness.faults.parser import EXAMPLES, parse
 from harness.nodes.deployment import refuse_in_simulation
 from harness.plugins import Environment, HistoryModel, Target, TargetSettings
 from harness.plugins.options import with_defaults
-from harness.registry import GROUPS, load_all, load_plugin, plugin_names
+from harness.registry import GROUPS, ExtraMissingError, load_all, load_plugin, plugin_names
 
 _FOREIGN: Final = ", foreign"
 ALL: Final = "all"
@@ -127,7 +127,7 @@ def _print_workloads(target: str | None) -> None:
     targets = dict(_targets(target))
     for name, workload in load_all("workloads"):
         if isinstance(workload, UsageError):
-            say(f"{name:16} BROKEN: {workload}")
+            say(f"{name:16} {_why_not(workload)}")
             continue
         able = [
             each
@@ -166,16 +166,15 @@ def _print_group(group: str) -> None:
         if entry.get("profiles"):
             say(f"  {'':24} profiles: {', '.join(entry['profiles'])}")
         if entry.get("bugs"):
-            say(
-                f"  {'':24} {len(entry['bugs'])} bugs: `harness list bugs --target {entry['name']}`"
-            )
+            bugs = counted(len(entry["bugs"]), "bug")
+            say(f"  {'':24} {bugs}: `harness list bugs --target {entry['name']}`")
 
 
 def _entries(group: str) -> list[dict[str, Any]]:
     entries = []
     for name, plugin in load_all(group):
         if isinstance(plugin, UsageError):
-            entries.append({"name": name, "doc": f"BROKEN: {plugin}"})
+            entries.append({"name": name, "doc": _why_not(plugin)})
             continue
         entry: dict[str, Any] = {"name": name, "doc": plugin.doc}
         if group == "environments":
@@ -190,6 +189,11 @@ def _entries(group: str) -> list[dict[str, Any]]:
             entry["bugs"] = dict(plugin.bugs)
         entries.append(entry)
     return entries
+
+
+def _why_not(error: UsageError) -> str:
+    """The line of a plug-in that does not load."""
+    return str(error) if isinstance(error, ExtraMissingError) else f"BROKEN: {error}"
 
 
 def _of_foreign(environment: Environment) -> Mapping[Capability, Fidelity]:

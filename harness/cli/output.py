@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def say(*parts: RenderableType) -> None:
-    """Print text or a rich renderable to stdout.
-
-    If stdout cannot be written, report that on stderr once.
-    """
+    """Print text or a rich renderable to stdout; one note on stderr tells of a failure."""
     try:
         for part in parts:
             print(harmless(part) if isinstance(part, str) else drawn(part, sys.stdout), flush=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, cast
 
 from harness import __version__
-from harness.errors import UsageError, choices_near
+from harness.errors import UsageError, choices_near, counted
 from harness.plugins import Verb
 from harness.registry import load_verb, plugin_names, qualified_names, verb_module_name
 
@@ -130,7 +130,7 @@ class Parser(argparse.ArgumentParser):
             for action, text in hidden.items():
                 action.help = text
         count = sum(text != argparse.SUPPRESS for text in hidden.values())
-        return f"{shown}\n{count} more options: {self.prog} --help-all\n"
+        return f"{shown}\n{counted(count, 'more option')}: {self.prog} --help-all\n"
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         if "" in arg_strings:
@@ -182,7 +182,6 @@ class _HelpAll(argparse.Action):
     """Print the help with every option."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        """As argparse asks for."""
         if isinstance(parser, Parser):
             sys.stdout.write(parser.format_help(every=True))
         parser.exit()
@@ -192,7 +191,6 @@ class _Version(argparse.Action):
     """Print the versions of the harness and of Python, and whether the native core is available."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        """As argparse asks for."""
         spec = importlib.util.find_spec("checkers")
         places = () if spec is None else spec.submodule_search_locations or ()
         native = any(next(Path(place).glob("_native.*"), None) for place in places)
@@ -235,7 +233,6 @@ def captured_parser(verb: str) -> Parser | None:
 
 
 def _name_of(action: argparse.Action) -> str:
-    """The name of an argument for messages."""
     if action.option_strings:
         return action.option_strings[-1]
     metavar = action.metavar if isinstance(action.metavar, str) else None

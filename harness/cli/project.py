@@ -92,11 +92,7 @@ def replay_words() -> list[str]:
 
 
 def project_store() -> str:
-    """The store for verbs that take the store as an argument: the one in `harness.toml`, or
-    `store`.
-
-    Raises `UsageError` like `project_arguments`.
-    """
+    """The store in `harness.toml`, or `store`. Raises `UsageError` like `project_arguments`."""
     return str(_read(Path(FILE)).get("store", "store"))
 
 
@@ -111,7 +107,6 @@ def known_failures(path: Path | None, *, config: bool = True) -> KnownFailures:
 
 
 def _value_of(flag: str, arguments: Sequence[str]) -> str | None:
-    """The value of `flag` on the command line."""
     for argument, following in itertools.pairwise([*arguments, ""]):
         name, equals, value = argument.partition("=")
         if name == flag:

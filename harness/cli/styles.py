@@ -148,7 +148,6 @@ def table(
     *,
     head: Sequence[str] = (),
     indent: int = 0,
-    wraps: bool = True,
 ) -> Table:
     """Rows in columns of minimal width; the last column takes the rest of a line."""
     from rich.table import Table
@@ -159,9 +158,8 @@ def table(
     if indent:
         table.add_column(width=indent - 2)
     for number in range(columns):
-        last = wraps and number == columns - 1
         name = styled(head[number]) if head else ""
-        table.add_column(name, no_wrap=not last, overflow="fold")
+        table.add_column(name, no_wrap=number < columns - 1, overflow="fold")
     for row in rows:
         cells = [styled(cell) if isinstance(cell, str) else cell for cell in row]
         table.add_row(*[""] * bool(indent), *cells)

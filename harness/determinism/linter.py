@@ -82,7 +82,6 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        """Visit a function, which has its own scope."""
         for decorator in node.decorator_list:
             self.visit(decorator)
         arguments = node.args
@@ -141,14 +140,12 @@ class Linter(ast.NodeVisitor):
     # --- imports and names ------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> None:
-        """`import a.b as c`."""
         for alias in node.names:
             top = alias.name.partition(".")[0]
             self._aliases[alias.asname or top] = alias.name if alias.asname else top
             self._check_import(node, top)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """`from a import b as c`."""
         module = node.module or ""
         for alias in node.names:
             self._aliases[alias.asname or alias.name] = f"{module}.{alias.name}"
@@ -164,11 +161,9 @@ class Linter(ast.NodeVisitor):
             self._report(node, "import", f"do not import from 'random': {BANNED_IMPORTS[top]}")
 
     def visit_Name(self, node: ast.Name) -> None:
-        """Note a name that was imported from a module."""
         self._check_name(node, self._aliases.get(node.id, ""))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        """Check `module.name` as a whole."""
         dotted = self._dotted(node)
         if dotted:
             self._check_name(node, dotted)
@@ -237,7 +232,6 @@ class Linter(ast.NodeVisitor):
     # --- sets in order ----------------------------------------------------------------------
 
     def visit_For(self, node: ast.For) -> None:
-        """A loop over a set."""
         if self._is_unordered(node.iter):
             self._report_order(node.iter, "the loop runs in the order of a set")
         self.generic_visit(node)
@@ -254,7 +248,6 @@ class Linter(ast.NodeVisitor):
     visit_DictComp = _visit_comprehension  # noqa: N815
 
     def visit_Starred(self, node: ast.Starred) -> None:
-        """`*names` in a call, list or tuple."""
         if node not in self._order_free and self._is_unordered(node.value):
             self._report_order(node, "the star unpacks a set in its order")
         self.generic_visit(node)
@@ -265,13 +258,11 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> None:
-        """`yield from` a set."""
         if self._is_unordered(node.value):
             self._report_order(node, "yield from follows the order of a set")
         self.generic_visit(node)
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> None:
-        """A set in an f-string."""
         if self._kind(node.value) == SET:
             self._report_order(node, "the text shows a set in its order")
         self.generic_visit(node)
@@ -285,12 +276,10 @@ class Linter(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        """`GLOBAL[x] += 1`."""
         self._check_store(node.target)
         self.generic_visit(node)
 
     def visit_Delete(self, node: ast.Delete) -> None:
-        """`del GLOBAL[x]`."""
         for target in node.targets:
             self._check_store(target)
         self.generic_visit(node)
@@ -301,11 +290,9 @@ class Linter(ast.NodeVisitor):
         )
 
     def _is_unordered(self, node: ast.expr) -> bool:
-        """Whether iteration over it follows the order of a set."""
         return self._kind(node) == SET
 
     def _kind(self, node: ast.expr | None) -> Kind:
-        """The kind of an expression's value."""
         if isinstance(node, ast.Set | ast.SetComp):
             return SET
         if isinstance(node, ast.Name):
@@ -363,7 +350,7 @@ class Linter(ast.NodeVisitor):
         if value is None or not _is_mutable(value):
             return
         for target in targets:
-            if not isinstance(target, ast.Name) or _is_dunder(target.id):
+            if not isinstance(target, ast.Name) or re.fullmatch("__.*__", target.id):
                 continue
             if where == "module":
                 self._globals.add(target.id)
@@ -418,10 +405,6 @@ def _is_mutable(node: ast.expr) -> bool:
     return isinstance(node, displays) or (
         isinstance(node, ast.Call) and last_name(node.func) in MUTABLE_CALLS
     )
-
-
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
 
 
 def _last_of_subscript(statement: ast.AnnAssign) -> str:

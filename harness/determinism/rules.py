@@ -87,18 +87,8 @@ MUTATORS: Final = frozenset(
 )
 MUTABLE_CALLS: Final = frozenset(
     (
-        *(
-            "dict",
-            "list",
-            "set",
-            "bytearray",
-            "deque",
-            "defaultdict",
-            "Counter",
-            "OrderedDict",
-            "count",
-        ),
-        *("cycle", "WeakSet", "WeakValueDictionary", "WeakKeyDictionary", "ContextVar"),
+        *("dict", "list", "set", "bytearray", "deque", "defaultdict", "Counter", "OrderedDict"),
+        *("count", "cycle", "WeakSet", "WeakValueDictionary", "WeakKeyDictionary", "ContextVar"),
     )
 )
 SET_TYPES: Final = frozenset(("set", "frozenset", "Set", "FrozenSet", "AbstractSet", "MutableSet"))

@@ -88,7 +88,6 @@ class FaultyDisk:
     """A disk that fails on command (`harness.env.Disk`)."""
 
     def __init__(self, disk: Disk, trouble: DiskTrouble) -> None:
-        """Wrap `disk`, the environment's own disk."""
         self._disk = disk
         self._trouble = trouble
 

@@ -311,7 +311,6 @@ class Warden:
 
     @property
     def pid(self) -> int:
-        """The pid of the warden's process."""
         return self._process.pid
 
     def guard(self, key: str, undo: Undo, *, deadline_s: float | None = None) -> None:

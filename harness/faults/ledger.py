@@ -20,8 +20,9 @@ ledger starts it at once. In both cases another fault may keep the node down.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -29,7 +30,7 @@ import msgspec
 from harness.case import Damage
 from harness.cluster import Bite, ClusterEvent, Controls, NodeState
 from harness.env import ClientEnv
-from harness.errors import UsageError
+from harness.errors import HarnessError, InfrastructureError, UsageError
 from harness.faults.budget import DamageBudget
 from harness.faults.conditions import Conditions, Links
 from harness.nodes.faults import (
@@ -301,14 +302,39 @@ class Ledger:
         await self._links.relieve({*nodes, *self._controls.clients})
 
     async def heal_active(self) -> None:
-        """Undo every fault, in the order in which they took effect."""
-        for fault_id in self.active:
-            await self.heal(fault_id)
+        """Undo every fault, in the order in which they took effect.
+
+        A fault that cannot be undone stays active and keeps no other fault from being undone; one
+        `InfrastructureError` at the end names all of them.
+        """
+        await _try_all(self._heals())
 
     async def heal_all(self) -> None:
-        """Undo every fault and restore everything, except that nodes may stay down."""
-        await self.heal_active()
-        await self._controls.mend()
+        """Undo every fault and restore everything, except that nodes may stay down; raises like
+        `heal_active`.
+        """
+        await _try_all({**self._heals(), "clocks, processors and disks": self._controls.mend})
+
+    def _heals(self) -> dict[str, Callable[[], Awaitable[object]]]:
+        return {f"the fault {each!r}": functools.partial(self.heal, each) for each in self.active}
+
+
+async def _try_all(heals: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
+    """Call all `heals` in order, also after errors, and raise these errors together."""
+    errors: dict[str, Exception] = {}
+    for what, heal in heals.items():
+        try:
+            await heal()
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors[what] = error
+    if not errors:
+        return
+    group = ExceptionGroup("faults could not be undone", list(errors.values()))
+    if not all(isinstance(error, HarnessError | OSError) for error in errors.values()):
+        raise group  # a defect of the harness or of a plug-in
+    raise InfrastructureError(
+        "; ".join(f"{what} could not be undone: {error}" for what, error in errors.items())
+    ) from group
 
 
 def _described(injection: Injection, hit: Sequence[str]) -> Injection:

@@ -13,7 +13,7 @@
     do step-down on leader every 10s
     reset leader from followers
 
-A verb, its targets (`harness.faults.selectors`), its settings (`harness.faults.parameters`) and,
+A verb, its targets (`harness.faults.selectors`), its settings (how bad it gets) and,
 unless the case's `--interval` and `--duration` decide, its time: a moment, or the next event of a
 node.
 """
@@ -21,14 +21,14 @@ node.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
 from harness.case import FAULT_S_MIN, Trigger
 from harness.cluster import CLIENT, Capability
-from harness.errors import choices_near
-from harness.faults.parameters import CONDITIONS, condition, duration_s, examples, shape, wrong
+from harness.errors import UsageError, choices_near
 from harness.faults.schedules import Schedule
 from harness.faults.selectors import (
     CLIENTS,
@@ -39,8 +39,43 @@ from harness.faults.selectors import (
     Links,
     Nodes,
 )
-from harness.nodes.faults import Cut, FaultKind, Kill, Operate, Pause, Reset, Restart
+from harness.nodes.degradation import DiskQuality, Effect, LinkQuality, StreamQuality, seconds_in
+from harness.nodes.faults import (
+    Clock,
+    Condition,
+    Cpu,
+    Cut,
+    Disk,
+    FaultKind,
+    Kill,
+    Operate,
+    Pause,
+    Reset,
+    Restart,
+    Shape,
+    Stream,
+)
 from harness.ops import NS_PER_S
+
+CONDITIONS: Final = ("clock", "cpu", "disk")
+"""The verbs that need settings and hit nodes; `shape` needs settings, too, but hits links."""
+_EFFECTS: Final[Mapping[str, Mapping[str, Effect]]] = {
+    "shape": {**LinkQuality.EFFECTS, **StreamQuality.EFFECTS},
+    "clock": Clock.EFFECTS,
+    "cpu": Cpu.EFFECTS,
+    "disk": DiskQuality.EFFECTS,
+}
+_OF_STREAMS: Final = [effect.word for effect in StreamQuality.EFFECTS.values()]
+
+
+def _examples(verb: str) -> list[str]:
+    """One setting of this verb for each capability that differs between environments."""
+    settings: dict[Capability, str] = {}
+    for effect in _EFFECTS[verb].values():
+        if effect.word and effect.needs is not None:
+            settings.setdefault(effect.needs, effect.example)
+    return list(settings.values())
+
 
 EXAMPLES: Final = (
     "kill leader",
@@ -50,9 +85,9 @@ EXAMPLES: Final = (
     "cut leader from members",
     "cut leader to members",
     "cut client:1 from leader",
-    *(f"shape leader from members {setting}" for setting in examples("shape")),
+    *(f"shape leader from members {setting}" for setting in _examples("shape")),
     "reset leader from members",
-    *(f"{verb} leader {setting}" for verb in CONDITIONS for setting in examples(verb)),
+    *(f"{verb} leader {setting}" for verb in CONDITIONS for setting in _examples(verb)),
     "kill it when event leader",
     "do rolling-restart on all",
 )
@@ -107,7 +142,7 @@ def parse(text: str) -> Sentence:
     """Parse one fault in words; raises `UsageError` that quotes the mistake."""
     words = text.split()
     if len(text) > _LENGTH_MAX or not words:
-        raise wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")
+        raise _wrong(text[:60], f"has {len(text)} characters", f"write 1 to {_LENGTH_MAX}")
     times = next((n for n, word in enumerate(words) if word in _TIMES), len(words))
     event = words.index("when") if "when" in words[:times] else times
     verb, body = words[0], words[1:event]
@@ -118,32 +153,37 @@ def parse(text: str) -> Sentence:
     elif verb == "do":
         kind, whom = _operation(text, body)
     elif verb in CONDITIONS:
-        kind, whom = condition(text, verb, body[1:]), _whom(text, verb, body[:1])
+        kind, whom = _condition(text, verb, body[1:]), _whom(text, verb, body[:1])
     elif verb in _NODE_VERBS:
         kind, whom = _NODE_VERBS[verb], _whom(text, verb, body)
     else:
         verbs = [*_NODE_VERBS, *CONDITIONS, *_LINK_VERBS, "do"]
-        raise wrong(text, f"begins with {verb!r}", choices_near(verb, verbs) + _SEE)
+        raise _wrong(text, f"begins with {verb!r}", choices_near(verb, verbs) + _SEE)
     trigger = _trigger(text, words[event:times]) if event < times else None
     if whom.names_it and trigger is None:
-        raise wrong(text, "hits 'it', the node of an event", "add `when event KIND`")
+        raise _wrong(text, "hits 'it', the node of an event", "add `when event KIND`")
     at_once = isinstance(kind, Operate | Reset)
     schedule = _schedule(text, words[times:], waits=trigger is not None, at_once=at_once)
     return Sentence(text=" ".join(words), kind=kind, whom=whom, schedule=schedule, trigger=trigger)
 
 
+def _wrong(text: str, what: str, fix: str) -> UsageError:
+    """The error for a mistake in the fault in words `text`."""
+    return UsageError(f"the fault {text!r} {what}; {fix}")
+
+
 def _trigger(text: str, words: list[str]) -> Trigger:
     if len(words) < 3 or words[1] != "event":
-        raise wrong(text, f"has {' '.join(words)!r}", "write `when event KIND`")
+        raise _wrong(text, f"has {' '.join(words)!r}", "write `when event KIND`")
     where: dict[str, str] = {}
     nth = 1
     for word in words[3:]:
         name, equals, value = word.partition("=")
         if not name or not equals or not value:
-            raise wrong(text, f"has {word!r} behind an event", "write FIELD=VALUE or nth=3")
+            raise _wrong(text, f"has {word!r} behind an event", "write FIELD=VALUE or nth=3")
         if name == "nth":
             if not re.fullmatch(r"[1-9]\d{0,5}", value):
-                raise wrong(text, f"has nth={value}", "write a whole number from 1, such as nth=3")
+                raise _wrong(text, f"has nth={value}", "write a whole number from 1, such as nth=3")
             nth = int(value)
         else:
             where[name] = value
@@ -152,17 +192,17 @@ def _trigger(text: str, words: list[str]) -> Trigger:
 
 def _whom(text: str, verb: str, body: list[str]) -> Nodes:
     if len(body) != 1:
-        raise wrong(text, f"has {' '.join(body)!r} behind {verb}", f"write `{verb} WHOM`")
+        raise _wrong(text, f"has {' '.join(body)!r} behind {verb}", f"write `{verb} WHOM`")
     return _nodes(text, body[0], client=False)
 
 
 def _operation(text: str, body: list[str]) -> tuple[Operate, Nodes]:
     rule = "write `do OPERATION on WHOM`, and perhaps variant=NAME"
     if len(body) not in {3, 4} or body[1] != "on":
-        raise wrong(text, f"has {' '.join(body)!r} behind do", rule)
+        raise _wrong(text, f"has {' '.join(body)!r} behind do", rule)
     variant = re.fullmatch(r"variant=([\w.-]+)", body[3]) if len(body) == 4 else None
     if len(body) == 4 and variant is None:
-        raise wrong(text, f"has {body[3]!r}", rule)
+        raise _wrong(text, f"has {body[3]!r}", rule)
     what = Operate(name=body[0], variant=variant[1] if variant else "")
     return what, _nodes(text, body[2], client=False)
 
@@ -171,9 +211,9 @@ def _link_fault(text: str, verb: str, body: list[str]) -> tuple[FaultKind, Links
     settings = [word for word in body if "=" in word]
     links = _links(text, verb, [word for word in body if "=" not in word])
     if verb == "shape":
-        return shape(text, settings), links
+        return _shape(text, settings), links
     if settings:
-        raise wrong(text, f"has {settings[0]!r}", f"{verb} takes no settings, only `shape` does")
+        raise _wrong(text, f"has {settings[0]!r}", f"{verb} takes no settings, only `shape` does")
     if verb == "reset":
         return Reset(), links
     return Cut(one_way=links.one_way or links.shape == "ring"), links
@@ -185,7 +225,7 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
     if body[1:] == ["with", CLIENTS] and body[0] in SHAPES_OF_CLIENTS:
         return Links(shape=body[0], with_clients=True)
     if len(body) != 3 or body[1] not in {"from", "to"}:
-        raise wrong(
+        raise _wrong(
             text,
             f"has {' '.join(body)!r} where links are named",
             f"write `{verb} A from B` (both ways), `{verb} A to B` (what A sends), or `{verb}` and "
@@ -194,9 +234,9 @@ def _links(text: str, verb: str, body: list[str]) -> Links:
         )
     left, right = (_nodes(text, word, client=True) for word in (body[0], body[2]))
     if left.is_clients and right.is_clients:
-        raise wrong(text, "has clients on both ends", "name nodes on one end")
+        raise _wrong(text, "has clients on both ends", "name nodes on one end")
     if left.word == "others":
-        raise wrong(text, "begins its links with 'others'", "write `A from others`")
+        raise _wrong(text, "begins its links with 'others'", "write `A from others`")
     return Links(left=left, right=right, one_way=body[1] == "to")
 
 
@@ -214,16 +254,65 @@ def _nodes(text: str, word: str, *, client: bool) -> Nodes:
         words += [f"{name}@{CLIENTS}" for name in OF_CLIENTS if client]
         near = choices_near(word, words)
         if near.startswith("did"):
-            raise wrong(text, f"names {word!r}", near)
-        raise wrong(
+            raise _wrong(text, f"names {word!r}", near)
+        raise _wrong(
             text,
             f"names {word!r}",
             f"write one of {', '.join(words)}, node:NAME or role:NAME; @members, @nonmembers or "
             "@ROLE behind it limits the choice",
         )
     if among == CLIENTS and not client:
-        raise wrong(text, f"names {word!r}", "clients are ends of links: cut, shape or reset those")
+        raise _wrong(
+            text, f"names {word!r}", "clients are ends of links: cut, shape or reset those"
+        )
     return Nodes(word=match[3], among=match[4] or "")
+
+
+def _fields(text: str, verb: str, settings: Sequence[str]) -> dict[str, Any]:
+    names = {effect.word: name for name, effect in _EFFECTS[verb].items() if effect.word}
+    fields: dict[str, Any] = {}
+    for setting in settings:
+        word, _, value = setting.partition("=")
+        if word not in names:
+            raise _wrong(text, f"sets {word!r}", choices_near(word, names))
+        field = names[word]
+        if field in fields:
+            raise _wrong(text, f"sets {word} twice", "set it once")
+        effect = _EFFECTS[verb][field]
+        fields[field] = effect.read(value)
+        if fields[field] is None:
+            raise _wrong(text, f"has {setting}", f"write {effect.rule}")
+    if not fields:
+        raise _wrong(text, "does not set how bad it gets", f"add one of {', '.join(names)}")
+    return fields
+
+
+def _shape(text: str, settings: Sequence[str]) -> Shape | Stream:
+    """The fault of links, or of the streams on them; raises `UsageError`."""
+    fields = _fields(text, "shape", settings)
+    of_streams = fields.keys() & StreamQuality.EFFECTS.keys()
+    if not of_streams:
+        return Shape(quality=msgspec.convert(fields, LinkQuality))
+    if of_streams != fields.keys():
+        fix = f"make {', '.join(_OF_STREAMS)} a fault of their own, with a --fault each"
+        raise _wrong(text, "worsens both links and the streams on them", fix)
+    if "gap_ms" in fields and "slice_bytes" not in fields:
+        raise _wrong(text, "has a gap between no pieces", "add their size: slice=128B")
+    return Stream(quality=msgspec.convert(fields, StreamQuality))
+
+
+def _condition(text: str, verb: str, settings: Sequence[str]) -> Condition:
+    """The fault of a clock, a processor or a disk; raises `UsageError`."""
+    fields = _fields(text, verb, settings)
+    match verb:
+        case "clock":
+            if "strobe_ms" in fields and "offset_ms" not in fields:
+                raise _wrong(text, "strobes without an offset", "add the jump: offset=1s")
+            return Clock(**fields)
+        case "cpu":
+            return Cpu(**fields)
+        case _:
+            return Disk(quality=msgspec.convert(fields, DiskQuality))
 
 
 def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Schedule:
@@ -236,16 +325,24 @@ def _schedule(text: str, words: list[str], *, waits: bool, at_once: bool) -> Sch
     if waits and names == ["for"]:  # one wait, from the start of the chaos phase
         names, values = ["at", "for"], ["0s", *values]
     if len(names) != len(values) or sorted(names) not in (["every", "for"], ["at", "for"]):
-        raise wrong(text, f"has {' '.join(words)!r} as its time", rule)
+        raise _wrong(text, f"has {' '.join(words)!r} as its time", rule)
     times_ns = {
-        name: round(duration_s(text, value) * NS_PER_S)
+        name: round(_duration_s(text, value) * NS_PER_S)
         for name, value in zip(names, values, strict=True)
     }
     least_ns = round(FAULT_S_MIN * NS_PER_S)
     if times_ns["for"] < least_ns or times_ns.get("every", least_ns) < least_ns:
-        raise wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
+        raise _wrong(text, "is too short", f"at least {FAULT_S_MIN:g}s")
     if "every" in times_ns and times_ns["for"] >= times_ns["every"]:
-        raise wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
+        raise _wrong(text, "never ends before it begins again", "make `for` shorter than `every`")
     return Schedule(
         every_ns=times_ns.get("every", 0), at_ns=times_ns.get("at"), for_ns=times_ns["for"]
     )
+
+
+def _duration_s(text: str, value: str) -> float:
+    """A time such as 200ms, 4s or 2m, in s; raises `UsageError`."""
+    time_s = seconds_in(value)
+    if time_s is None:
+        raise _wrong(text, f"has the time {value!r}", "write a number and ms, s or m: 4s, 200ms")
+    return time_s

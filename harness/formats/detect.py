@@ -40,10 +40,7 @@ def is_parquet(head: bytes) -> bool:
 
 
 class SealedHistory:
-    """A sealed history of the harness, read from the Parquet file alone.
-
-    It is checked against its digest.
-    """
+    """A sealed history, read from the Parquet file alone and checked against its digest."""
 
     format = "parquet"
 
@@ -93,7 +90,6 @@ def is_history_file(path: Path) -> bool:
 
 
 def _source_of(head: bytes) -> Callable[[Path], Source] | None:
-    """The format of a file that begins with `head`."""
     return next((source for recognises, source in _FORMATS if recognises(head)), None)
 
 

@@ -52,9 +52,7 @@ class _Words:
             self.ops = without_keys(self.ops)
 
     def _is_keyed(self, shape: Shape) -> bool:
-        """Whether values are `[key value]` tuples; values of kv-string and compare-and-set look the
-        same.
-        """
+        """Whether values are `[key value]` tuples; kv-string and cas have the same shape."""
         if shape is not Shape.NO and (
             self.names <= {"get", "put", "append"} or self.names == {"cas"}
         ):
@@ -67,7 +65,6 @@ class _Words:
         return [op.value for op in self.ops if op.f in names and op.type is OpType.INVOKE]
 
     def answers(self, f: str) -> list[Any]:
-        """The answers of operations with this name, without nil."""
         ok = (op.value for op in self.ops if op.f == f and op.type is OpType.OK)
         return [value for value in ok if value is not None]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from harness.errors import HistoryError, located
+from harness.errors import HistoryError, counted, located
 from harness.formats.source import Row, Table
 
 CATALOG_NEVER: Final = 1_000_000_000
@@ -73,7 +73,7 @@ class CatalogTable(Table):
 
         if len(cells) != len(COLUMNS):
             columns = f"{len(COLUMNS)}: {', '.join(COLUMNS)}"
-            what = f"{len(cells)} columns separated by tabs; there must be {columns}"
+            what = f"{counted(len(cells), 'column')} separated by tabs; there must be {columns}"
             raise located(self._path, line, len(text) + 1, what)
         row = dict(zip(COLUMNS, cells, strict=True))
         numbers: dict[str, int] = {}
@@ -145,7 +145,9 @@ class RegisterTable(Table):
             if not _NUMBER.fullmatch(word[0]):
                 raise error(number, f"{word[0][:80]!r} is not a whole number")
         if len(words) != 4:
-            what = f"{len(words)} columns; there must be 4: is_write, value, call, return"
+            what = (
+                f"{counted(len(words), 'column')}; there must be 4: is_write, value, call, return"
+            )
             raise error(4, what)
         is_write, value, call, returned = (int(word[0]) for word in words)
         if is_write not in {0, 1}:

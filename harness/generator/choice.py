@@ -12,15 +12,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from harness.errors import UsageError
-from harness.generator.core import (
-    Context,
-    Emit,
-    Generator,
-    GeneratorLike,
-    Node,
-    Pending,
-    Step,
-)
+from harness.generator.core import Context, Emit, Generator, GeneratorLike, Node, Pending, Step
 from harness.generator.plain import NOTHING, lift, soonest
 from harness.ops import Op
 
@@ -28,9 +20,7 @@ from harness.ops import Op
 def _update_all(
     generators: tuple[Generator, ...], ctx: Context, event: Op
 ) -> tuple[Generator, ...]:
-    """All generators after the update; the same tuple if nothing changed, so that callers can
-    compare by identity.
-    """
+    """All generators after the update; the same tuple if nothing changed."""
     updated = [generator.update(ctx, event) for generator in generators]
     for old, new in zip(generators, updated, strict=True):
         if old is not new:

@@ -205,9 +205,7 @@ class Around(Node, frozen=True):
         return None if step is None else self.emitted(ctx, step)
 
     def emitted(self, ctx: Context, step: Emit) -> Step:  # noqa: ARG002
-        """Change an emission; by default unchanged, with the wrapper around the remaining
-        generator.
-        """
+        """Change an emission; by default only wrap the remaining generator."""
         return Emit(step.draft, self.around(step.next))
 
     def update(self, ctx: Context, event: Op) -> Generator:

@@ -37,7 +37,6 @@ class _Nothing(Node, frozen=True):
     """The exhausted generator."""
 
     def op(self, ctx: Context) -> Step:  # noqa: ARG002  the protocol's shape
-        """The generator without any operation."""
         return None
 
 
@@ -73,7 +72,6 @@ class _Once(Node, frozen=True):
     draft: Draft
 
     def op(self, ctx: Context) -> Step:
-        """The draft, then nothing."""
         draft = complete(self.draft, ctx)
         return Pending(self) if draft is None else Emit(draft, NOTHING)
 
@@ -86,7 +84,6 @@ class _Sequence(Node, frozen=True):
     current: Generator
 
     def op(self, ctx: Context) -> Step:
-        """The step of the first generator that is not exhausted."""
         position, current, last = self.position, self.current, len(self.generators) - 1
         while True:
             step = current.op(ctx)
@@ -156,9 +153,7 @@ class _Outside(Around, frozen=True):
     """A generator of another package, whose drafts may omit process and time."""
 
     def op(self, ctx: Context) -> Step:
-        """The generator's step, with omitted fields filled in; it is not asked while no process is
-        free.
-        """
+        """The generator's step, completed; it is not asked while no process is free."""
         if not ctx.free_mask:
             return Pending(self)
         step = self.generator.op(ctx)

@@ -174,9 +174,7 @@ class _Each(Node, frozen=True):
 
 
 def each_thread(generator: GeneratorLike) -> Generator:
-    """An independent copy for every thread, which sees only its own thread. Ends when all have
-    ended.
-    """
+    """An independent copy for every thread, which sees only this thread; ends with the last."""
     inner = lift(generator)
     return inner if inner is NOTHING else _Each(inner)
 

@@ -36,9 +36,7 @@ class ReadyHttp(_Probe, frozen=True, tag="http"):
 
 
 class ReadyLog(_Probe, frozen=True, tag="log"):
-    """Ready once a line that the program has printed since its start matches the regular
-    expression.
-    """
+    """Ready once a line printed since the program's start matches the regular expression."""
 
     pattern: str
     within_s: float = _READY_S

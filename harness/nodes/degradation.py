@@ -63,9 +63,7 @@ class Capability(enum.Enum):
 
 
 def _added(amounts: Sequence[float]) -> float:
-    """Added one by one: `sum` rounds differently from Python 3.12 on, but histories must not
-    change.
-    """
+    """The sum, rounded after each addition: `sum` rounds differently from Python 3.12 on."""
     return functools.reduce(operator.add, amounts, 0.0)
 
 
@@ -183,21 +181,16 @@ class _Quality(msgspec.Struct, frozen=True):
 
     @classmethod
     def together(cls, qualities: Sequence[Self]) -> Self:
-        """Combine qualities: delays add up, probabilities combine as independent events, the lowest
-        rate wins.
-        """
+        """The sum of delays, probabilities as of independent events, and the lowest rate."""
         each = {name: [getattr(each, name) for each in qualities] for name in cls.EFFECTS}
         return cls(**{name: cls.EFFECTS[name].together(values) for name, values in each.items()})
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities that the quality needs."""
         return required(self, self.EFFECTS)
 
     def bounded(self) -> Self:
-        """The quality with each amount limited to its maximum, which several faults together may
-        exceed.
-        """
+        """The quality with each amount limited to its maximum, for several faults together."""
         most = {name: effect.most for name, effect in self.EFFECTS.items()}
         too_much = {name: most[name] for name in most if (getattr(self, name) or 0) > most[name]}
         return msgspec.structs.replace(self, **too_much)

@@ -229,9 +229,7 @@ def refuse_in_simulation(nodes: Iterable[NodeSpec]) -> None:
 
 
 def as_variant(spec: NodeSpec, name: str) -> NodeSpec:
-    """The node's declaration when it runs as this variant; raises `UsageError` for an undeclared
-    variant.
-    """
+    """The node's declaration as this variant; raises `UsageError` for an undeclared one."""
     if name == BASE:
         return spec
     if name not in spec.variants:
@@ -272,10 +270,7 @@ def words_of(spec: NodeSpec) -> list[str]:
 
 
 def start_layers(nodes: Iterable[NodeSpec]) -> list[list[str]]:
-    """Names in layers: each node is in a later layer than the nodes that it starts after.
-
-    Raises `UsageError` for a circle.
-    """
+    """Names in layers: nodes start after earlier layers. Raises `UsageError` for a circle."""
     by_name = {spec.name: spec for spec in nodes}
     sorter = graphlib.TopologicalSorter(
         {name: [n for n in spec.after if n in by_name] for name, spec in by_name.items()}

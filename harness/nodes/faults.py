@@ -82,9 +82,7 @@ class Kill(_Kind, frozen=True, tag="kill"):
 
 
 class Restart(_Kind, frozen=True, tag="restart"):
-    """An administrator's restart: a process is stopped gracefully (SIGTERM, or its declared signal)
-    and started again later.
-    """
+    """An administrator's restart: the process is stopped in order and started again later."""
 
     word: ClassVar[str] = RESTART
     requires: ClassVar[frozenset[Capability]] = _DOWN_AND_UP | {Capability.STOP}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Final
+import random
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -19,7 +20,33 @@ PLAN_TRIES: Final = 20
 """
 
 
-def plan_beside(
+def with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
+    """The case with its own faults, checked, or else with the plans of its nemeses."""
+    if case.faults is not None:
+        _check_faults(case.faults)
+        for fault in case.faults:
+            check_fault_args(fault, nemeses[fault.nemesis])
+        return case
+    plans: list[Sequence[Fault]] = []
+    for name, nemesis in nemeses.items():
+        planned = _plan_beside(plans, case, name, nemesis)
+        others = {fault.id for plan in plans for fault in plan}
+        plans.append([_with_own_id(fault, others) for fault in planned])
+    faults = [fault for planned in plans for fault in planned]
+    faults.sort(key=lambda fault: (fault.at_ns, fault.id))
+    return msgspec.structs.replace(case, faults=tuple(faults))
+
+
+def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
+    """Raise `UsageError` for arguments that would make the nemesis fail during a run."""
+    try:
+        with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
+            nemesis.check_args(fault.args)
+    except UsageError as error:
+        raise UsageError(f"the fault {fault.id!r}: {error}") from error
+
+
+def _plan_beside(
     others: Sequence[Sequence[Fault]], case: Case, name: str, nemesis: Nemesis
 ) -> Sequence[Fault]:
     """A schedule that hides no other schedule and is not hidden by one, if found in `PLAN_TRIES`
@@ -69,25 +96,21 @@ def _planned_faults(name: str, nemesis: Nemesis, planned: Sequence[object]) -> l
             ) from error
         faults.append(msgspec.structs.replace(fault, nemesis=name))
     try:
-        check_faults(faults)
+        _check_faults(faults)
     except UsageError as error:
         raise TargetError(f"{what} returned a schedule that cannot be: {error}") from error
     return faults
 
 
-def with_own_id(fault: Fault, others: Collection[str]) -> Fault:
-    """`fault`, with the nemesis's name added to its id if another plan uses this id: heals name
-    faults by id.
-    """
+def _with_own_id(fault: Fault, others: Collection[str]) -> Fault:
+    """`fault`, with its nemesis in the id if another plan uses the id, by which heals name it."""
     if fault.id not in others:
         return fault
     return msgspec.structs.replace(fault, id=f"{fault.nemesis}/{fault.id}")
 
 
 def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> bool:
-    """Whether a fault of `plan` begins while no fault of another plan is active; true if `plan` is
-    empty.
-    """
+    """Whether a fault of `plan` begins while no other plan's is active, or `plan` is empty."""
     spans = [
         (fault.at_ns, fault.at_ns + fault.duration_ns)
         for other in plans
@@ -99,7 +122,7 @@ def _begins_in_calm(plan: Sequence[Fault], plans: Sequence[Sequence[Fault]]) -> 
     )
 
 
-def check_faults(faults: Sequence[Fault]) -> None:
+def _check_faults(faults: Sequence[Fault]) -> None:
     """Refuse a handwritten or shrunk schedule that cannot be carried out as written."""
     if len(faults) > FAULTS_MAX:
         raise UsageError(f"the case plans {len(faults)} faults; the limit is {FAULTS_MAX}")
@@ -115,3 +138,9 @@ def check_faults(faults: Sequence[Fault]) -> None:
                 raise UsageError(
                     f"the fault {fault.id!r} has {name} {value}; it must be in {least} .. 10**18-1"
                 )
+
+
+def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
+    """The arguments that a nemesis draws for one fault outside of a plan."""
+    planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
+    return dict(planned[0].args) if planned else {}

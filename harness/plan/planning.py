@@ -1,41 +1,36 @@
 """From options to a complete, checked case.
 
-Invalid options are refused here, before the first node starts.
+Invalid options are refused here, before the first node starts. A workload may require options of
+the target (`Workload.needs`), which the user can override. A target may list options that add roles
+or spares (`Target.larger`), which messages suggest.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from harness.case import Case, Fault
-from harness.cluster import (
-    NodeSpec,
-)
-from harness.errors import UsageError, choices_near, shown
+from harness.case import Case
+from harness.cluster import NodeSpec
+from harness.errors import HarnessError, UsageError, choices_near, shown
 from harness.faults.nemesis_from_text import load_nemesis
 from harness.faults.parser import are_words
 from harness.nodes.deployment import check_nodes, refuse_in_simulation
-from harness.ops import NS_PER_S
 from harness.permits import Permit
-from harness.plan.fault_plans import check_faults, plan_beside, with_own_id
-from harness.plan.needs import fitting_options, no_such_bug, no_vocabulary
+from harness.plan.fault_plans import with_faults
 from harness.plan.random_case import draw_case, expand_any
-from harness.plan.reach import (
-    refuse_clients,
-    refuse_nodes,
-    refuse_unable,
-)
+from harness.plan.reach import refuse_clients, refuse_nodes, refuse_unable
 from harness.plugins import Checker, Environment, Nemesis, Target, TargetSettings, Workload
 from harness.plugins.options import with_defaults
-from harness.registry import load_plugin
+from harness.registry import load_all, load_plugin
 from harness.support.interrupts import blaming
 from harness.verdict.judge import checkers_of
 
 CONCURRENCY_MAX: Final = 10_000
+_Fits = Callable[[Target, Mapping[str, Any]], None]
+"""Raises `HarnessError` if a target with these options does not fit."""
 
 
 class TargetPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +48,29 @@ class Plan(TargetPlan, frozen=True, kw_only=True):
 
     workload: Workload
     checkers: tuple[Checker, ...]
+
+
+def needed_options(
+    workload: Workload, target: Target, given: Mapping[str, Any], given_target: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The target's options that a workload with these options needs, except for options the user
+    set.
+    """
+    names = {option.name.replace("-", "_") for option in target.options}
+    options = with_defaults("workload", workload.name, workload.options, given)
+    of_target = with_defaults("target", target.name, target.options, given_target)
+    needed = workload.needs(options, of_target)
+    return {
+        name: value for name, value in needed.items() if name in names and name not in given_target
+    }
+
+
+def flags_of(options: Mapping[str, Any]) -> str:
+    """Options in the syntax of the command line."""
+    return " ".join(
+        f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+        for name, value in options.items()
+    )
 
 
 def plan_target(case: Case, environment: Environment) -> TargetPlan:
@@ -79,7 +97,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     target: Target = load_plugin("targets", case.target)
     workload: Workload = load_plugin("workloads", case.workload)
     if workload.vocabulary not in target.vocabularies:
-        raise no_vocabulary(target, workload)
+        raise _no_vocabulary(target, workload)
     _check_behaviour(case, target)
     case = expand_any(case, environment)
     if case.concurrency > CONCURRENCY_MAX:
@@ -98,7 +116,7 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
             "workload", case.workload, workload.options, case.workload_options
         ),
     )
-    case = _with_faults(case, nemeses)
+    case = with_faults(case, nemeses)
     checkers = dict.fromkeys([*target.checkers, *case.checkers])
     case = msgspec.structs.replace(case, checkers=tuple(checkers))
     settings, nodes = _declared(case, target, environment)
@@ -122,6 +140,26 @@ def plan_case(case: Case, environment: Environment | None) -> Plan:
     )
 
 
+def _no_vocabulary(target: Target, workload: Workload) -> UsageError:
+    """The error for a target that cannot run a workload; it names targets that can."""
+    able = [
+        name
+        for name, other in load_all("targets")
+        if not isinstance(other, UsageError) and workload.vocabulary in other.vocabularies
+    ]
+    if able:
+        fix = f"add {' or '.join(f'--target {name}' for name in able)}"
+    else:
+        fix = (
+            "none of the installed targets can; install a package that brings one, such as one "
+            "of the folder examples/"
+        )
+    return UsageError(
+        f"the target {target.name!r} cannot run the workload {workload.name!r}, which speaks "
+        f"{workload.vocabulary!r}; {fix}"
+    )
+
+
 def _with_fix(
     error: UsageError, name: str, nemesis: Nemesis, target: Target, environment: Environment | None
 ) -> UsageError:
@@ -134,13 +172,34 @@ def _with_fix(
         _, nodes = _declared(_with_target_options(case, other), other, environment)
         refuse_nodes(nemesis, {node.name: node for node in nodes}, other, environment)
 
-    fixes = [fix for fix in fitting_options(target, fits) if fix]
+    fixes = [fix for fix in _fitting_options(target, fits) if fix]
     if are_words(name) or not fixes:
         return error
     return UsageError(
         f"the nemesis {name!r} does not fit the target {target.name!r} as it is set up; add "
         f"{' or '.join(fixes)} ({error})"
     )
+
+
+def _fitting_options(target: Target, fits: _Fits) -> Iterator[str]:
+    """The options with which `target` `fits`, or else options of other targets."""
+    fitting = list(_that_fit(target, fits))
+    if fitting:
+        yield from fitting
+        return
+    for name, other in load_all("targets"):
+        if not isinstance(other, UsageError) and name != target.name:
+            for flags in list(_that_fit(other, fits))[:1]:
+                yield f"--target {name} {flags}".strip()
+
+
+def _that_fit(target: Target, fits: _Fits) -> Iterator[str]:
+    for options in ({}, *target.larger):
+        try:
+            fits(target, options)
+        except HarnessError:
+            continue
+        yield flags_of(options)
 
 
 def _check_behaviour(case: Case, target: Target) -> None:
@@ -152,7 +211,17 @@ def _check_behaviour(case: Case, target: Target) -> None:
         )
     for bug in case.bugs:
         if bug not in target.bugs:
-            raise no_such_bug(bug, target)
+            raise _no_such_bug(bug, target)
+
+
+def _no_such_bug(bug: str, target: Target) -> UsageError:
+    """The error for an unknown bug; names the target that has the bug, or the closest name."""
+    start = f"the target {target.name!r} has no bug {bug!r}"
+    for name, other in load_all("targets"):
+        if not isinstance(other, UsageError) and bug in other.bugs:
+            return UsageError(f"{start}; it is a bug of the target {name}: add --target {name}")
+    see = f"harness list bugs --target {target.name}"
+    return UsageError(f"{start}; {choices_near(bug, sorted(target.bugs), see=see)}")
 
 
 def permits_of_target(target: Target, settings: TargetSettings) -> Sequence[Permit]:
@@ -197,41 +266,10 @@ def _declared(
     return settings, _checked_nodes(nodes, environment)
 
 
-def check_fault_args(fault: Fault, nemesis: Nemesis) -> None:
-    """Raise `UsageError` for arguments that would make the nemesis fail during a run."""
-    try:
-        with blaming(f"the nemesis {fault.nemesis!r}: check_args()"):
-            nemesis.check_args(fault.args)
-    except UsageError as error:
-        raise UsageError(f"the fault {fault.id!r}: {error}") from error
-
-
 def _nemesis_names(case: Case) -> list[str]:
     """Every nemesis that the case names, in order, without duplicates."""
     planned = [fault.nemesis for fault in case.faults or ()]
     return list(dict.fromkeys([*case.nemeses, *planned]))
-
-
-def drawn_by_hand(nemesis: Nemesis, rng: random.Random) -> dict[str, Any]:
-    """The arguments that a nemesis draws for one fault outside of a plan."""
-    planned = nemesis.plan(rng, horizon_ns=NS_PER_S, interval_ns=NS_PER_S, duration_ns=NS_PER_S)
-    return dict(planned[0].args) if planned else {}
-
-
-def _with_faults(case: Case, nemeses: Mapping[str, Nemesis]) -> Case:
-    if case.faults is not None:
-        check_faults(case.faults)
-        for fault in case.faults:
-            check_fault_args(fault, nemeses[fault.nemesis])
-        return case
-    plans: list[Sequence[Fault]] = []
-    for name, nemesis in nemeses.items():
-        planned = plan_beside(plans, case, name, nemesis)
-        others = {fault.id for plan in plans for fault in plan}
-        plans.append([with_own_id(fault, others) for fault in planned])
-    faults = [fault for planned in plans for fault in planned]
-    faults.sort(key=lambda fault: (fault.at_ns, fault.id))
-    return msgspec.structs.replace(case, faults=tuple(faults))
 
 
 def _checked_nodes(

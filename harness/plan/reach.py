@@ -36,9 +36,7 @@ def needs_faulty_disk(nemesis: Nemesis) -> bool:
 
 
 def may_hit(nemesis: Nemesis, nodes: Iterable[NodeSpec], what: Collection[Capability]) -> list[str]:
-    """The foreign programs to which the nemesis may apply a fault that needs any capability of
-    `what`.
-    """
+    """The foreign programs to which the nemesis may apply a fault that needs any of `what`."""
     if nemesis.requires.isdisjoint(what):
         return []
     foreign = {node.name: node for node in nodes if node.entry is None}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.case import Case, replay_command
+from harness.cli.run.choose import choose_environment
 from harness.errors import UsageError
 from harness.ops import Verdict
 from harness.plan.planning import plan_case
@@ -47,7 +48,7 @@ class RunCase(Fixture):
             asked = case_from_settings(wanted)
         else:
             asked = stored_case(case, {name: settings[name] for name in settings if name != "env"})
-        environment = runs.environment(env_name)
+        environment = choose_environment(env_name)
         plan = plan_case(asked, environment)
         names = as_names(checkers)
         judges = plan.checkers if names is None else [load_plugin("checkers", n) for n in names]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from harness.cli.run.choose import choose_environment
 from harness.errors import UsageError
 from harness.plan.planning import Plan, plan_case
 from harness.plan.reach import foreign_clocks
@@ -45,7 +46,7 @@ class ClusterFactory(Fixture):
         """
         __tracebackhide__ = True
         env_name, wanted = self._runs.merged_settings(settings)
-        environment = self._runs.environment(env_name)
+        environment = choose_environment(env_name)
         plan = plan_case(case_from_settings({**wanted, "nemesis": "none"}), environment)
         announced = plan_case(case_from_settings(wanted), environment).nemeses
         clocks = foreign_clocks(announced, plan.nodes)

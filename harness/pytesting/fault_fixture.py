@@ -17,7 +17,7 @@ from harness.cluster import Bite, Capability
 from harness.errors import UsageError
 from harness.faults.nemesis_from_text import load_nemesis
 from harness.ops import NS_PER_S
-from harness.plan.planning import check_fault_args, drawn_by_hand
+from harness.plan.fault_plans import check_fault_args, drawn_by_hand
 from harness.plan.reach import refuse_by_hand, refuse_unable
 from harness.plugins import Nemesis
 from harness.pytesting.live import LiveCluster

@@ -18,8 +18,8 @@ from harness.generator import stagger
 from harness.ops import NS_PER_S, OpType
 from harness.plan.planning import Plan
 from harness.plugins import Client, Completion, Convergence, Environment, Nemesis, Request, Session
-from harness.run.bounded_calls import close_quietly, invoke_safely
 from harness.run.live_target import OpenedTarget
+from harness.run.probe import close_quietly, invoke_safely
 from harness.run.recorder import Recorder
 
 PROCESS_FIRST: Final = 1_000_000_000
@@ -86,10 +86,7 @@ class LiveCluster(OpenedTarget):
 
     @contextlib.asynccontextmanager
     async def traffic(self) -> AsyncIterator[None]:
-        """Run the workload in the background, at the case's rate, while the block runs.
-
-        The end of the block waits for operations in flight.
-        """
+        """Run the workload in the background; the end of the block waits for open operations."""
         if self._in_traffic:
             raise UsageError("traffic() is already running; one block at a time")
         self._in_traffic = True

@@ -91,7 +91,6 @@ def stored_case(source: Case | Path | str, settings: Mapping[str, object]) -> Ca
 
 
 def _names(keyword: str, value: object) -> tuple[str, ...]:
-    """The names in `value`, without duplicates."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, Sequence) or not all(isinstance(item, str) for item in items):
         raise UsageError(

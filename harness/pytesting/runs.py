@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from harness.case import Case
-from harness.cli.run.choose import choose_environment
 from harness.errors import UsageError
 from harness.ops import CheckResult, History, Verdict
-from harness.plugins import Environment
 from harness.pytesting.markers import ENV_DEFAULT, settings_of_markers
 from harness.run.keep import finish_run
 from harness.store import RunFolder, RunRecord, new_run_id
@@ -126,10 +124,6 @@ class RunsOfTest:
         if not isinstance(env, str):
             raise UsageError(f"env is {env!r}; give the name of an environment")
         return env, wanted
-
-    def environment(self, name: str) -> Environment:
-        """The environment, checked to be usable now; raises `UsageError` with the fix."""
-        return choose_environment(name)
 
     def new_folder(self, case: Case) -> RunFolder:
         """A folder for a run of `case`; until this run is over, there is no last run."""

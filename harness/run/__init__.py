@@ -3,9 +3,8 @@
 | what                                   | module          |
 |----------------------------------------|-----------------|
 | the phases in order, and their bounds  | `phases`        |
-| the deployed target, opened            | `live_target`   |
+| the deployed target, with its looks    | `live_target`   |
 | client operations from the generator   | `interpreter`   |
-| calls into plug-ins, each within a bound | `bounded_calls` |
 | planned faults, at their moments       | `conductor`     |
 | operations of administrators           | `operations`    |
 | index, time and log of every op        | `recorder`      |

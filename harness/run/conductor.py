@@ -160,9 +160,7 @@ class FaultConductor:
     async def _operate(
         self, fault: Fault, what: Operate, nodes: tuple[str, ...], scene: Scene
     ) -> Injection:
-        """Carry out an operation, from its op `inject` to its op `heal`. There is nothing to undo
-        later.
-        """
+        """Carry out an operation, from its op `inject` to its op `heal`; there is no undo."""
         begun = Injection(targets=nodes, note=f"{what.name} on {', '.join(nodes)}")
         leader = scene.roles().leader
         data = {"kind": what.word, "leader": leader, "what": msgspec.to_builtins(what)}
@@ -288,9 +286,7 @@ def trigger_of(nemesis: Nemesis, fault: Fault) -> Trigger | None:
 
 
 def _clients_of(aim: Aim, scene: Scene) -> list[str]:
-    """The clients whose links are hit: checkers do not treat these clients' answers as answers to
-    all.
-    """
+    """The clients whose links are hit: checkers do not take their answers as answers to all."""
     ends = {end for link in aim.links for end in (link.source, link.destination)}
     return [CLIENT] if CLIENT in ends else [end for end in scene.clients if end in ends]
 
@@ -306,8 +302,6 @@ def _updated_by(event: ClusterEvent, scene: Scene) -> Scene:
 
 
 def _needs_leader(nemesis: Nemesis, fault: Fault) -> tuple[bool, str]:
-    """Whether the targets of this fault depend on the leader; a text names the group if not the
-    first.
-    """
+    """Whether the fault's targets depend on the leader; a text names a group, if not the first."""
     answer = nemesis.needs_leader(fault)
     return bool(answer), answer if isinstance(answer, str) else ""

@@ -111,10 +111,7 @@ class Checkpoints:
         return divergences
 
     def summary(self) -> dict[str, Any] | None:
-        """Counts of comparisons, and `reached`: {field: {group: [[number, ns]...]}}.
-
-        `None` if no node announced anything.
-        """
+        """Counts, and `reached`: {field: {group: [[number, ns]...]}}; `None` without events."""
         if not self._told and not self._elections:
             return None
         reached = self._reached if self._steps <= REACHED_MAX else {}

@@ -100,9 +100,7 @@ class _Driver:
     # --- the scheduler -----------------------------------------------------------------------
 
     async def run(self) -> Generator | None:
-        """Run until the generator is exhausted or `stop` is set, and then until all operations have
-        ended.
-        """
+        """Run until the generator ends or `stop` is set, then until all operations have ended."""
         exhausted = False
         idle_since_ns: int | None = None
         while not exhausted and not self._stopped():
@@ -210,7 +208,6 @@ class _Driver:
         flight.task = self._spawn(self._fly(flight), f"op-{op.index}")
 
     def _nap(self, index: int, process: int, draft: Draft) -> None:
-        """Occupy a thread without doing anything."""
         self.ctx = self.ctx.busy(index, self.ctx.time_ns)
 
         def over() -> None:
@@ -249,9 +246,7 @@ class _Driver:
         self.wake.set()
 
     async def _fly(self, flight: _Flight) -> None:
-        """Invoke the operation and record its completion; a client that must not be used again is
-        closed.
-        """
+        """Invoke the operation and record its completion; close a client that is used up."""
         completion = await self._completion(flight)
         client, flight.client = flight.client, None
         if not flight.ended:

@@ -154,7 +154,6 @@ def finish_run(
 
 
 def _keep_staged(folder: RunFolder, plan: Plan, environment: Environment, kept: KeptRun) -> Path:
-    """Fill a staged folder and publish it; returns its new path."""
     failed = not kept.judgement.verdict.holds
     try:
         folder.write_case(plan.case)

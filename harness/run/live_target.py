@@ -1,20 +1,23 @@
 """A target opened on its deployment, for runs and for the coroutines of tests.
 
 It records events, drives clients with a generator, conducts faults, and inspects the target with
-time limits.
+time limits: if the plug-in cannot inspect the target, there is nothing to judge.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from harness.case import stream
 from harness.cluster import Cluster
 from harness.errors import TargetError, shown
 from harness.faults.door import Door
 from harness.generator import GeneratorLike
+from harness.ops import NS_PER_S
 from harness.permits import fact_of
 from harness.plan.planning import TargetPlan, permits_of_target
 from harness.plugins import (
@@ -22,19 +25,22 @@ from harness.plugins import (
     Convergence,
     Deployment,
     Nemesis,
+    NodeRole,
     Roles,
     Session,
     System,
     first_roles,
 )
-from harness.run.bounded_calls import look_at_groups, poll
 from harness.run.conductor import FaultConductor
 from harness.run.interpreter import interpret
 from harness.run.probe import POLL_S
 from harness.run.recorder import EventScribe, Recorder
 from harness.support.interrupts import blaming
 
+T = TypeVar("T")
 READY_BOUND_S: Final = 60.0
+LOOK_BOUND_S: Final = 60.0
+"""The time limit for one inspection of the target by its plug-in."""
 
 
 class OpenedTarget:
@@ -59,7 +65,8 @@ class OpenedTarget:
             self.system = plan.target.open(Deployment(session.env, plan.settings, nodes))
             if not isinstance(self.system, System):
                 raise TypeError(
-                    f"it returned {shown(self.system)}, of no subclass of harness.plugins.System"
+                    f"it returned {shown(self.system)}, which is not a harness.plugins.System; "
+                    f"write `class {type(self.system).__name__}(System)`, see `docs/plugins.md`"
                 )
         self.conductor = FaultConductor(
             cluster=session.cluster,
@@ -100,7 +107,7 @@ class OpenedTarget:
         return first_roles(await self._groups())
 
     async def _groups(self) -> Mapping[str, Roles]:
-        return await look_at_groups(self.system.groups, self.plan.case.target)
+        return await _look_at_groups(self.system.groups, self.plan.case.target)
 
     async def become_ready(self, bound_s: float = READY_BOUND_S) -> None:
         """Wait until the target serves; raises `TargetError` with open points and node logs."""
@@ -123,9 +130,97 @@ class OpenedTarget:
         bound_s: float,
         every_s: float,
     ) -> Convergence:
-        """Inspect the target until it is ready or the bound is over (see
-        `harness.run.bounded_calls.poll`).
-        """
+        """Inspect the target until it is ready or the bound is over (see `poll`)."""
         now_ns = self.recorder.now_ns
         name = self.plan.case.target
         return await poll(looking, name, now_ns=now_ns, bound_s=bound_s, every_s=every_s)
+
+
+async def look(looking: Callable[[], Coroutine[Any, Any, T]], target: str) -> T:
+    """Let the plug-in of `target` inspect it; `TargetError` if that fails or takes too long."""
+    what = _called(looking, target)
+    try:
+        async with asyncio.timeout(LOOK_BOUND_S):
+            with blaming(what):
+                return await looking()
+    except TimeoutError as error:
+        raise TargetError(
+            f"{what} did not answer within {LOOK_BOUND_S:g} s; the plug-in must put a time limit "
+            "on every call"
+        ) from error
+
+
+async def _look_at_groups(
+    looking: Callable[[], Coroutine[Any, Any, Mapping[str, Roles]]], target: str
+) -> Mapping[str, Roles]:
+    """The replica groups, as reported by the plug-in of `target`; raises `TargetError`."""
+    groups = await look(looking, target)
+    if not isinstance(groups, Mapping):
+        raise TargetError(
+            f"{_called(looking, target)} returned {shown(groups)}, which maps no name of a group "
+            "to Roles"
+        )
+    for name, roles in groups.items():
+        if not isinstance(name, str) or not _are_roles(roles):
+            raise TargetError(
+                f"{_called(looking, target)} returned {shown(roles)} for the group {shown(name)}; "
+                "it must be Roles of NodeRoles, with names that are text and whole terms"
+            )
+    return groups
+
+
+def _are_roles(roles: object) -> bool:
+    return (
+        isinstance(roles, Roles)
+        and isinstance(roles.by_node, Mapping)
+        and isinstance(roles.candidates, tuple | list)
+        and all(isinstance(name, str) for name in (*roles.by_node, *roles.candidates))
+        and all(
+            isinstance(each, NodeRole) and isinstance(each.role, str) and type(each.term) is int
+            for each in roles.by_node.values()
+        )
+    )
+
+
+def _called(looking: Callable[[], object], target: str) -> str:
+    return f"the target {target!r}: {getattr(looking, '__name__', 'a look')}()"
+
+
+def _check_convergence(state: object, what: str) -> None:
+    """Raise `TargetError` unless the value is a `Convergence` with fields of the right types."""
+    if not isinstance(state, Convergence):
+        raise TargetError(f"{what} returned {shown(state)}, not a Convergence")
+    if not isinstance(state.ok, bool):
+        raise TargetError(f"{what} returned ok={shown(state.ok)}; it must be true or false")
+    lines = state.pending
+    if not isinstance(lines, tuple | list) or not all(isinstance(line, str) for line in lines):
+        raise TargetError(f"{what} returned pending={shown(lines)}; it must be a tuple of texts")
+    try:
+        msgspec.json.encode(state.at)
+    except Exception as error:
+        raise TargetError(
+            f"{what} returned at={shown(state.at)}, which is not plain JSON: {error}"
+        ) from error
+
+
+async def poll(
+    looking: Callable[[], Coroutine[Any, Any, Convergence]],
+    target: str,
+    *,
+    now_ns: Callable[[], int],
+    bound_s: float,
+    every_s: float,
+) -> Convergence:
+    """Inspect the target until the result is good. Only an inspection after the bound proves a
+    failure.
+
+    The result may become good too late: the caller must compare the elapsed time with the bound.
+    """
+    deadline_ns = now_ns() + int(bound_s * NS_PER_S)
+    while True:
+        late = now_ns() >= deadline_ns
+        state = await look(looking, target)
+        _check_convergence(state, _called(looking, target))
+        if state.ok or late:
+            return state
+        await asyncio.sleep(every_s)

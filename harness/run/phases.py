@@ -27,10 +27,9 @@ from harness.ops import NS_PER_S, History, Op
 from harness.plan.planning import Plan
 from harness.plan.reach import client_ends, foreign_clocks, nodes_for, refuse_unable
 from harness.plugins import Client, Convergence, DeploymentPlan, Environment, Request, Session
-from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
 from harness.run.heartbeat import Heartbeat
-from harness.run.live_target import OpenedTarget
+from harness.run.live_target import OpenedTarget, look
 from harness.run.operations import restore
 from harness.run.probe import POLL_S, Driver, probe
 from harness.run.recorder import Recorder
@@ -260,9 +259,7 @@ class _Run(OpenedTarget):
         )
 
     def _core(self) -> list[str]:
-        """The nodes that must now serve without the others; raises `TargetError` for an unknown
-        name.
-        """
+        """The nodes that must now serve alone; raises `TargetError` for an unknown name."""
         what = f"the target {self.case.target!r}: core()"
         with blaming(what):
             names = self.system.core(stream(self.case.seed, "core"))
@@ -384,8 +381,6 @@ def _requests(planned: Iterable[Request]) -> list[Request]:
 
 
 def _is_of(snapshot: object, settled: Convergence) -> bool:
-    """Whether a snapshot shows the state that had settled, as far as the snapshot identifies its
-    state.
-    """
+    """Whether a snapshot shows the settled state, as far as it identifies its state."""
     fields = snapshot if isinstance(snapshot, Mapping) else {}
     return not fields.get("pending") and fields.get("at") == settled.at

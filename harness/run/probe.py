@@ -4,6 +4,10 @@ These operations are recorded like all others. The next process retries a failed
 client may be pinned to a node by its process number, and a fault may have left that node dead: a
 verdict must not become invalid because of the harness's own routing. For the same reason the probe
 records the nodes it asked.
+
+Each call of a client has a time limit: a client that hangs cannot hang a run. A client that hung or
+crashed may have done anything, so the operation ends as `info`. An error while a client closes
+changes no outcome.
 """
 
 from __future__ import annotations
@@ -14,14 +18,61 @@ from typing import Final
 
 import msgspec
 
+from harness.errors import shown
 from harness.ops import OpType
 from harness.plugins import Client, Completion, Request
-from harness.run.bounded_calls import Breach, close_quietly, invoke_safely
-from harness.run.interpreter import LOG
+from harness.run.interpreter import (
+    CLOSE_S_MAX,
+    ERROR_CHARACTERS_MAX,
+    GUARD_MARGIN_S,
+    LOG,
+    nonsense,
+)
 from harness.run.recorder import Recorder
+from harness.support.interrupts import PLUGIN_FAILURES, UserInterrupt
 
 POLL_S: Final = 0.25
 FINAL_TRIES_MAX: Final = 40
+_ERROR_SHOWN_MAX: Final = ERROR_CHARACTERS_MAX - 20
+
+
+class Breach(Completion, frozen=True):
+    """The outcome of an operation whose client broke its contract; `error` gives the details."""
+
+
+async def invoke_safely(client: Client, request: Request, timeout_s: float) -> Completion:
+    """Do one operation. The result is a `Breach` if the client hangs or crashes, since it may have
+    done anything.
+    """
+    try:
+        async with asyncio.timeout(timeout_s + GUARD_MARGIN_S) as limit:
+            completion = await client.invoke(request, timeout_s=timeout_s)
+    except UserInterrupt:
+        raise
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        wrong: str | None = "client crashed: cancelled from inside"
+    except PLUGIN_FAILURES as error:  # the error becomes an op in the history
+        hung = limit.expired() and isinstance(error, TimeoutError)
+        what = "hung beyond its timeout" if hung else f"crashed: {shown(error, _ERROR_SHOWN_MAX)}"
+        wrong = f"client {what}"
+    else:
+        wrong = nonsense(completion)
+    return completion if wrong is None else Breach(OpType.INFO, request.value, error=wrong)
+
+
+async def close_quietly(client: Client) -> BaseException | None:
+    """Close the client; returns the error, if there is one."""
+    try:
+        async with asyncio.timeout(CLOSE_S_MAX):
+            await client.close()
+    except UserInterrupt:
+        raise
+    except PLUGIN_FAILURES as error:  # the caller may record the error
+        return error
+    return None
 
 
 class Driver:
@@ -79,9 +130,7 @@ class Driver:
 
 
 class Probed(msgspec.Struct, frozen=True):
-    """The result of a probe: the kinds it tried, the kinds that failed, and the nodes of failed
-    operations.
-    """
+    """The kinds that a probe tried, the kinds that failed, and the nodes of the failures."""
 
     kinds: list[str]
     missing: list[str]

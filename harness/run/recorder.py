@@ -39,10 +39,7 @@ class Recorder:
     """Collects the history of one run. Times are ns since `start_ns` of the driver's clock."""
 
     def __init__(self, clock: Clock, log: OpLog | None = None, *, last: int | None = None) -> None:
-        """Start the run's clock now; every op is written to `log`.
-
-        `last` limits how many ops are kept, for runs without a verdict.
-        """
+        """Start the run's clock; log every op to `log`, and keep only the `last` ones, if given."""
         self.start_ns = clock.monotonic_ns()
         self._clock = clock
         self._log = log
@@ -146,9 +143,7 @@ class EventScribe:
     """
 
     def __init__(self, recorder: Recorder, nodes: Iterable[NodeSpec]) -> None:
-        """No leader counts before `observe_roles`; only nodes with an `entry` can announce that
-        they lead.
-        """
+        """No leader counts before `observe_roles`; only nodes with an `entry` announce one."""
         self._recorder = recorder
         self.announced = any(spec.entry is not None for spec in nodes)
         self._candidates: tuple[str, ...] = ()

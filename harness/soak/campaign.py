@@ -23,14 +23,7 @@ from harness.ops import Verdict
 from harness.plugins import SunkRuns
 from harness.soak.identity import SoakId, soak_id
 from harness.soak.journal import Journal, Lock
-from harness.soak.result import (
-    CRASH,
-    KEEP_ALL,
-    KEEP_FAILING,
-    SeedJob,
-    SeedResult,
-    Tally,
-)
+from harness.soak.result import CRASH, KEEP_ALL, KEEP_FAILING, SeedJob, SeedResult, Tally
 from harness.store.folder import STAGED_SUFFIX, check_name, check_place
 
 SOAK_FOLDER: Final = ".soak"
@@ -55,7 +48,6 @@ class SoakSpec(msgspec.Struct, frozen=True, kw_only=True):
     stop_after: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the fields; raises `UsageError`."""
         check_name(self.name, "--name")
         if self.label is not None:
             check_name(self.label, "--label")
@@ -153,7 +145,9 @@ class Campaign:
         for result in self._journal.results():
             if result.verdict == CRASH:
                 again += 1
-            elif self._must_be_kept(result) and not (self._sinks(result) or self._is_kept(result)):
+            elif (self.spec.keep == KEEP_ALL or result.failed) and not (
+                self._sinks(result) or self._is_kept(result)
+            ):
                 gone += 1
             else:
                 self.tally.take(result)
@@ -171,9 +165,7 @@ class Campaign:
         self.done_before = self.tally.seeds
 
     def _take_over(self, sink: SunkRuns) -> None:
-        """Add results to the journal for seeds that this soak finished elsewhere, or before it lost
-        its journal.
-        """
+        """Record seeds that this soak finished elsewhere, or before it lost its journal."""
         for data in sink.results(self.id.code):
             result = msgspec.json.decode(data, type=SeedResult)
             settled = result.seed in self._journal or result.run != self.run_name(result.seed)
@@ -182,9 +174,7 @@ class Campaign:
                 self.tally.take(result)
 
     def _sinks(self, result: SeedResult) -> bool:
-        """Whether the sink has the run or takes it now: the soak may have been killed just before
-        or after.
-        """
+        """Whether the sink has the run or takes it now: a killed soak may have left it."""
         folder = result.folder(self.spec.store, self.spec.name)
         if self.sink is None or folder is None:
             return False
@@ -196,9 +186,6 @@ class Campaign:
             self.sink.add(folder)
             return True
         return False
-
-    def _must_be_kept(self, result: SeedResult) -> bool:
-        return self.spec.keep == KEEP_ALL or result.failed
 
     def _is_kept(self, result: SeedResult) -> bool:
         """Whether the store has the run of `result`, made by the same code."""
@@ -302,9 +289,7 @@ class Campaign:
         return self.sink.place_of(folder.name) or ""
 
     def case_file(self, result: SeedResult) -> Path:
-        """The case file of a result; a crash leaves no run, so its case file is next to the
-        journal.
-        """
+        """The case file of a result; that of a crash, which leaves no run, is with the journal."""
         folder = result.folder(self.spec.store, self.spec.name)
         if folder is not None:
             return folder / "case.json"

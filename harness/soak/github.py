@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from harness.errors import counted
 from harness.soak.result import FailureGroup, SeedResult, Tally
 from harness.verdict.known import NONE_KNOWN, KnownFailures
 
@@ -86,7 +87,7 @@ def error_annotations(
         lines.append(_command(f"{group.verdict}: {group.signature}", text))
     if cut:
         more = len(groups) - len(lines)
-        lines.append(_command("soak", f"{more} more signatures; see the step's summary"))
+        lines.append(_command("soak", f"{counted(more, 'more signature')}; see the step's summary"))
     return lines
 
 

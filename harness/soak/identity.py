@@ -96,7 +96,6 @@ def other_code(case: Case, environment: str, code: str | None) -> str | None:
 
 
 def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
-    """Group and name of every plug-in that can affect the results."""
     yield "environments", environment
     yield "targets", case.target
     yield "workloads", case.workload
@@ -109,9 +108,7 @@ def _taking_part(case: Case, environment: str) -> Iterator[tuple[str, str]]:
 
 @functools.cache
 def _package_digest(package: str) -> str:
-    """A digest of the names and contents of all files. It is cached, since a process never reloads
-    its code.
-    """
+    """A digest of the names and contents of all files; a process never reloads its code."""
     total = hashlib.sha256()
     for name, path in package_files(package):
         if not any(name.startswith(f"{prefix}/") for prefix in NOT_OF_WORKERS):

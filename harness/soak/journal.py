@@ -69,9 +69,7 @@ class Journal:
     """An open journal of seeds `first .. last`. Raises `InfrastructureError` for disk errors."""
 
     def __init__(self, path: Path, header: str, first: int, last: int, *, fresh: bool) -> None:
-        """Open or create the journal; `fresh`, or a header that does not match, discards its
-        content.
-        """
+        """Open or create the journal; `fresh`, or another header, discards its content."""
         self.path = path
         self._first = first
         self._last = last
@@ -94,9 +92,7 @@ class Journal:
             raise self._refusal(error) from error
 
     def _load(self, begin: bytes) -> bool:
-        """Find the position of each seed's last valid line; returns whether the journal belongs to
-        this soak.
-        """
+        """Find each seed's last valid line; returns whether the journal belongs to this soak."""
         self._file.seek(0)
         with open(self._file.fileno(), "rb", closefd=False) as reader:
             if reader.readline(LINE_BYTES_MAX) != begin:

@@ -29,9 +29,7 @@ _FORBIDDEN: Final = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U000100
 
 
 def xml_text(text: str) -> str:
-    """`text` without characters that XML 1.0 cannot contain even if escaped: they become code
-    points in text.
-    """
+    """`text` with code points for characters that XML 1.0 cannot contain even if escaped."""
     return _FORBIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 

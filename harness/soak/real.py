@@ -22,8 +22,7 @@ from harness.plan.planning import plan_case
 from harness.plugins import Environment
 from harness.run.keep import run_and_keep
 from harness.soak.identity import other_code
-from harness.soak.memory import memory_bytes_max
-from harness.soak.result import SeedJob, SeedResult
+from harness.soak.result import SeedJob, SeedResult, memory_bytes_max
 from harness.soak.seed import crash_reason, crashed, result_of, stopped
 from harness.store import RunFolder, new_run_id
 

@@ -7,6 +7,7 @@ code determine all other fields, even if a soak was killed and resumed.
 
 from __future__ import annotations
 
+import resource
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Case
-from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
 from harness.verdict.signature import shapes_text, split
 
@@ -122,10 +123,9 @@ class FailureGroup(msgspec.Struct, kw_only=True):
     @property
     def seeds_text(self) -> str:
         """The number and list of seeds: `3 seeds: 4, 9, 11`."""
-        if self.count == 1:
-            return f"1 seed: {self.first.seed}"
         seeds = ", ".join(str(seed) for seed in self.seeds[:SEEDS_SHOWN_MAX])
-        return f"{self.count} seeds: {seeds}{' ...' if self.count > SEEDS_SHOWN_MAX else ''}"
+        more = " ..." if self.count > SEEDS_SHOWN_MAX else ""
+        return f"{counted(self.count, 'seed')}: {seeds}{more}"
 
     @property
     def shapes_text(self) -> str:
@@ -216,9 +216,7 @@ class Tally(msgspec.Struct):
 
 
 def exit_code_of(verdicts: Iterable[str]) -> int:
-    """One exit code for many runs: invalid dominates, then crash, then unknown; without runs it is
-    unknown.
-    """
+    """One exit code for many runs: invalid, then crash, then unknown, also without runs."""
     distinct = set(verdicts)
     if Verdict.INVALID.value in distinct:
         return EXIT_INVALID
@@ -236,3 +234,18 @@ def shortened(text: str) -> str:
         return text
     cut = len(text) - REASON_CHARACTERS_MAX
     return f"{text[:REASON_CHARACTERS_MAX]} ... ({cut} more characters)"
+
+
+def memory_bytes_max() -> int:
+    """The largest resident size of this process so far.
+
+    Linux reports it for the current program (`VmHWM`); on Linux `getrusage` also counts the memory
+    that the parent used before the `exec`.
+    """
+    try:
+        for line in Path("/proc/self/status").read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass  # no Linux
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

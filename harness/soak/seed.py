@@ -22,13 +22,13 @@ from harness.plugins import Environment
 from harness.registry import load_plugin
 from harness.run.keep import KeptRun, run_and_keep
 from harness.run.phases import Outcome
-from harness.soak.memory import memory_bytes_max
 from harness.soak.result import (
     CRASH,
     KEEP_ALL,
     CheckerVerdict,
     SeedJob,
     SeedResult,
+    memory_bytes_max,
     shortened,
 )
 from harness.store import RunFolder
@@ -82,9 +82,7 @@ def _run_seed(job: SeedJob) -> SeedResult:
 
 
 def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
-    """The result of a seed whose run was judged; if the run could not be kept, the result stops the
-    soak.
-    """
+    """The result of a judged run; it stops the soak if the run could not be kept."""
     record, history, results = kept.record, kept.outcome.history, kept.judgement.results
     failure = record.failure
     stop = None
@@ -94,6 +92,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
             "room in the store, the same command goes on"
         )
     folder = kept.folder
+    files = () if folder is None else filter(Path.is_file, folder.rglob("*"))
     return SeedResult(
         seed=job.case.seed,
         verdict=record.verdict.value,
@@ -108,7 +107,7 @@ def result_of(job: SeedJob, kept: KeptRun) -> SeedResult:
         leader_changes=max(0, len(history.leaders()) - 1),
         simulated_s=record.simulated_s or 0.0,
         run=None if folder is None else folder.name,
-        kept_bytes=0 if folder is None else _bytes_in(folder),
+        kept_bytes=sum(file.stat().st_size for file in files),
         stop=stop,
     )
 
@@ -120,11 +119,6 @@ def _said(found: CheckResult) -> CheckerVerdict:
         shortened(found.reason),
         found.details.get(SIGNATURE, ""),
     )
-
-
-def _bytes_in(folder: Path) -> int:
-    """The size of all files of a run."""
-    return sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
 
 
 def crashed(job: SeedJob, reason: str, wall_s: float = 0.0) -> SeedResult:

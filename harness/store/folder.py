@@ -101,9 +101,7 @@ class RunFolder:
     """
 
     def __init__(self, store: Path, name: str, run_id: str, *, staged: bool = False) -> None:
-        """Create `store/name/run_id` and point `latest` at it; for a staged run, `publish` does
-        both.
-        """
+        """Create `store/name/run_id` with `latest`; for a staged run, `publish` does both."""
         check_name(name, "--name")
         check_name(run_id, "run")
         self.name = name

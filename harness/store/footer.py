@@ -14,13 +14,12 @@ The footer's key-value metadata holds, each under `harness.` and as text:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from harness.errors import HistoryError
+from harness.errors import HistoryError, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,11 +64,10 @@ def cost_of(n_ops: int, open_max: int) -> int:
     return n_ops * (_NS_PER_OP + _NS_PER_OP_AND_OPEN * open_max)
 
 
-def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[str] = ()) -> Any:
+def open_sealed(path: Path) -> Any:
     """The `pyarrow.parquet.ParquetFile`; raises `HistoryError` if the file is not a sealed history.
 
-    Each page's checksum is verified when the page is read. The columns in `dictionaries` are read
-    in dictionary encoding.
+    Each page's checksum is verified when the page is read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -79,8 +77,6 @@ def open_sealed(path: Path, *, memory_map: bool = False, dictionaries: Sequence[
     try:
         file = pq.ParquetFile(
             path,
-            memory_map=memory_map,
-            read_dictionary=list(dictionaries),
             page_checksum_verification=True,
             pre_buffer=False,  # buffering copies the file, which only pays for remote stores
         )
@@ -141,7 +137,7 @@ def footer_of(path: Path, schema: pa.Schema, rows: int) -> Footer:
         )
     if footer.n_ops != rows:
         raise HistoryError(
-            f"{str(path)!r} has an invalid footer: it names {footer.n_ops} ops, the file holds "
-            f"{rows}"
+            f"{str(path)!r} has an invalid footer: it names {counted(footer.n_ops, 'op')}, the "
+            f"file holds {rows}"
         )
     return footer

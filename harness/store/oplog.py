@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from harness.errors import HistoryError, InfrastructureError
+from harness.errors import HistoryError, InfrastructureError, counted
 from harness.ops import Op, encode_op
 
 MAGIC: Final = b"catalog-harness ops 1\n"
@@ -30,7 +30,6 @@ class OpLog:
     """An open log. Raises `InfrastructureError` if an op cannot be written."""
 
     def __init__(self, path: Path) -> None:
-        """Create the log; the file must not exist."""
         self._path = path
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
@@ -98,15 +97,16 @@ def read_log(path: Path) -> tuple[list[Op], str | None]:
                 )
             return ops, (
                 f"{path} ends in a torn record at byte {offset}: "
-                f"{len(ops)} ops recovered, {len(data) - offset} bytes dropped"
+                f"{counted(len(ops), 'op')} recovered, "
+                f"{counted(len(data) - offset, 'byte')} dropped"
             )
         end = offset + _HEADER.size + len(payload)
         _, crc = _HEADER.unpack_from(data, offset)
         if zlib.crc32(payload) != crc:
             if end == len(data):
-                return (
-                    ops,
-                    f"{path} ends in a torn record at byte {offset}: {len(ops)} ops recovered",
+                return ops, (
+                    f"{path} ends in a torn record at byte {offset}: "
+                    f"{counted(len(ops), 'op')} recovered"
                 )
             raise HistoryError(
                 f"{str(path)!r} is damaged at byte {offset}: the checksum of op record "

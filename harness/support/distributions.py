@@ -45,10 +45,7 @@ def packages_of(distribution: Distribution) -> list[str]:
 
 
 def package_files(package: str) -> list[tuple[str, Path | zipfile.Path]]:
-    """All files of a package or module, as `PACKAGE/...`, except compiled Python files.
-
-    Raises `UsageError` if the package cannot be found.
-    """
+    """All files of a package or module, as `PACKAGE/...`, but compiled ones, or `UsageError`."""
     spec = importlib.util.find_spec(package)
     if spec is None:
         raise UsageError(f"the package {package!r} of a plug-in is not there; install it again")

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 
 def filled(template: str, fillings: Mapping[str, str]) -> str:
-    """The filled template. It is filled in one pass: inserted text is never searched for
-    placeholders.
-    """
+    """The filled template; inserted text is never searched for placeholders."""
     parts = template.split("@@")
     parts[1::2] = [fillings[name] for name in parts[1::2]]
     return "".join(parts)

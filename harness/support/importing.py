@@ -8,16 +8,24 @@ hides the harness's. So the harness's folder is added to the `__path__` of the u
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _ROOT: Final = Path(__file__).parents[2]
 _OWN: Final = frozenset({"targets", "nemesis", "checkers", "workloads", "results"})
 _WAY_OUT: Final = (
     "rename it, or start Python with -P (PYTHONSAFEPATH=1), so that it is not found first"
 )
+
+_EXTRA: Final = re.compile(r"([\w.-]+).*\bextra\s*==\s*['\"]([\w.-]+)['\"]")
+"""A package and the extra that has it, in the metadata of a distribution."""
+_SEPARATOR: Final = re.compile(r"[-_.]")  # names of packages and modules differ in these
 
 
 def import_module(name: str) -> ModuleType:
@@ -47,3 +55,14 @@ def hidden_by(name: str) -> str:
     if top not in _OWN or file is None or Path(file).is_relative_to(_ROOT / top):
         return ""
     return f"{file} hides the module {name!r} of catalog-harness; {_WAY_OUT}"
+
+
+def missing_extra(error: BaseException, distribution: Distribution) -> tuple[str, str] | None:
+    """The package whose module was not found, and the extra of the distribution that has it."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    module = _SEPARATOR.sub("", error.name.partition(".")[0]).lower()
+    for package, extra in _EXTRA.findall("\n".join(distribution.requires or ())):
+        if _SEPARATOR.sub("", package).lower() == module:
+            return package, extra
+    return None

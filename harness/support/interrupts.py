@@ -50,10 +50,7 @@ def raise_interrupt(_signal: int = signal.SIGINT, _frame: FrameType | None = Non
 
 
 def telling_interrupts() -> contextlib.AbstractContextManager[None]:
-    """While the block runs, Ctrl-C raises `UserInterrupt`, unless the caller has set a handler.
-
-    Only the main thread is ever interrupted.
-    """
+    """While the block runs, Ctrl-C raises `UserInterrupt`, unless the caller handles it."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return contextlib.nullcontext()
     return _handling(raise_interrupt, signal.SIGINT)
@@ -83,9 +80,7 @@ def holding_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handling(handler: Callable[[int, FrameType | None], None], *numbers: int) -> Iterator[None]:
-    """Handle signals while the block runs; only in the main thread, since no other thread gets
-    signals.
-    """
+    """Handle signals while the block runs, if this is the main thread, which gets them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

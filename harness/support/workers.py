@@ -202,7 +202,6 @@ class _Worker:
         os.set_blocking(self.output.fileno(), False)
 
     def give(self, job: bytes) -> None:
-        """Send the worker a job."""
         self.jobs += 1
         with contextlib.suppress(OSError):  # if the worker is dead, the end of its output shows it
             self._input.write(job + b"\n")
@@ -240,7 +239,6 @@ class _Worker:
         return int(fields[1]) * resource.getpagesize()
 
     def close(self) -> None:
-        """Wait for the worker's end, and close its pipes."""
         self.process.wait()
         with contextlib.suppress(OSError):
             self._input.close()
@@ -265,10 +263,7 @@ def default_jobs() -> int:
 
 
 def serve(work: Callable[[Iterable[bytes]], Iterable[bytes]]) -> None:
-    """Act as a worker: answer each line of stdin with the results of `work`, until stdin ends.
-
-    All other output goes to stderr.
-    """
+    """Answer each line of stdin with the results of `work`; other output goes to stderr."""
     _die_with(int(sys.argv[1]))
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from harness.case import Fault, stream
-from harness.cluster import Bite, Capability, NodeState
+from harness.cluster import Capability, NodeState
 from harness.errors import (
     HarnessError,
     InfrastructureError,
@@ -29,12 +29,12 @@ from harness.faults.schedules import Schedule
 from harness.nodes.deployment import start_down
 from harness.nodes.faults import Reset
 from harness.ops import NS_PER_S
-from harness.plan.planning import TargetPlan, check_fault_args, drawn_by_hand
+from harness.plan.fault_plans import check_fault_args, drawn_by_hand
+from harness.plan.planning import TargetPlan
 from harness.plan.reach import refuse_by_hand, refuse_unable
 from harness.plugins import Environment, KeepsData, Nemesis, Said, Session
-from harness.run.bounded_calls import look
 from harness.run.conductor import LEASE_GRACE_S
-from harness.run.live_target import OpenedTarget
+from harness.run.live_target import OpenedTarget, look
 from harness.run.recorder import Recorder
 
 OPS_KEPT: Final = 1000
@@ -204,17 +204,16 @@ class StandingCluster(OpenedTarget):
             active.trouble = str(error)
 
     async def _heal_one(self, active: _Active) -> Healed:
-        fault_id = active.broken.id
-        bite = await self.conductor.heal(fault_id) or Bite(None, "requests")
         broken = active.broken
+        bite = await self.ledger.heal(broken.id)
         healed = Healed(
-            id=fault_id,
+            id=broken.id,
             fault=broken.fault,
             targets=broken.targets,
             count=bite.count,
             unit=bite.unit,
         )
-        if self._active.pop(fault_id, None) is not None:
+        if self._active.pop(broken.id, None) is not None:
             self._healed = [*self._healed, healed][-HEALED_KEPT:]
         return healed
 
@@ -238,22 +237,19 @@ class StandingCluster(OpenedTarget):
     async def heal_everything(self) -> list[Healed]:
         """Undo all faults, and start every node that is down.
 
-        Raises the first error, after all other faults are undone.
+        Raises one `InfrastructureError` for all faults that cannot be undone, after all others are.
         """
         self._refuse_while_saving()
         return await self._heal_all()
 
     async def _heal_all(self) -> list[Healed]:
-        answers = await asyncio.gather(
-            *(self._heal_one(active) for active in self._active.values()), return_exceptions=True
-        )
-        await self.session.cluster.mend()
+        faults = list(self._active.values())
+        [trouble] = await asyncio.gather(self.ledger.heal_all(), return_exceptions=True)
+        on = self.ledger.active
+        healed = [await self._heal_one(each) for each in faults if each.broken.id not in on]
         await start_down(self.cluster, self.cluster.nodes)
-        healed = []
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-            healed.append(answer)
+        if trouble is not None:
+            raise trouble
         return healed
 
     async def save_data(self, folder: Path, record: Callable[[], None]) -> None:

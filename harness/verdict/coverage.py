@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from harness.errors import counted
 from harness.ops import CheckResult, Verdict
 
 INVARIANTS: Final = "invariants"
@@ -63,7 +64,7 @@ def _invariants(results: Iterable[CheckResult]) -> dict[str, str]:
         for name, count in _counts(result, INVARIANTS).items():
             total[name] = total.get(name, 0) + count
     return {
-        name: f"looked at {count} times" if count else "not looked at"
+        name: f"looked at {counted(count, 'time')}" if count else "not looked at"
         for name, count in sorted(total.items())
     }
 

@@ -22,6 +22,7 @@ from harness.errors import (
     EXIT_VALID,
     CheckerLimitError,
     UsageError,
+    counted,
 )
 from harness.ops import CheckResult, History, Verdict, worst
 from harness.plugins import Checker, HistoryModel, Workload
@@ -149,7 +150,8 @@ def judge_one(
             if limits.memory_mib is None:
                 raise
             raise CheckerLimitError(
-                f"more than {limits.memory_mib} MiB of memory for {len(part.pairs)} operations"
+                f"more than {limits.memory_mib} MiB of memory for "
+                f"{counted(len(part.pairs), 'operation')}"
             ) from None
 
     def judged(part: History) -> CheckResult:
@@ -161,8 +163,8 @@ def judge_one(
     except UserInterrupt:
         raise
     except SpentError:
-        count = len(history.pairs)
-        spent = f"stopped after {limits.cpu_s:g} s of CPU, with {count} operations to judge"
+        count = counted(len(history.pairs), "operation")
+        spent = f"stopped after {limits.cpu_s:g} s of CPU, with {count} to judge"
         result = _limited(name, spent)
     except PLUGIN_FAILURES as error:
         result = _crashed(name, error)

@@ -154,9 +154,7 @@ def rule_of_words(reason: str) -> str:
 
 
 def _involved(history: History, indices: Sequence[int]) -> list[Op]:
-    """The first ops with these indices, which may be invocations or completions of clients, or
-    harness ops.
-    """
+    """The first ops with these indices, of clients (invoked or completed) or the harness."""
     wanted = frozenset(indices)
     by_index = {op.index: op for op in history if op.index in wanted}
     for pair in history.pairs if wanted else ():
@@ -167,9 +165,7 @@ def _involved(history: History, indices: Sequence[int]) -> list[Op]:
 
 
 def _kinds(op: Op) -> Sequence[str]:
-    """The kinds of operations that an op concerns: its own kind, or the kinds that a harness op
-    names.
-    """
+    """The kinds of operations that an op concerns: its own, or the kinds in a harness op."""
     if op.is_client:
         return [op.f]
     missing: Any = op.value.get("missing") if isinstance(op.value, dict) else None

@@ -54,9 +54,7 @@ def _forced(op: Op) -> _Excuse:
 
 
 def _impostors(history: History) -> Iterator[_Excuse]:
-    """One excuse per impostor, from the last exit of its node: while the node ran, no other program
-    could listen.
-    """
+    """One excuse per impostor, from its node's last exit: a running node keeps its port."""
     ended: dict[object, int] = {}
     for op in history.of_process(HARNESS):
         value = op.value if isinstance(op.value, dict) else {}

@@ -40,9 +40,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @classmethod
     def came(cls, call: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-        """A phrase for a definite answer: `and was refused: exists`; empty if the answer adds
-        nothing.
-        """
+        """A phrase for a definite answer: `and was refused: exists`; empty if it adds nothing."""
         del call
         result = answer.get("result", "ok")
         return "" if result == "ok" else f"and was refused: {result}"

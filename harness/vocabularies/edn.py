@@ -92,7 +92,6 @@ def number_of(token: str) -> Any:
 
 
 def _decimal(digits: str) -> str:
-    """The canonical form of a decimal number."""
     try:
         sign, figures, exponent = decimal.Decimal(digits).as_tuple()
     except decimal.InvalidOperation:

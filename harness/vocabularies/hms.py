@@ -91,9 +91,7 @@ class Drop(_OfTable, frozen=True):
 
 
 class Get(_OfTable, frozen=True):
-    """The answer has `nonce`, that of the last change, and `directory`: "gone" if the table's files
-    are gone.
-    """
+    """The answer has `nonce`, of the last change, and `directory`: "gone" without its files."""
 
     f: ClassVar[str] = "get"
     past: ClassVar[str] = "read"
@@ -109,9 +107,7 @@ class Get(_OfTable, frozen=True):
 
 
 class List(Call, frozen=True):
-    """The answer has `tables`: the names of all tables in all databases, as `database.name`,
-    sorted.
-    """
+    """The answer has `tables`: the names of all tables, as `database.name`, sorted."""
 
     f: ClassVar[str] = "list"
     past: ClassVar[str] = "listed all tables"

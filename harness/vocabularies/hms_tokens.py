@@ -41,9 +41,7 @@ class Issue(_OfToken, frozen=True):
 
 
 class Renew(_OfToken, frozen=True):
-    """Renew the token for `user`. It then expires one interval from now, but at its maximum age at
-    the latest.
-    """
+    """Renew the token for `user`, for one interval, but at most to its maximum age."""
 
     f: ClassVar[str] = "renew"
     past: ClassVar[str] = "renewed"

@@ -61,7 +61,6 @@ class Write(Call, frozen=True):
     rows: list[tuple[Kind, str, dict[str, Any]]]
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a write without rows."""
         if not self.rows:
             raise ValueError("it has no rows; give it at least one")
 

@@ -33,9 +33,7 @@ class Txn(Call, frozen=True):
 
 
 def only_reads(value: Any) -> bool:
-    """Whether a transaction with this value changes nothing; the value may contain Jepsen's
-    keywords.
-    """
+    """Whether this transaction changes nothing; the value may contain Jepsen's keywords."""
     return isinstance(value, list) and all(
         isinstance(mop, list | tuple) and mop and mop[0] in ("r", ":r") for mop in value
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from harness.case import imported_case
-from harness.errors import HistoryError
+from harness.errors import HistoryError, counted
 from harness.independent import VACUOUS
 from harness.ops import History, Verdict
 from results.judging.verdict_rows import Row, judge_history
@@ -62,7 +62,8 @@ def _judged(
     count, expected = len(rows["operations"]), run.key_ranges[number]
     if count != expected:
         raise HistoryError(
-            f"the lake has {count} operations of range {number} of its keys; {expected} came in"
+            f"the lake has {counted(count, 'operation')} of range {number} of its keys; {expected} "
+            "came in"
         )
     case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None

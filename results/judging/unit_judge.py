@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.errors import HarnessError, HistoryError
+from harness.errors import HarnessError, HistoryError, counted
 from harness.ops import History
 from harness.verdict.limits import SpentError, cpu_limit, memory_limit
 from results.facts.extraction import extract, extract_rows
@@ -156,8 +156,8 @@ class _UnitJudge:
             reading = self._marker(unit.unit_id, "rows")
             for number in range(len(unit.runs)):
                 if reading.spent:
-                    left = len(unit.runs) - number
-                    text = f"reading it killed the worker twice; {left} runs here are not judged"
+                    left = counted(len(unit.runs) - number, "run")
+                    text = f"reading it killed the worker twice; not judged here: {left}"
                     self.problems.add(Problem(unit.runs[number], "history", text))
                     break
                 with reading:
@@ -184,7 +184,8 @@ class _UnitJudge:
         """Store the results."""
         marker = self._marker(self.unit.unit_id, "append")
         if self.found.results and marker.spent:
-            text = f"appending results of {len(self.found.results)} runs killed the worker twice"
+            runs = counted(len(self.found.results), "run")
+            text = f"appending results of {runs} killed the worker twice"
             self.problems.add(Problem(self.unit.key, "lost", text))
         elif self.found.results:
             with marker:

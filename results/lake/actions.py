@@ -96,7 +96,7 @@ def _export(lake: Lake, parsed: argparse.Namespace) -> int:
 
     def progress(done: int) -> None:
         if line.due_s() is not None:
-            line.show(f"{done}/{len(rows)} runs")
+            line.show(f"{done}/{counted(len(rows), 'run')}")
 
     with troubles(lake.place.uri):
         written, problems = export(

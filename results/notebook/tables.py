@@ -182,8 +182,8 @@ class Table:
         rows = dataset.count_rows(filter=where)
         if rows > rows_max:
             raise UsageError(
-                f"{self.name} has {rows} rows here, and rows_max is {rows_max}; choose fewer runs "
-                "(`only`) or rows (`where`), raise rows_max, or ask in SQL (`duckdb`)"
+                f"{self.name} has {counted(rows, 'row')} here, and rows_max is {rows_max}; choose "
+                "fewer runs (`only`) or rows (`where`), raise rows_max, or ask in SQL (`duckdb`)"
             )
         types = {
             pa.string(): pandas.StringDtype(), pa.bool_(): pandas.BooleanDtype(),

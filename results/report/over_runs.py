@@ -300,14 +300,15 @@ def baseline(report: Telling, found: Comparison) -> Section:
     return Section(
         id="baseline",
         title=title,
-        words=f"{differs}{len(rows)} comparisons in {found.settings} "
-        f"{'setting' if found.settings == 1 else 'settings'} that both labels have "
-        f"({left_out} runs of other settings are left out). Shares of runs: Fisher's exact test; "
-        "everything else: the rank-sum test over runs. All p-values are adjusted together by "
-        "Holm's procedure, so that the chance of any false “worse” or “better” is below 5 %. “No "
-        "evidence” is not “the same”: it may only need more runs. A failure is new or gone if only "
-        "one of the labels has it; whether that is more than chance says Fisher's exact test over "
-        "the settings that both have, adjusted over all rules, and over all signatures.",
+        words=f"{differs}{counted(len(rows), 'comparison')} in "
+        f"{counted(found.settings, 'setting')} "
+        f"that both labels have ({counted(left_out, 'run')} of other settings left out). "
+        "Shares of runs: Fisher's exact test; everything else: the rank-sum test over "
+        "runs. All p-values are adjusted together by Holm's procedure, so that the chance of any "
+        "false “worse” or “better” is below 5 %. “No evidence” is not “the same”: "
+        "it may only need more runs. A failure is new or gone if only one of the labels has it; "
+        "whether that is more than chance says Fisher's exact test over the settings that both "
+        "have, adjusted over all rules, and over all signatures.",
         tables=(
             *report.tables("signature_changes", signature_changes=changes),
             make_table("regressions", LAYOUTS["regressions"], rows),

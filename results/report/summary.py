@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
 from results.questions.aggregate import Answers
 from results.questions.failures import KNOWN, NOT_COMPARED, RULE
@@ -245,8 +245,9 @@ def _baseline(answers: Answers) -> list[str]:
     if not comparison.settings:
         return ["", f"{against}: nothing can be compared; {differs}"]
     without = len(comparison.lines) - len(lines)
-    title = f"{against}: {without} of {len(comparison.lines)} comparisons without evidence" + (
-        f"; {differs}" if comparison.differs else ""
+    title = (
+        f"{against}: {without} of {counted(len(comparison.lines), 'comparison')} without evidence"
+        + (f"; {differs}" if comparison.differs else "")
     )
     compared = _bounded(title, lines, "see the page") or ["", title]
     return [*compared, *_changes(answers, comparison.label, comparison.baseline)]

@@ -31,7 +31,7 @@ import msgspec
 import pyarrow as pa
 
 from harness.cli.run.artefacts import make_artefacts
-from harness.errors import InfrastructureError
+from harness.errors import InfrastructureError, counted
 from harness.plugins import SoakExecutor
 from harness.soak.identity import code_digest
 from harness.soak.pool import soak
@@ -58,7 +58,7 @@ class SparkSoak(SoakExecutor):
 
     api_version = 1
     name = "spark"
-    doc = "Ranges of seeds over the executors of a Spark cluster, which share the store."
+    doc = "the executors of a Spark cluster, each with ranges of seeds and with the same store"
 
     def run(
         self, job: bytes, seeds: Iterator[int], *, url: str, take: Callable[[bytes], bool]
@@ -85,8 +85,8 @@ class SparkSoak(SoakExecutor):
             missing = set(wave) - {row["seed"] for row in rows}
             if missing:
                 raise InfrastructureError(
-                    f"Spark lost the results of {len(missing)} seeds, first {min(missing)}; the "
-                    "same command runs them again"
+                    f"Spark lost the results of {counted(len(missing), 'seed')}, first "
+                    f"{min(missing)}; the same command runs them again"
                 )
             failed = sum(msgspec.json.decode(row["result"], type=SeedResult).failed for row in rows)
             left = max(0, template.artefacts - failed)

@@ -21,9 +21,7 @@ STAMP: Final = "complete"
 LISTENER: Final = Path(__file__).parent / "EventLog.java"
 """The source of the event listener, which `fetching` compiles against the artefacts."""
 DOCKERFILE: Final = Path(__file__).parent / "Dockerfile"
-"""The Dockerfile of the metastores' image, copied into the artefacts' folder (the
-build context).
-"""
+"""The Dockerfile of the metastores' image, copied into the folder of the artefacts."""
 _LOCK: Final = Path(__file__).parent / "artefacts.lock"
 
 

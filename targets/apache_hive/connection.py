@@ -106,7 +106,6 @@ class ThriftConnection:
             return b""
 
     def close(self) -> None:
-        """Close the connection."""
         self.broken = True
         self._writer.transport.abort()
 
@@ -122,10 +121,7 @@ def _message(exchange: Exchange, number: int) -> bytes:
 
 
 def _read(come: bytes, exchange: Exchange, number: int) -> api.Reply:
-    """The decoded answer. Raises `EOFError` if it is incomplete.
-
-    Raises `TProtocolException` if the answer is invalid.
-    """
+    """The decoded answer. Raises `EOFError` (incomplete) or `TProtocolException` (invalid)."""
     transport = _Bytes(come)
     limits = {"string_length_limit": ANSWER_BYTES_MAX, "container_length_limit": ANSWER_BYTES_MAX}
     protocol = TBinaryProtocol(transport, strictRead=True, **limits)

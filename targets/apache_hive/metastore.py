@@ -109,8 +109,7 @@ def security_settings(layout: Layout) -> Mapping[str, str]:
     servers = ",".join(f"{{peer:{node}:{port}}}" for node, port in layout.zookeepers)
     zookeeper = {
         f"{tokens}.store.zookeeper.connectString": servers,
-        # Otherwise only Kerberos users may access the stored tokens, and servers would need
-        # Kerberos.
+        # Otherwise only Kerberos users could access stored tokens, and servers would need Kerberos.
         "hive.zookeeper.kerberos.enabled": "false",
     }
     return {

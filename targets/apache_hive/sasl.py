@@ -138,7 +138,6 @@ class KerberosConnection:
         return reply
 
     def close(self) -> None:
-        """Close the connections."""
         self.broken = True
         for each in self._of_users.values():
             each.close()

@@ -172,7 +172,6 @@ class ApacheHiveTarget(
         return [*permits, *_HIVE4] if settings.profile == "hive4" else permits
 
     def open(self, deployment: Deployment) -> ApacheHiveSystem:
-        """Open the deployed system."""
         from targets.apache_hive.system import ApacheHiveSystem
 
         settings = deployment.settings

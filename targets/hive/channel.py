@@ -76,7 +76,6 @@ class Channel:
                 self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self.broken = True
         self._conn.close()
 

@@ -89,7 +89,6 @@ class Members:
         return f"{REMOVE}: {', '.join(done)}" if done else None
 
     async def restore(self, restart: Restart) -> None:
-        """Restore the initial list."""
         async with self._turn:
             self.listed = self._first
             for name, address in self._nodes.items():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import enum
+import itertools
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
-
-import msgspec
 
 from harness.env import Address, ClientEnv
 from harness.errors import UsageError
@@ -24,10 +24,10 @@ from harness.plugins import (
 )
 from targets.hive import api
 from targets.hive.bugs import Bug, bugs_of
-from targets.hive.channel import Channel, ChannelError
 from targets.hive.client import ClientSettings, MetastoreClient, Selection, UriList
 from targets.hive.client.calls import NONCE, event_row
-from targets.hive.members import ADD, REMOVE, Members
+from targets.hive.client.connection import Connect, Door, ask_once
+from targets.hive.members import ADD, REMOVE, START_S, Members
 from targets.hive.metastore.events import event_of
 from targets.hive.metastore.reads import read_tables
 from targets.hive.metastore.warehouse import read_directories
@@ -51,13 +51,9 @@ succeeds. The database also has its own group, so that no fault may destroy its 
 ZooKeeper has its own group for the same reason.
 """
 ZOOKEEPER_PORT: Final = 2181
-_NO_TOKEN: Final = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
 SIMULATION: Final = "sim"
 DATABASES: Final = ("default", "db1", "db2")
-OUTSIDE_MAX: Final = 2
 LOOKS_MAX: Final = 5
-_ASK_S: Final = 1.0
-_reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
 class Layout:
@@ -96,7 +92,6 @@ class Layout:
             lifetime_s=options["socket_lifetime_ms"] / 1000,
             rereads=self._uri_list(settings) is UriList.REREAD,
         )
-
         self.token_store = self._token_store(settings)
         self.zookeeper = _real_or_ours(
             settings, "zookeeper", ZooKeeperKind.ENSEMBLE, ZooKeeperKind.NODE
@@ -169,44 +164,56 @@ def _real_or_ours(settings: TargetSettings, option: str, real: K, ours: K) -> K:
     return kinds(chosen)
 
 
-class HiveSystem(System):
-    """The metastores and the database of one deployment."""
+class MetastoreSystem(System):
+    """The metastores and the database of one deployment, bundled or real."""
 
-    def __init__(self, env: ClientEnv, layout: Layout) -> None:
-        """Create without any request."""
+    ask_s = 1.0
+    outside_max = 2
+    """The number of metastores outside the core."""
+    bugs: frozenset[Bug] = frozenset()
+    """Switches of clients, in addition to the layout."""
+    no_token = "nobody:nobody:0:0:0:0:none"  # noqa: S105 - and none of any use
+    """An invalid token in the right format, so that a metastore looks it up in the store."""
+
+    def __init__(
+        self,
+        env: ClientEnv,
+        layout: Layout,
+        connect: Connect,
+        *,
+        more_groups: Mapping[str, Sequence[str]],
+        start_s: float = START_S,
+    ) -> None:
+        """`more_groups` are of other nodes. An added metastore serves within `start_s`."""
         self._env = env
         self._layout = layout
-        self._database = database_at(
-            env,
-            Address(DATABASE_NODE, DATABASE_PORT),
-            layout.database,
-            connect_s=_ASK_S,
-            answer_s=_ASK_S,
-        )
-        self._members = Members(layout.metastores, layout.spares, self._serves)
+        self._connect = connect
+        zookeepers = [address.node for address in layout.zookeepers]
+        self._more_groups = {**more_groups, **({ZOOKEEPER: zookeepers} if zookeepers else {})}
+        self._others = (DATABASE_NODE, *itertools.chain.from_iterable(self._more_groups.values()))
+        self._members = Members(layout.metastores, layout.spares, self._serves, start_s=start_s)
 
     def client(self, process: int) -> MetastoreClient:
-        """A client with its own connection, like a separate process."""
         layout, members = self._layout, self._members
         return MetastoreClient(
             self._env,
             members.listed,
             layout.client,
             process=process,
-            bugs=layout.bugs,
+            bugs=layout.bugs | self.bugs,
+            connect=self._connect,
             listed=(lambda: members.listed) if layout.spares else None,
         )
 
     def core(self, rng: random.Random) -> Sequence[str]:
         """The nodes that must keep working: all indispensable ones, and some metastores.
 
-        At least one metastore must keep working. Of many, all but two must, since clients try
-        three.
+        At least one metastore must keep working. Of many, all but `outside_max` must, since clients
+        try one more.
         """
         names = [address.node for address in self._members.listed]
-        core = rng.sample(names, max(1, len(names) - OUTSIDE_MAX))
-        needed = [DATABASE_NODE, *(address.node for address in self._layout.zookeepers)]
-        return [*(name for name in names if name in core), *needed]
+        core = rng.sample(names, max(1, len(names) - self.outside_max))
+        return [*(name for name in names if name in core), *self._others]
 
     @override
     def restarting(self) -> Mapping[str, RestartingOperation]:
@@ -218,53 +225,130 @@ class HiveSystem(System):
 
     async def groups(self) -> Mapping[str, Roles]:
         """The database leads if it answers. All metastores follow, and are equivalent."""
-        answers = await self._ask_all(api.GetStatus())
-        alive = [name for name, answer in answers.items() if answer == "ALIVE"]
-        active = {name: NodeRole("follower") for name in alive}
-        serves = await self._look(Isolation.READ_COMMITTED, _sequence) is not None
-        leads = {DATABASE_NODE: NodeRole("leader")} if serves else {}
+        active = {name: NodeRole("follower") for name in await self._alive()}
+        leads = {DATABASE_NODE: NodeRole("leader")} if await self._database_answers() else {}
         every = tuple(address.node for address in self._members.listed)
-        zookeepers = tuple(address.node for address in self._layout.zookeepers)
-        groups = {
-            SERVICE: Roles({**active, **leads}, (*every, DATABASE_NODE, *zookeepers)),
+        return {
+            SERVICE: Roles({**active, **leads}, (*every, *self._others)),
             DATABASE: Roles(leads, (DATABASE_NODE,)),
+            **{name: Roles({}, tuple(nodes)) for name, nodes in self._more_groups.items()},
         }
-        return {**groups, ZOOKEEPER: Roles({}, zookeepers)} if zookeepers else groups
+
+    @abc.abstractmethod
+    async def _alive(self) -> Sequence[str]:
+        """The metastores that answer."""
+
+    @abc.abstractmethod
+    async def _database_answers(self) -> bool: ...
+
+    @abc.abstractmethod
+    async def _dump(self) -> dict[str, Any] | None:
+        """One snapshot of the database; `None` if it does not answer."""
+
+    @override
+    async def snapshot(self) -> dict[str, Any]:
+        """The database's rows, each metastore's view of them, and the clients' failover bound.
+
+        Metastores show the same rows only if no change comes in between. An operation that a client
+        gave up may still be running. If changes do not end, the views are left out.
+        """
+        layout, listed = self._layout, self._members.listed
+        rows, views = await self._dump(), {}
+        for _ in range(LOOKS_MAX):
+            before = rows
+            views = await self._ask_all(api.GetTableMeta())
+            rows = await self._dump()
+            if rows == before:
+                break
+        else:
+            views = dict.fromkeys(views)
+        bound_s, count = layout.client.failover_s, len(layout.metastores) + len(layout.spares)
+        more = {
+            "members": [address.node for address in listed],
+            "failover_by_uris_s": [bound_s(n + 1) for n in range(count)],
+        }
+        return {
+            "rows": rows,
+            "at": None if rows is None else {"event": rows["next_event"] - 1},
+            "metastores": {
+                name: None if tables is None else [".".join(table) for table in tables]
+                for name, tables in views.items()
+            },
+            "failover_s": bound_s(len(listed)),
+            **(more if layout.spares else {}),
+            "tokens": {
+                "max_age_ms": layout.token_times.max_age_ms,
+                "renew_ms": layout.token_times.renew_ms,
+            },
+        }
+
+    # --- calls -------------------------------------------------------------------------------
+
+    async def _without_tokens(self) -> list[str]:
+        """A message for each metastore that does not reject an invalid token."""
+        every = self._members.listed
+        replies = await asyncio.gather(
+            *(self._reply(address, api.Authenticate(self.no_token)) for address in every)
+        )
+        return [
+            f"{address.node} does not reach ZooKeeper"
+            for address, reply in zip(every, replies, strict=True)
+            if reply is None or reply.error != api.INVALID_TOKEN
+        ]
+
+    async def _serves(self, address: Address) -> bool:
+        """Whether the metastore reaches the database, and so may be listed."""
+        reply = await self._reply(address, api.GetCurrentEventId())
+        return reply is not None and not reply.error
+
+    async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
+        """The answer of each metastore; `None` if it fails."""
+        every = self._members.listed
+        replies = await asyncio.gather(*(self._reply(address, call) for address in every))
+        return {
+            address.node: None if reply is None or reply.error else reply.result
+            for address, reply in zip(every, replies, strict=True)
+        }
+
+    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
+        return await ask_once(self._connect, address, call, timeout_s=self.ask_s)
+
+
+class HiveSystem(MetastoreSystem):
+    """The bundled metastores."""
+
+    def __init__(self, env: ClientEnv, layout: Layout) -> None:
+        super().__init__(env, layout, Door(env), more_groups={})
+        self._database = database_at(
+            env,
+            Address(DATABASE_NODE, DATABASE_PORT),
+            layout.database,
+            connect_s=self.ask_s,
+            answer_s=self.ask_s,
+        )
 
     async def ready(self) -> Convergence:
         """Ask every metastore for the last event; an answer shows that it reaches the database."""
         answers = await self._ask_all(api.GetCurrentEventId())
-        pending = tuple(f"{name} does not answer" for name, a in answers.items() if a is None)
+        pending = [f"{name} does not answer" for name, a in answers.items() if a is None]
         at = {"event": max(a for a in answers.values() if a is not None)} if not pending else None
         if self._layout.zookeepers and not pending:
             pending = await self._without_tokens()
-        return Convergence(ok=not pending, pending=pending, at=at)
-
-    async def _without_tokens(self) -> tuple[str, ...]:
-        """Name the metastores that do not reject an invalid token; they do not reach ZooKeeper."""
-        every = self._members.listed
-        replies = await asyncio.gather(
-            *(self._reply(a, api.Authenticate(_NO_TOKEN)) for a in every)
-        )
-        return tuple(
-            f"{address.node} does not reach ZooKeeper"
-            for address, reply in zip(every, replies, strict=True)
-            if reply is None or reply.error != api.INVALID_TOKEN
-        )
+        return Convergence(ok=not pending, pending=tuple(pending), at=at)
 
     converged = ready
 
-    async def snapshot(self) -> dict[str, Any]:
-        """The database's rows, each metastore's view of them, and the clients' failover bound."""
-        return await snapshot_of(
-            self._layout,
-            self._members.listed,
-            dump=self._dump,
-            show=lambda: self._ask_all(api.GetTableMeta()),
-        )
+    @override
+    async def _alive(self) -> Sequence[str]:
+        answers = await self._ask_all(api.GetStatus())
+        return [name for name, answer in answers.items() if answer == "ALIVE"]
 
+    @override
+    async def _database_answers(self) -> bool:
+        return await self._look(Isolation.READ_COMMITTED, _sequence) is not None
+
+    @override
     async def _dump(self) -> dict[str, Any] | None:
-        """One snapshot of the database; `None` if it does not answer."""
         return await self._look(Isolation.SERIALIZABLE, _dumped)
 
     async def _look(
@@ -281,73 +365,6 @@ class HiveSystem(System):
             return None
         finally:
             session.close()
-
-    # --- calls -------------------------------------------------------------------------------
-
-    async def _ask_all(self, call: api.ApiCall) -> dict[str, Any]:
-        """The answer of each metastore; `None` if it fails."""
-        every = self._members.listed
-        answers = await asyncio.gather(*(self._ask(address, call) for address in every))
-        return {address.node: answer for address, answer in zip(every, answers, strict=True)}
-
-    async def _serves(self, address: Address) -> bool:
-        """Whether the metastore reaches the database, and so may be listed."""
-        return await self._ask(address, api.GetCurrentEventId()) is not None
-
-    async def _ask(self, address: Address, call: api.ApiCall) -> Any:
-        reply = await self._reply(address, call)
-        return None if reply is None or reply.error else reply.result
-
-    async def _reply(self, address: Address, call: api.ApiCall) -> api.Reply | None:
-        try:
-            channel = await Channel.open(self._env, address, timeout_s=_ASK_S)
-            raw = await channel.call(call, timeout_s=_ASK_S)
-        except ChannelError:
-            return None
-        channel.close()
-        return _reply.decode(raw)
-
-
-async def snapshot_of(
-    layout: Layout,
-    listed: Sequence[Address],
-    *,
-    dump: Callable[[], Awaitable[dict[str, Any] | None]],
-    show: Callable[[], Awaitable[dict[str, Any]]],
-) -> dict[str, Any]:
-    """The database's rows (`dump`), each metastore's view, and the clients' failover bound.
-
-    Metastores show the same rows only if no change comes in between. An operation that a client
-    gave up may still be running. If changes do not end, the views are left out.
-    """
-    rows, views = await dump(), {}
-    for _ in range(LOOKS_MAX):
-        before = rows
-        views = await show()
-        rows = await dump()
-        if rows == before:
-            break
-    else:
-        views = dict.fromkeys(views)
-    bound_s, spares = layout.client.failover_s, layout.spares
-    more = {
-        "members": [address.node for address in listed],
-        "failover_by_uris_s": [bound_s(n + 1) for n in range(len(layout.metastores) + len(spares))],
-    }
-    return {
-        "rows": rows,
-        "at": None if rows is None else {"event": rows["next_event"] - 1},
-        "metastores": {
-            name: None if tables is None else [".".join(table) for table in tables]
-            for name, tables in views.items()
-        },
-        "failover_s": bound_s(len(listed)),
-        **(more if spares else {}),
-        "tokens": {
-            "max_age_ms": layout.token_times.max_age_ms,
-            "renew_ms": layout.token_times.renew_ms,
-        },
-    }
 
 
 async def _sequence(session: Session) -> Row:

@@ -202,5 +202,4 @@ class HiveTarget(
         return {**drawn, **given}
 
     def open(self, deployment: Deployment) -> HiveSystem:
-        """Open the deployed system, whose connections live as long as it does."""
         return HiveSystem(deployment.env, Layout(deployment.settings))

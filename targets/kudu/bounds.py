@@ -86,9 +86,7 @@ def describe_accepted(tservers: int, flags: Flags) -> dict[str, Any]:
 
 
 def _calls_of(dumps: Mapping[str, Json]) -> dict[str, int]:
-    """Count calls by method; calls that tablet servers carried out are also counted under
-    `CARRIED_OUT`.
-    """
+    """Count calls by method, and under `CARRIED_OUT` the calls that tablet servers carried out."""
     calls: dict[str, int] = {}
     for _, dump in sorted(dumps.items()):
         put_off = dump.get("put_off")
@@ -173,7 +171,6 @@ def _limit(
 
 
 def _election_ms(flags: Flags) -> float:
-    """The shortest election timeout."""
     return flags.raft_heartbeat_interval_ms * flags.leader_failure_max_missed_heartbeat_periods
 
 

@@ -30,9 +30,7 @@ class NodeContext:
     rpc: RpcClient
 
     def check_failed(self, why: str) -> None:
-        """End this node, as a failed CHECK ends Kudu's. Only code paths behind switches call
-        this.
-        """
+        """End this node, as a failed CHECK ends Kudu's. Only code behind switches calls this."""
         self.env.spawn(_raise(why), name="check-failed")
 
     def new_id(self) -> str:

@@ -147,8 +147,6 @@ Append new flags at the end, so that the draws of the others do not change.
 
 
 def draw_flags(rng: random.Random, given: str) -> str:
-    """Flags in the format of `parse_flags`: drawn flags, then `given` ones; the last of a name
-    wins.
-    """
+    """Flags for `parse_flags`: the drawn ones, then `given`; the last of a name wins."""
     drawn = [f"{name}={choices[rng.randrange(len(choices))]}" for name, choices in DRAWN.items()]
     return ",".join([*drawn, *([given] if given else [])])

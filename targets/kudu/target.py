@@ -32,9 +32,7 @@ from targets.kudu.system import (
 
 TSERVERS_MAX: Final = 99
 SIZES: Final[Mapping[str, Sequence[int]]] = {"masters": (3, 3, 3, 3, 5), "tservers": (3, 3, 3, 4)}
-"""Numbers of tablet servers drawn in soaks. A fourth one can take new replicas while another is
-down.
-"""
+"""Numbers of tablet servers drawn in soaks. A fourth one takes replicas while another is down."""
 
 
 class KuduTarget(

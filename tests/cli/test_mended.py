@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,24 +14,14 @@ from harness.cli.run.verdict_text import EXPLANATION_LINES_MAX, describe
 from harness.ops import CheckResult, Verdict
 from harness.store import load_run
 from harness.verdict.judge import Judgement
+from tests.cli.conftest import PROGRAM
 
 BUFFERED = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
 """As a user's shell has it: what is printed waits in a buffer, sometimes until the very end."""
-PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
 TOY = ["--target", "toy-register", "--workload", "register", "--reporters", "none", "--quiet"]
 BUG = ["run", "--env", "sim", "--bug", "NO-LEASE", "--nemesis", "partition-leader", "--seed", "3",
        "--time-limit", "3", "--interval", "1", "--duration", "1", "--rate", "20",
        "--reporters", "none", "--quiet", "--json"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory):
-    """A run with more ops than any pipe holds."""
-    store = tmp_path_factory.mktemp("store")
-    words = ["run", "--env", "sim", *TOY, "--seed", "1", "--time-limit", "30", "--rate", "100"]
-    assert main([*words, "--store", str(store)]) == 0
-    (folder,) = (store / "register-none").glob("2*")
-    return folder
 
 
 # --- pipes -----------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 from harness.cli import main
 from harness.support.atomic_file import descriptor_of, replacing
 
-TOY = ["--env", "sim", "--target", "toy-register", "--workload", "register", "--quiet"]
 VERBS = pytest.mark.parametrize("verb", ["trace", "export"])
 
 
@@ -63,15 +62,6 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(failure, tmp_path):
 
 
 # --- the verbs that take --output ------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def run_folder(tmp_path_factory):
-    store = tmp_path_factory.mktemp("store")
-    words = ["run", *TOY, "--seed", "1", "--time-limit", "1", "--reporters", "none"]
-    assert main([*words, "--store", str(store)]) == 0
-    (folder,) = (store / "register-none").glob("2*")
-    return folder
 
 
 @VERBS

@@ -3,7 +3,6 @@
 import io
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from harness.cli import main
 from harness.cli.run.progress import Progress
 from harness.ops import HARNESS, Op, OpType
+from tests.cli.conftest import PROGRAM
 
-PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
 RUN = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register", "--seed", "1"]
 RUN += ["--time-limit", "1", "--reporters", "none"]
 

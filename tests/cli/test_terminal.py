@@ -8,7 +8,7 @@ import pytest
 from harness.cli import main, styles
 from harness.cli.output import say
 from harness.cli.run.progress import Progress
-from harness.cli.run.verdict_text import described, verdict_line
+from harness.cli.run.verdict_text import described, in_numbers, verdict_line
 from harness.cli.styles import drawn, joined, styled, table
 from harness.ops import NEMESIS, CheckResult, Op, OpType, Verdict
 from harness.verdict.judge import Judgement
@@ -102,6 +102,21 @@ def test_the_certificate_is_there_when_asked_for(tmp_path, capsys):
     full = capsys.readouterr().out
     assert (TITLE in brief, TITLE in full) == (False, True)
     assert ("SHA-256" in brief, "SHA-256" in full) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("operations", "changes", "words"),
+    [
+        (1, 1, "1 operation, no fault, 1 leader change"),
+        (2, "at least 1", "2 operations, no fault, at least 1 leader change"),
+        (2, "at least 11", "2 operations, no fault, at least 11 leader changes"),
+        (2, "not observed", "2 operations, no fault"),
+    ],
+)
+def test_nouns_of_a_summary_agree_with_their_numbers(operations, changes, words):
+    certificate = {"operations": {"ok": operations}, "changes_of_leader": changes}
+    result = CheckResult("stats", Verdict.VALID, "", details={"certificate": certificate})
+    assert in_numbers(Judgement((result,))) == words
 
 
 def test_what_is_unusual_is_said_without_asking():

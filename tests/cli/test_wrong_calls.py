@@ -57,6 +57,11 @@ CALLS = [
     ("soak --seeds 9..1", "'9..1'", "not be below the first"),
     ("soak --seeds 1 --jobs 0", "--jobs is 0", "1 .."),
     ("soak --seeds 1 --keep some", "'some'", "all"),
+    (f"{RUN} --checkers default,+statz", "'statz'", "did you mean stats?"),
+    ("check --model regster .", "'regster'", "did you mean register?"),
+    ("check --model earthquake .", "'earthquake'", "`harness list checkers` shows all"),
+    ("check --elle lst-append .", "'lst-append'", "did you mean list-append?"),
+    ("check --model list-append .", "'list-append'", "use --elle list-append"),
     ("report --engine duck .", "'duck'", "did you mean duckdb?"),
     ("check-determinism --runs x", "--runs is 'x'", "a whole number"),
     ("kudu tabel list", "'tabel'", "table"),
@@ -100,8 +105,8 @@ def test_a_wrong_file_of_defaults(content, value, repair, capsys, tmp_path, monk
 
 def _is_refused(arguments, value, repair, capsys):
     code = main(arguments)
-    answer = capsys.readouterr().err
-    assert code == EXIT_USAGE
+    out, answer = capsys.readouterr()
+    assert (code, out) == (EXIT_USAGE, "")
     assert answer.count("\n") <= 2
     assert value in answer
     assert repair in answer

@@ -118,6 +118,13 @@ class Group:
                     return
                 await asyncio.sleep(0.1)
 
+    async def restart(self, *names: str, **how: bool) -> None:
+        """Kill these nodes, then start them."""
+        for name in names:
+            await self.session.cluster.kill(name, **how)
+        for name in names:
+            await self.session.cluster.start(name)
+
     def links(self, node: str) -> list[Link]:
         others = [name for name in self.names if name != node]
         return [link for other in others for link in (Link(node, other), Link(other, node))]

@@ -98,11 +98,7 @@ class MemberSchedule(Schedule):
 
     def node(self, uuid: str, config: RaftConfig, make: type[RaftCore]) -> Node:
         return Node(
-            uuid,
-            config,
-            make,
-            batch_bytes_max=self.batch_bytes_max,
-            pre_election=self.pre_election,
+            uuid, config, make, batch_bytes_max=self.batch_bytes_max, pre_election=self.pre_election
         )
 
     # --- what is known of the group ---------------------------------------------------------

@@ -64,11 +64,7 @@ def vote_request(
 
 
 def update(
-    leader: str,
-    term: int,
-    preceding: msg.OpId,
-    *entries: msg.Entry,
-    committed: int = 0,
+    leader: str, term: int, preceding: msg.OpId, *entries: msg.Entry, committed: int = 0
 ) -> ev.UpdateRequested:
     request = msg.UpdateConsensusRequest("a", "g", leader, term, preceding, committed, entries)
     return ev.UpdateRequested(request, "reply")
@@ -106,6 +102,22 @@ def acked(
         last_received_current_leader=msg.OpId(0, matched),
     )
     return core.step(ev.UpdateAnswered(peer, request_id, response), now_ns)
+
+
+def refused(
+    core: RaftCore, peer: str, code: msg.ConsensusErrorCode, last: msg.OpId = EMPTY
+) -> list[ev.Effect]:
+    """`peer` refuses its outstanding request."""
+    request_id = core._leader.peers[peer].in_flight
+    assert request_id is not None
+    error = msg.ConsensusError(code, "")
+    response = msg.UpdateConsensusResponse(peer, core.term, last, error=error)
+    return core.step(ev.UpdateAnswered(peer, request_id, response), 0)
+
+
+def config_entry(index: int, *voters: str, learners: tuple[str, ...] = ()) -> msg.Entry:
+    payload = msgspec.msgpack.encode(config_of(*voters, learners=learners))
+    return msg.Entry(1, index, msg.EntryKind.CONFIG, payload)
 
 
 class TestElections:
@@ -163,7 +175,7 @@ class TestElections:
 
     def test_votes_are_withheld_while_a_leader_is_alive(self) -> None:
         core = core_of()
-        core.step(update("b", 1, msg.OpId(0, 0)), 10 * S)
+        core.step(update("b", 1, EMPTY), 10 * S)
 
         early = answer_of(core.step(vote_request("c", 5), 10 * S + S))
         forced = answer_of(core.step(vote_request("c", 5, ignore_live_leader=True), 10 * S + S))
@@ -174,7 +186,7 @@ class TestElections:
 
     def test_votes_are_granted_again_after_an_election_timeout(self) -> None:
         core = core_of()
-        core.step(update("b", 1, msg.OpId(0, 0)), 0)
+        core.step(update("b", 1, EMPTY), 0)
 
         assert answer_of(core.step(vote_request("c", 2), 2 * S)).vote_granted
 
@@ -200,7 +212,7 @@ class TestElections:
 
     def test_a_follower_that_waits_for_its_disk_does_not_run_nor_vote(self) -> None:
         core = core_of()
-        core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
+        core.step(update("b", 1, EMPTY, entry(1, 1)), 0)
 
         effects = core.step(ev.ElectionTimeout(), 100 * S)
         answer = answer_of(core.step(vote_request("c", 2), 100 * S))
@@ -259,7 +271,7 @@ class TestFollower:
     def test_an_answer_waits_until_the_entries_are_durable(self) -> None:
         core = core_of()
 
-        effects = core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
+        effects = core.step(update("b", 1, EMPTY, entry(1, 1)), 0)
         assert all_of(effects, ev.Reply) == []
 
         answer = answer_of(core.step(ev.Synced(1), 0))
@@ -267,7 +279,7 @@ class TestFollower:
 
     def test_a_heartbeat_is_answered_while_the_disk_is_slow(self) -> None:
         core = core_of()
-        core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1)), 0)
+        core.step(update("b", 1, EMPTY, entry(1, 1)), 0)
 
         answer = answer_of(core.step(update("b", 1, msg.OpId(1, 1)), 0))
 
@@ -294,7 +306,7 @@ class TestFollower:
 
     def test_repeated_and_late_requests_do_not_cut_the_log(self) -> None:
         core = core_of()
-        first = update("b", 1, msg.OpId(0, 0), entry(1, 1))
+        first = update("b", 1, EMPTY, entry(1, 1))
         core.step(first, 0)
         core.step(update("b", 1, msg.OpId(1, 1), entry(1, 2), entry(1, 3)), 0)
         core.step(ev.Synced(2), 0)
@@ -316,7 +328,7 @@ class TestFollower:
     def test_a_leader_of_an_older_term_is_refused(self) -> None:
         core = core_of(term=4)
 
-        answer = answer_of(core.step(update("b", 3, msg.OpId(0, 0)), 0))
+        answer = answer_of(core.step(update("b", 3, EMPTY), 0))
 
         assert answer.error.code is msg.ConsensusErrorCode.INVALID_TERM
         assert answer.responder_term == 4
@@ -327,7 +339,7 @@ class TestFollower:
         core.step(update("b", 1, msg.OpId(1, 1), committed=1), 0)
 
         with pytest.raises(AssertionError, match="truncation"):
-            core.step(update("c", 2, msg.OpId(0, 0), entry(2, 1)), 0)
+            core.step(update("c", 2, EMPTY, entry(2, 1)), 0)
 
     def test_what_a_snapshot_covers_is_skipped(self) -> None:
         core = core_of(term=1, base=msg.OpId(1, 5))
@@ -340,7 +352,7 @@ class TestFollower:
 
     def test_syncs_of_a_replaced_tail_do_not_count(self) -> None:
         core = core_of()
-        core.step(update("b", 1, msg.OpId(0, 0), entry(1, 1), entry(1, 2)), 0)
+        core.step(update("b", 1, EMPTY, entry(1, 1), entry(1, 2)), 0)
         core.step(update("c", 2, msg.OpId(1, 1), entry(2, 2)), 0)
 
         core.step(ev.Synced(1), 0)
@@ -414,13 +426,8 @@ class TestLeader:
     def sending_a_snapshot(self) -> tuple[RaftCore, ev.SendSnapshot]:
         core = core_of(term=1, base=msg.OpId(1, 10), entries=(entry(1, 11),))
         lead(core)
-        request_id = core._leader.peers["b"].in_flight
-        assert request_id is not None
-        error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
-        response = msg.UpdateConsensusResponse("b", 2, msg.OpId(1, 2), error=error)
-        return core, only(
-            core.step(ev.UpdateAnswered("b", request_id, response), 0), ev.SendSnapshot
-        )
+        mismatch = msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH
+        return core, only(refused(core, "b", mismatch, msg.OpId(1, 2)), ev.SendSnapshot)
 
     @pytest.mark.parametrize("arrives", [False, True])
     def test_every_part_of_a_snapshot_is_a_sign_of_life(self, *, arrives: bool) -> None:
@@ -443,15 +450,11 @@ class TestLeader:
         lead(core)
         core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "t"), 0)
         acked(core, "b", 1)
-        request_id = core._leader.peers["b"].in_flight
-        assert request_id is not None
-        error = msg.ConsensusError(msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH, "")
-        response = msg.UpdateConsensusResponse("b", 1, msg.OpId(0, 0), error=error)
 
-        effects = core.step(ev.UpdateAnswered("b", request_id, response), 0)
+        effects = refused(core, "b", msg.ConsensusErrorCode.PRECEDING_ENTRY_DIDNT_MATCH)
 
         assert core._leader.peers["b"].match_index == 0
-        assert only(effects, ev.SendUpdate).request.preceding == msg.OpId(0, 0)
+        assert only(effects, ev.SendUpdate).request.preceding == EMPTY
 
     def test_batches_are_bounded_but_never_empty(self) -> None:
         core = core_of()
@@ -667,11 +670,9 @@ class TestConfig:
     @pytest.mark.parametrize("make", [RaftCore, mutants.KeepsAbortedConfig])
     def test_an_aborted_configuration_is_taken_back(self, make: type[RaftCore]) -> None:
         core = core_of(make=make)
-        payload = msgspec.msgpack.encode(config_of("a", "b"))
-        pending = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
-        core.step(update("b", 1, msg.OpId(0, 0), pending), 0)
+        core.step(update("b", 1, EMPTY, config_entry(1, "a", "b")), 0)
 
-        core.step(update("c", 2, msg.OpId(0, 0), entry(2, 1)), 0)
+        core.step(update("c", 2, EMPTY, entry(2, 1)), 0)
 
         assert core.configs.pending == (make is not RaftCore)
 
@@ -695,19 +696,15 @@ class TestConfig:
 
     def test_a_follower_is_what_its_newest_configuration_says(self) -> None:
         core = core_of()
-        payload = msgspec.msgpack.encode(config_of("b", "c", learners=("a",)))
-        pending = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
 
-        core.step(update("b", 1, EMPTY, pending), 0)
+        core.step(update("b", 1, EMPTY, config_entry(1, "b", "c", learners=("a",))), 0)
         assert core.role is Role.LEARNER
 
         core.step(update("c", 2, EMPTY, entry(2, 1)), 0)
         assert core.role is Role.FOLLOWER
 
     def test_a_leader_steps_down_once_the_change_that_demotes_it_has_committed(self) -> None:
-        payload = msgspec.msgpack.encode(config_of("b", "c", learners=("a",)))
-        demoting = msg.Entry(1, 1, msg.EntryKind.CONFIG, payload)
-        core = core_of(term=1, entries=(demoting,))
+        core = core_of(term=1, entries=(config_entry(1, "b", "c", learners=("a",)),))
         core.step(ev.RunElection(), 0)
         core.step(granted(1, "b", 2), 0)
         core.step(granted(1, "c", 2), 0)
@@ -834,13 +831,6 @@ class TestTransfer:
 
 
 class TestHealth:
-    def refused(self, core: RaftCore, peer: str, code: msg.ConsensusErrorCode) -> list[ev.Effect]:
-        request_id = core._leader.peers[peer].in_flight
-        assert request_id is not None
-        error = msg.ConsensusError(code, "")
-        response = msg.UpdateConsensusResponse(peer, 0, error=error)
-        return core.step(ev.UpdateAnswered(peer, request_id, response), 0)
-
     def test_of_peers_heard_never_heard_and_silent_for_too_long(self) -> None:
         core = leader_in_office(step_down_ns=1000 * S, failed_ns=300 * S)
         healthy, unknown = PeerHealth.HEALTHY, PeerHealth.UNKNOWN
@@ -857,7 +847,7 @@ class TestHealth:
     def test_one_that_says_it_failed_is_beyond_recovery_until_it_answers(self) -> None:
         core = leader_in_office()
 
-        self.refused(core, "c", msg.ConsensusErrorCode.TABLET_FAILED)
+        refused(core, "c", msg.ConsensusErrorCode.TABLET_FAILED)
         assert core.peer_health()["c"] is PeerHealth.FAILED_UNRECOVERABLE
 
         core.step(ev.HeartbeatDue(), 0)
@@ -867,9 +857,7 @@ class TestHealth:
     def test_a_server_without_a_replica_is_given_an_empty_one(self) -> None:
         core = leader_in_office(tablet_copy=True)
 
-        copy = only(
-            self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy
-        )
+        copy = only(refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy)
         assert all_of(core.step(ev.HeartbeatDue(), 0), ev.SendStartCopy) == []
         effects = core.step(ev.CopyStarted("c", copy.request_id, None), 0)
 
@@ -880,7 +868,7 @@ class TestHealth:
         core.step(ev.Propose(msg.EntryKind.WRITE, b"x", "w"), 0)  # not durable here
         acked(core, "b", 2)
         core.step(ev.HeartbeatDue(), 0)
-        self.refused(core, "b", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+        refused(core, "b", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
 
         acked(core, "c", 2)
 
@@ -889,19 +877,19 @@ class TestHealth:
     def test_a_newcomer_is_given_one_once_it_is_a_member_for_good(self) -> None:
         core, missing = leader_in_office(tablet_copy=True), msg.ConsensusErrorCode.TABLET_NOT_FOUND
         change(core, adding("d", "NON_VOTER"))
-        assert all_of(self.refused(core, "d", missing), ev.SendStartCopy) == []
+        assert all_of(refused(core, "d", missing), ev.SendStartCopy) == []
 
         core.step(ev.Synced(core.log.append_sequence), 0)
         acked(core, "b", 2)
         core.step(ev.HeartbeatDue(), 0)
 
-        assert only(self.refused(core, "d", missing), ev.SendStartCopy).config.opid_index == 2
+        assert only(refused(core, "d", missing), ev.SendStartCopy).config.opid_index == 2
 
     def test_a_newcomer_whose_vote_may_be_needed_is_given_one_at_once(self) -> None:
         core = leader_in_office(tablet_copy=True)
         change(core, adding("d", "VOTER"))
 
-        effects = self.refused(core, "d", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+        effects = refused(core, "d", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
 
         assert only(effects, ev.SendStartCopy).peer_uuid == "d"
 
@@ -915,9 +903,7 @@ class TestHealth:
     )
     def test_a_copy_that_is_refused(self, code: msg.ConsensusErrorCode, health: PeerHealth) -> None:
         core = leader_in_office(tablet_copy=True)
-        copy = only(
-            self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy
-        )
+        copy = only(refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND), ev.SendStartCopy)
 
         core.step(ev.CopyStarted("c", copy.request_id, msg.ConsensusError(code, "")), 0)
 
@@ -926,7 +912,7 @@ class TestHealth:
     def test_masters_are_not_copied_to(self) -> None:
         core = leader_in_office()
 
-        effects = self.refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
+        effects = refused(core, "c", msg.ConsensusErrorCode.TABLET_NOT_FOUND)
 
         assert all_of(effects, ev.SendStartCopy) == []
 
@@ -976,9 +962,8 @@ class TestSnapshots:
         assert (core.durable_index, core.log.last_index) == (7, 7)
 
     def test_configurations_after_it_stay_pending(self) -> None:
-        payload = msgspec.msgpack.encode(config_of("a", "b"))
-        pending = msg.Entry(1, 5, msg.EntryKind.CONFIG, payload)
-        core = core_of(term=1, entries=(*(entry(1, index) for index in range(1, 5)), pending))
+        entries = (*(entry(1, index) for index in range(1, 5)), config_entry(5, "a", "b"))
+        core = core_of(term=1, entries=entries)
 
         self.install(core, 3)
 

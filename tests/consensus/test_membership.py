@@ -31,8 +31,7 @@ def test_a_server_without_data_becomes_a_voter(snapshot_every: int, batch_bytes:
         group.names.append("n4")
         await group.write_all(10, "after")
         for name in ("n4", await group.leader()):
-            await group.session.cluster.kill(name, lose_unsynced=True)
-            await group.session.cluster.start(name)
+            await group.restart(name, lose_unsynced=True)
         await group.write_all(10, "restarted")
         await group.check()
 
@@ -275,8 +274,7 @@ def test_a_tombstone_votes_for_who_has_all_it_ever_had(*, restarts: bool) -> Non
         await group.session.cluster.kill(leader)
         await bury(group, buried)
         if restarts:
-            await group.session.cluster.kill(buried, lose_unsynced=True)
-            await group.session.cluster.start(buried)
+            await group.restart(buried, lose_unsynced=True)
         async with asyncio.timeout(20):
             while (await group.state(heir)).role != "LEADER":  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
@@ -379,8 +377,7 @@ async def test_a_tombstone_remembers_its_vote_and_gives_one_a_term(group: Group)
     assert sorted(both, key=str) == [ConsensusErrorCode.CONSENSUS_BUSY, None]
     winner, loser = ("x", "y") if both[0] is None else ("y", "x")
 
-    await group.session.cluster.kill("n1", lose_unsynced=True)
-    await group.session.cluster.start("n1")
+    await group.restart("n1", lose_unsynced=True)
     await asyncio.sleep(1)
 
     assert await vote(loser) is ConsensusErrorCode.ALREADY_VOTED

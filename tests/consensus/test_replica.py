@@ -151,11 +151,7 @@ async def test_leadership_can_be_handed_over(group: Group) -> None:
         f"uuid-{leader}", GROUP, msg.StepDownMode.GRACEFUL, f"uuid-{heir}"
     )
     start_s = asyncio.get_running_loop().time()
-    answer = await group.client.call(
-        f"{leader}:{PORT}",
-        request,
-        timeout_s=5.0,
-    )
+    answer = await group.client.call(f"{leader}:{PORT}", request, timeout_s=5.0)
     assert answer.error is None
     found = await group.leader(among=[heir])
     assert heir == found
@@ -174,9 +170,7 @@ async def test_strangers_calls_are_refused(
     group: Group, dest_uuid: str, tablet_id: str, code: int
 ) -> None:
     answer = await group.client.call(
-        f"n1:{PORT}",
-        msg.GetConsensusStateRequest(dest_uuid, tablet_id),
-        timeout_s=5.0,
+        f"n1:{PORT}", msg.GetConsensusStateRequest(dest_uuid, tablet_id), timeout_s=5.0
     )
     error = answer.error
     assert error is not None
@@ -224,8 +218,7 @@ async def test_replicas_tell_of_every_entry_and_of_states_they_took_installed_an
     installed = [at for (node, at), k in group.told.items() if node == late and "state" in k]
     assert set(installed) <= set(taken)
     assert len(installed) == 1
-    await group.session.cluster.kill(late)
-    await group.session.cluster.start(late)
+    await group.restart(late)
     await group.check()
     assert group.told[late, installed[0]] == ["state", "state"]
 
@@ -272,10 +265,7 @@ async def test_a_wiped_node_is_filled_again(group: Group) -> None:
 async def test_everything_survives_a_power_cut_of_all(group: Group) -> None:
     for round_number in range(4):
         await group.write_all(30, f"r{round_number}-")
-        for name in group.names:
-            await group.session.cluster.kill(name, lose_unsynced=True, torn=True)
-        for name in group.names:
-            await group.session.cluster.start(name)
+        await group.restart(*group.names, lose_unsynced=True, torn=True)
     assert len((await group.check())[0]["items"]) >= 120
 
 

@@ -7,7 +7,7 @@ from targets.kudu.consensus import consensus_meta as cmeta
 from targets.kudu.consensus import messages as msg
 from targets.kudu.consensus.tombstoned_voting import TombstonedVoter
 from targets.kudu.messages import RaftConfig
-from tests.consensus.test_wal import MemoryDisk
+from tests.support.env import MemoryDisk
 from tests.support.virtual import VirtualClock, run
 
 

@@ -1,7 +1,5 @@
 """The write-ahead log: what survives a cut at any byte, and what is refused."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 
@@ -9,73 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.env import File
 from targets.checked_file import DamagedFileError
 from targets.kudu.consensus import consensus_meta as cmeta
 from targets.kudu.consensus.log import Wal, WalCorruptionError
 from targets.kudu.consensus.messages import Entry, EntryKind, OpId
 from targets.kudu.messages import RaftConfig
+from tests.support.env import FakeEnv, MemoryDisk
 from tests.tiers import examples
-
-
-class MemoryFile:
-    def __init__(self, disk: MemoryDisk, path: str) -> None:
-        self.disk, self.path = disk, path
-
-    async def read(self, offset: int, size: int) -> bytes:
-        return bytes(self.disk.files[self.path][offset : offset + size])
-
-    async def append(self, data: bytes) -> int:
-        await asyncio.sleep(0)
-        self.disk.files[self.path] += data
-        return len(self.disk.files[self.path]) - len(data)
-
-    async def sync(self) -> None:
-        await asyncio.sleep(0)
-        self.disk.durable[self.path] = len(self.disk.files[self.path])
-
-    async def truncate(self, size: int) -> None:
-        del self.disk.files[self.path][size:]
-
-    def size(self) -> int:
-        return len(self.disk.files[self.path])
-
-    def close(self) -> None:
-        pass
-
-
-class MemoryDisk:
-    """A disk in memory that knows what was synced."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytearray] = {}
-        self.durable: dict[str, int] = {}
-
-    async def open(self, path: str) -> File:
-        self.files.setdefault(path, bytearray())
-        return MemoryFile(self, path)
-
-    async def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return bytes(self.files[path])
-
-    async def replace(self, path: str, data: bytes) -> None:
-        self.files[path] = bytearray(data)
-
-    async def list(self, prefix: str = "") -> list[str]:
-        return sorted(path for path in self.files if path.startswith(prefix))
-
-    async def remove(self, path: str) -> None:
-        self.files.pop(path, None)
-
-
-class DiskEnv:
-    """As much of an Env as a log needs."""
-
-    def __init__(self, disk: MemoryDisk) -> None:
-        self.disk = disk
-
 
 EMPTY = OpId(0, 0)
 
@@ -92,7 +30,7 @@ class Log:
         self.sequence = 0
         self.durable = 0
         self.wal = Wal(
-            DiskEnv(disk),  # type: ignore[arg-type]
+            FakeEnv(disk=disk),  # type: ignore[arg-type]
             "g",
             sync=sync,
             segment_bytes=segment_bytes,
@@ -140,8 +78,8 @@ async def written(entries: list[Entry], *, segment_bytes: int = 10_000) -> Memor
     """One group commit per entry."""
     disk = MemoryDisk()
     log = Log(disk, segment_bytes=segment_bytes)
-    await log.wal.recover(OpId(0, 0))
-    preceding = OpId(0, 0)
+    await log.wal.recover(EMPTY)
+    preceding = EMPTY
     for item in entries:
         await log.write(preceding, item)
         preceding = OpId(item.term, item.index)
@@ -159,7 +97,7 @@ async def test_what_was_durable_comes_back() -> None:
 async def test_appends_queued_together_share_one_record_and_one_sync() -> None:
     disk = MemoryDisk()
     log = Log(disk)
-    log.put(OpId(0, 0), entry(1, 1))
+    log.put(EMPTY, entry(1, 1))
     log.put(OpId(1, 1), entry(1, 2))
     await log.flush()
     await log.stop()
@@ -182,7 +120,7 @@ async def test_what_a_recovery_returns_is_durable() -> None:
 async def test_an_overwritten_tail_is_gone() -> None:
     disk = MemoryDisk()
     log = Log(disk)
-    await log.write(OpId(0, 0), entry(1, 1), entry(1, 2), entry(1, 3))
+    await log.write(EMPTY, entry(1, 1), entry(1, 2), entry(1, 3))
     await log.write(OpId(1, 1), entry(2, 2))
     await log.stop()
 
@@ -207,8 +145,8 @@ async def test_a_cut_at_any_byte_loses_only_the_end() -> None:
         assert len(found) >= before
         # It goes on from there, and what it adds is found again.
         log = Log(disk)
-        assert await log.wal.recover(OpId(0, 0)) == found
-        preceding = OpId(1, len(found)) if found else OpId(0, 0)
+        assert await log.wal.recover(EMPTY) == found
+        preceding = OpId(1, len(found)) if found else EMPTY
         await log.write(preceding, entry(7, len(found) + 1))
         await log.stop()
         assert await recovered(disk) == [*found, entry(7, len(found) + 1)]
@@ -261,7 +199,7 @@ async def test_a_last_segment_with_nothing_in_it_is_removed() -> None:
     """
     disk = await written([entry(1, 1)])
     log = Log(disk)
-    await log.wal.recover(OpId(0, 0))
+    await log.wal.recover(EMPTY)
     await log.write(OpId(1, 1), entry(1, 2))
     await log.stop()
     first, second = (bytes(disk.files[path]) for path in sorted(disk.files))
@@ -272,7 +210,7 @@ async def test_a_last_segment_with_nothing_in_it_is_removed() -> None:
             "g/wal-0000000002": bytearray(second[:size]),
         }
         log = Log(disk)
-        assert await log.wal.recover(OpId(0, 0)) == [entry(1, 1)]
+        assert await log.wal.recover(EMPTY) == [entry(1, 1)]
         assert sorted(disk.files) == ["g/wal-0000000001"]
         await log.write(OpId(1, 1), entry(1, 2))
         await log.stop()
@@ -292,7 +230,7 @@ async def test_entries_that_do_not_continue_the_snapshot_are_left_out() -> None:
 async def test_a_gap_is_accepted_only_below_the_snapshot() -> None:
     disk = MemoryDisk()
     log = Log(disk)
-    await log.write(OpId(0, 0), entry(1, 1))
+    await log.write(EMPTY, entry(1, 1))
     await log.write(OpId(3, 9), entry(3, 10))
     await log.stop()
 
@@ -304,7 +242,7 @@ async def test_a_gap_is_accepted_only_below_the_snapshot() -> None:
 async def test_collected_segments_are_the_oldest_that_the_snapshot_covers() -> None:
     disk = MemoryDisk()
     log = Log(disk, segment_bytes=120)
-    preceding = OpId(0, 0)
+    preceding = EMPTY
     for index in range(1, 20):
         await log.write(preceding, entry(1, index))
         preceding = OpId(1, index)
@@ -335,7 +273,7 @@ async def test_garbage_is_what_the_next_collection_would_remove() -> None:
 async def test_a_reset_leaves_nothing_and_the_log_goes_on() -> None:
     disk = MemoryDisk()
     log = Log(disk)
-    await log.write(OpId(0, 0), entry(1, 1))
+    await log.write(EMPTY, entry(1, 1))
     log.put(OpId(1, 1), entry(1, 2))
     await log.wal.reset()
     log.sequence = log.durable
@@ -352,12 +290,12 @@ def test_random_logs_come_back() -> None:
         term = 1
         for _ in range(6):  # incarnations
             log = Log(disk, segment_bytes=rng.choice([80, 300, 5000]))
-            assert await log.wal.recover(OpId(0, 0)) == expected
+            assert await log.wal.recover(EMPTY) == expected
             for _ in range(rng.randrange(6)):
                 term += rng.randrange(2)
                 keep = rng.randint(max(0, len(expected) - 2), len(expected))
                 del expected[keep:]
-                preceding = OpId(expected[-1].term, keep) if expected else OpId(0, 0)
+                preceding = OpId(expected[-1].term, keep) if expected else EMPTY
                 fresh = [entry(term, keep + 1 + n) for n in range(rng.randint(1, 4))]
                 expected += fresh
                 log.put(preceding, *fresh)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from checkers.elle import Transaction
+from checkers.elle.infer.columns import NEVER, Columns
 from harness.ops import OpType
 
 NAMES = {"a": "append", "w": "w", "r": "r"}
@@ -56,3 +57,14 @@ def placed(*txns: tuple[str, int, int]) -> list[Transaction]:
         Transaction(mops(text), call=call, end=end, process=number)
         for number, (text, call, end) in enumerate(txns)
     ]
+
+
+def precedence(columns: Columns) -> set[tuple[int, int]]:
+    """Pairs of transactions that real time orders."""
+    count = len(columns)
+    return {
+        (a, b)
+        for a in range(count)
+        for b in range(count)
+        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
+    }

@@ -59,7 +59,7 @@ def _cases() -> Iterator[tuple[str, str, dict[str, Any], list[Transaction]]]:
 
 
 CASES = {f"{kind}/{name}": (kind, options, history) for name, kind, options, history in _cases()}
-NAMES = {f"{kind}/{name}": name for name, kind, _, _ in _cases()}
+NAMES = {f"{kind}/{name}": name.split(",")[0] for name, kind, _, _ in _cases()}
 
 
 def check(kind: str, history: list[Transaction], **options: Any) -> ElleResult:
@@ -87,11 +87,16 @@ def _without(history: list[Transaction], number: int) -> list[Transaction]:
 
 # Their name is not that of an anomaly, or they show one that a smaller history shows, too.
 VARIANTS = {
-    *("list/G0-unobserved", "list/G1c-mixed", "list/dirty-update-around-unknown"),
-    *("list/internal-alone", "register/G-single-item-by-commit-order"),
-    *("register/linearizable-keys", "list/internal", "list/garbage-read", "register/garbage-read"),
+    *("list/G0, unobserved", "list/G1c, mixed", "list/dirty-update, around unknown"),
+    *("list/internal, alone", "register/G-single-item, by commit order"),
+    *(
+        "register/cyclic-versions, linearizable keys",
+        "list/internal",
+        "list/garbage-read",
+        "register/garbage-read",
+    ),
     *("register/internal", "register/G0", "list/empty-transaction-graph"),
-    *("list/G-single-item-realtime-observed", "list/G-single-item-process-observed"),
+    *("list/G-single-item-realtime, observed", "list/G-single-item-process, observed"),
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkers.elle.infer.columns import NEVER, Columns, Transaction, columns_of, runs
-from checkers.elle.search.graph import RW, WR, WW, Graph, GraphBuilder, _gates, _reduced
+from checkers.elle.search.graph import RW, WR, WW, GraphBuilder, _gates, _reduced
 from checkers.elle.search.kernels import (
     cyclic_components,
     expand,
@@ -16,6 +16,7 @@ from checkers.elle.search.kernels import (
     strong_components,
 )
 from harness.ops import OpType
+from tests.elle.histories import precedence
 
 NODES = 9
 edges = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=25)
@@ -113,7 +114,7 @@ def placed(spans: list[tuple[int, int, bool]]) -> list[Transaction]:
     ]
 
 
-def precedence(history: list[Transaction]) -> set[tuple[int, int]]:
+def by_definition(history: list[Transaction]) -> set[tuple[int, int]]:
     """Pairs in real time, by definition."""
     return {
         (a, b)
@@ -139,7 +140,7 @@ def test_runs_are_real_time(spans: list[tuple[int, int, bool]]) -> None:
         if end[a] != NEVER and end[a] < start[b]
     }
 
-    assert precedence(history) == found
+    assert by_definition(history) == found
 
 
 @settings(deadline=None)
@@ -149,12 +150,7 @@ def test_gates_and_the_reduction_say_the_same_as_real_time(
 ) -> None:
     columns = columns_of(placed(spans), writes_are="append")
     count = len(columns)
-    expected = {
-        (a, b)
-        for a in range(count)
-        for b in range(count)
-        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
-    }
+    expected = precedence(columns)
     reduced = _reduced(columns.start, columns.end)
     assert reduced is not None
     for added, source, target in (_gates(columns.start, columns.end, count), reduced):
@@ -173,12 +169,7 @@ def test_components_take_real_time_into_account(
     pairs = [(a, b) for a, b in pairs if a < count and b < count]
     builder = GraphBuilder(columns)
     builder.add(*arrays(pairs), WW)
-    time = [
-        (a, b)
-        for a in range(count)
-        for b in range(count)
-        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
-    ]
+    time = precedence(columns)
     for realtime in (False, True):
         graph = builder.build(realtime=realtime)
         expected = groups_of(count, [*pairs, *(time if realtime else [])])
@@ -190,11 +181,6 @@ sides = st.lists(st.tuples(st.integers(0, 2), st.integers(0, NODES - 1)), max_si
 
 def empty_columns() -> Columns:
     return columns_of(placed([(0, 1, True)] * NODES), writes_are="append")
-
-
-def paths_between_transactions(graph: Graph) -> np.ndarray:
-    pairs = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
-    return reachable(graph.count, pairs)[:NODES, :NODES]
 
 
 @settings(deadline=None)

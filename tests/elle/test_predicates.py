@@ -31,12 +31,7 @@ STRICT = "strict-serializable"
 
 # anomaly -> (history, universe, model asked for, `not`)
 CASES: dict[str, tuple[list[Transaction], dict[str, int], str, tuple[str, ...]]] = {
-    "G-single": (
-        at_once("i x 1; i y 2", "rp true {x 1}"),
-        {},
-        STRICT,
-        ("consistent-view",),
-    ),
+    "G-single": (at_once("i x 1; i y 2", "rp true {x 1}"), {}, STRICT, ("consistent-view",)),
     "G-nonadjacent": (
         at_once("r y 2; rp = 1 {}", "i x 1", "r x 1; rp = 2 {}", "i y 2"),
         {},
@@ -300,10 +295,7 @@ def _edn(path: Path, *lines: str) -> Path:
 
 def _txn(value: str, index: int = 2) -> tuple[str, str]:
     body = f":process 0, :f :txn, :value {value}"
-    return (
-        f":index {index}, :type :invoke, {body}",
-        f":index {index + 1}, :type :ok, {body}",
-    )
+    return (f":index {index}, :type :invoke, {body}", f":index {index + 1}, :type :ok, {body}")
 
 
 INIT = (

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from checkers.elle import Transaction, check_list_append, check_rw_register
 from checkers.elle import check as check_module
-from checkers.elle.infer.columns import NEVER, Columns, columns_of
+from checkers.elle.infer.columns import Columns, columns_of
 from checkers.elle.kinds import Budget, Cycle, Kind, TimedOut
 from checkers.elle.models import EXISTENCE_MODELS
 from checkers.elle.search import graph as graph_module
 from checkers.elle.search.graph import PROCESS, REALTIME, RW, RWP, WR, WRP, WW, GraphBuilder
 from checkers.elle.search.search import _ORDER, _REFUTED_BY, _SNAPSHOTS, Search
 from harness.ops import OpType, Verdict
+from tests.elle.histories import precedence
 from tests.elle.stores import run
 from tests.tiers import examples
 
@@ -41,15 +42,6 @@ def columns_for(times: list[tuple[int, int]]) -> Columns:
         for number, (call, length) in enumerate(times)
     ]
     return columns_of(txns, writes_are="append")
-
-
-def precedence(columns: Columns) -> set[tuple[int, int]]:
-    return {
-        (a, b)
-        for a in range(NODES)
-        for b in range(NODES)
-        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
-    }
 
 
 def simple_cycles(edges: set[Edge]) -> Iterator[list[Edge]]:

@@ -52,7 +52,7 @@ def cases_of(name: str) -> Iterator[Case]:
 
 # --- what is there ---------------------------------------------------------------------------
 
-BEYOND = {"register/garbage-read", "register/G-single-item-by-commit-order"}
+BEYOND = {"register/garbage-read", "register/G-single-item, by commit order"}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
@@ -144,9 +144,7 @@ def _altered_cycles(case: Case, ops: range) -> Iterator[tuple[str, Case]]:
             moved = {step.source: op}
             renamed = tuple(
                 replace(
-                    s,
-                    source=moved.get(s.source, s.source),
-                    target=moved.get(s.target, s.target),
+                    s, source=moved.get(s.source, s.source), target=moved.get(s.target, s.target)
                 )
                 for s in steps
             )

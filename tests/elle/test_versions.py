@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 from checkers.elle import Transaction
 from checkers.elle.infer.accesses import Accesses, accesses_of
 from checkers.elle.infer.columns import NEVER, columns_of
-from checkers.elle.infer.versions import (
-    contradicting_keys,
-    nearest,
-    realtime_of,
-    walked_pairs,
-)
+from checkers.elle.infer.versions import contradicting_keys, nearest, realtime_of, walked_pairs
 from harness.ops import OpType
+from tests.elle.histories import precedence
 
 history = st.lists(
     st.tuples(
@@ -30,9 +26,7 @@ history = st.lists(
 )
 
 
-def accesses(
-    drawn: list[tuple[int, int, bool, list[tuple[bool, str, int]]]],
-) -> Accesses:
+def accesses(drawn: list[tuple[int, int, bool, list[tuple[bool, str, int]]]]) -> Accesses:
     txns = []
     for number, (call, length, ok, plan) in enumerate(drawn):
         mops = [
@@ -109,12 +103,7 @@ def walked(of: Accesses) -> set[tuple[int, int]]:
     """Pairs of versions, by walking the reduced real-time graph around transactions on the key."""
     columns = of.columns
     count = len(columns)
-    order = {
-        (a, b)
-        for a in range(count)
-        for b in range(count)
-        if columns.end[a] != NEVER and columns.end[a] < columns.start[b]
-    }
+    order = precedence(columns)
     reduced = {
         (a, b)
         for a, b in order

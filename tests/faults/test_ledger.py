@@ -88,6 +88,50 @@ async def test_a_fault_is_healed_once_and_returns_the_same_bite_again():
             await call
 
 
+class Resisting(FakeCluster):
+    """A cluster that cannot restore links and processors."""
+
+    error = InfrastructureError("it resists")
+
+    async def set_links(self, wanted, *, lease_s):
+        if lease_s == 0.0:
+            raise self.error
+        return await super().set_links(wanted, lease_s=lease_s)
+
+    async def mend(self):
+        await super().mend()
+        raise InfrastructureError("no engine")
+
+
+async def test_a_fault_that_cannot_be_undone_keeps_no_other_from_being_undone():
+    cluster = Resisting()
+    ledger = Ledger(cluster, FakeEnv())
+    cut = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),))
+    first, _, third = [
+        await ledger.inject(aim, lease_s=9.0, groups=GROUPS)
+        for aim in (cut, Aim(what=Kill(), targets=("m1",)), cut)
+    ]
+    with pytest.raises(InfrastructureError) as caught:
+        await ledger.heal_active()
+    assert (cluster.down, ledger.active) == (set(), [first.id, third.id])
+    assert str(caught.value).count("it resists") == 2
+    with pytest.raises(InfrastructureError, match="no engine") as caught:
+        await ledger.heal_all()
+    assert [each in str(caught.value) for each in ("'f1'", "'f2'", "'f3'")] == [True, False, True]
+    assert len(caught.value.__cause__.exceptions) == 3
+
+
+async def test_a_defect_in_a_heal_is_no_infrastructure_error():
+    cluster = Resisting()
+    cluster.error = KeyError("m1")
+    ledger = Ledger(cluster, FakeEnv())
+    cut = Aim(what=Cut(), targets=("m1",), links=(Link("m1", "m2"),))
+    await ledger.inject(cut, lease_s=9.0, groups=GROUPS)
+    with pytest.raises(ExceptionGroup) as caught:
+        await ledger.heal_all()
+    assert [type(each) for each in caught.value.exceptions] == [KeyError, InfrastructureError]
+
+
 async def test_the_heal_of_one_of_two_faults_leaves_the_other():
     ledger, cluster = fresh()
     there, back = Link("m1", "m2"), Link("m2", "m1")

@@ -165,15 +165,19 @@ def test_what_is_over_at_once_needs_no_length():
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "word"),
     [
-        "do jump on leader",
-        "do step-down on leader variant=changed",
-        "do rolling-restart on all variant=newer",
+        ("do jump on leader", "jump"),
+        ("do step-down on leader variant=changed", "variant"),
+        ("do rolling-restart on all variant=newer", "variant"),
+        ("kill node:m9", "m9"),
+        ("pause role:boss", "boss"),
+        ("kill one@boss", "boss"),
+        ("kill boss", "boss"),
     ],
 )
-def test_operations_that_the_target_does_not_have_are_refused(text):
-    with pytest.raises(UsageError, match=r"jump|variant"):
+def test_what_the_target_does_not_have_is_refused_before_the_start(text, word):
+    with pytest.raises(UsageError, match=word):
         plan_case(Case(seed=1, nemeses=(text,)), None)
 
 
@@ -239,12 +243,6 @@ def test_a_case_carries_faults_in_words_and_replays(capsys, tmp_path):
 def test_faults_alone_are_all_that_strikes(capsys):
     assert main(["run", "--dry-run", "--env", "sim", "--seed", "3", "--fault", "kill one"]) == 0
     assert json.loads(capsys.readouterr().out)["nemeses"] == ["kill one"]
-
-
-@pytest.mark.parametrize("text", ["kill node:m9", "pause role:boss", "kill one@boss", "kill boss"])
-def test_a_node_that_there_is_not_is_refused_before_the_start(text):
-    with pytest.raises(UsageError, match=r"m9|boss"):
-        plan_case(Case(seed=1, nemeses=(text,)), None)
 
 
 def test_a_name_and_words_are_told_apart():

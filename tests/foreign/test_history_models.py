@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkers.catalog import linearizable
+from checkers.catalog.passes import revisions
 from checkers.elle.infer.columns import _Builder
 from checkers.foreign import model as models
 from checkers.linearizability import CheckOutcome, Result
@@ -245,7 +245,7 @@ def test_a_failure_that_saw_something_is_more_than_nothing():
     assert judge("cas-register", lines)[0].reason == models.NOTHING_HAPPENED
     result, _ = judge("etcd-cas-register", lines)
     assert (result.verdict, result.details["looked"]) == (VALID, {"answers": 1})
-    assert result.reason == "1 operations (0 of unknown outcome) are linearizable"
+    assert result.reason == "1 operation (0 of unknown outcome) is linearizable"
 
 
 def test_states_follow_the_order_step_by_step():
@@ -267,7 +267,7 @@ def test_an_order_of_revisions_that_proves_nothing_is_a_crash(monkeypatch):
         ("0+", "get", {"result": "ok", "table_id": "T1", "revision": 1}),
     ]
     assert judge("catalog", lines)[0].verdict is VALID
-    monkeypatch.setattr(linearizable, "replay", lambda *_: (2, 0))
+    monkeypatch.setattr(revisions, "replay", lambda *_: (2, 0))
     result, _ = judge("catalog", lines)
     assert result.verdict is Verdict.UNKNOWN
     assert result.reason.startswith("the check crashed: its own certificate does not hold: ")

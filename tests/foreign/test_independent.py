@@ -1,6 +1,7 @@
 """[key value] histories, initial values and wildcards, held to an enumeration of all orders."""
 
 import itertools
+from math import inf
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from harness.ops import History, ModelSettings, Verdict
 from harness.registry import load_plugin
 from harness.verdict.coverage import weighed
 from tests.support.histories import written
+from tests.support.orders import has_order
 from tests.tiers import examples
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN
@@ -42,30 +44,14 @@ def did(process, f, value, answer=None):
 # --- the oracle --------------------------------------------------------------------------------
 
 
-def legal(state, f, value, answer):
-    """The state after it, or `None` where the answer is wrong; `answer` None is a wildcard."""
+def after(state, operation):
+    """The state that follows, if the answer fits; that of a wildcard is `None`."""
+    f, value, answer = operation
     if f == "write":
-        return (value,)
+        return [value]
     if f == "cas":
-        return (value[1],) if state == value[0] else None
-    return (state,) if answer is None or answer == state else None
-
-
-def explained(operations, state):
-    """Whether some order that respects real time is legal; those without a return may be left out.
-
-    Operations are (call, return or None, f, value, answer).
-    """
-    returned = [o for o in operations if o[1] is not None]
-    if not returned:
-        return True
-    first = min(o[1] for o in returned)
-    for place, (call, _, f, value, answer) in enumerate(operations):
-        if call < first and (after := legal(state, f, value, answer)) is not None:
-            rest = operations[:place] + operations[place + 1 :]
-            if explained(rest, after[0]):
-                return True
-    return False
+        return [value[1]] if state == value[0] else []
+    return [state] if answer is None or answer == state else []
 
 
 VALUES = (None, 0, 1)
@@ -94,13 +80,13 @@ def registers(draw):
         kind = draw(st.sampled_from("+++-?"))
         answer = draw(st.sampled_from(VALUES)) if f == "read" and kind == "+" else value
         if kind == "+":
-            keys[key].append((call, len(lines), f, value, answer))
+            keys[key].append((call, len(lines), (f, value, answer)))
         elif kind == "?" and f != "read":
-            keys[key].append((call, None, f, value, None))
+            keys[key].append((call, inf, (f, value, None)))
         lines.append((f"{process}{kind}", f, [key, answer]))
     for call, key, f, value in opened.values():
         if f != "read":
-            keys[key].append((call, None, f, value, None))
+            keys[key].append((call, inf, (f, value, None)))
     return lines, keys
 
 
@@ -109,7 +95,7 @@ def registers(draw):
 def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(drawn):
     lines, keys = drawn
     expected = {
-        initial: all(explained(operations, initial) for operations in keys.values())
+        initial: all(has_order(operations, initial, after) for operations in keys.values())
         for initial in (0, None, 1)
     }
     for initial, valid in expected.items():
@@ -120,8 +106,9 @@ def test_keyed_registers_are_valid_where_one_initial_value_explains_all_keys(dra
     if result.verdict is VALID:
         assert expected[{"0": 0, "nil": None}[result.details.get("initial", "0")]]
     # An answer that is no wildcard is enough to look at, where no other counts against it.
-    answers = [o[4] for operations in keys.values() for o in operations if o[1] and o[2] == "read"]
-    seen = [o for operations in keys.values() for o in operations if o[1] and o[2] == "cas"]
+    ended = [what for each in keys.values() for _, end, what in each if end != inf]
+    answers = [answer for f, _, answer in ended if f == "read"]
+    seen = [f for f, _, _ in ended if f == "cas"]
     if result.verdict is UNKNOWN:
         assert None in answers or not (answers or seen) or result.details["exempt"]["keys"]
 

@@ -56,6 +56,20 @@ def kind_of(view: Projection[Any, Any, Any]) -> str:
     return "window" if " from " in view.name else view.name.partition(" ")[0]
 
 
+def refuting(operations: Ops, kind: str = "") -> list[str]:
+    """The names of the views that refute the operations, of one kind or of all."""
+    return [
+        view.name
+        for view in catalog_of_tables(operations).projections(operations)
+        if kind in {"", kind_of(view)}
+        and check_operations(view.model, view.operations).result is Result.ILLEGAL
+    ]
+
+
+def result_of(operations: Ops) -> Result:
+    return check_operations(catalog_of_tables(operations), operations).result
+
+
 ALL_KINDS = ("name", "tenants", "id", "window")
 
 
@@ -183,11 +197,7 @@ ALTER = done(2, "alter", 4, 5, "b", ident=7, version=2, payload=6)
 )
 def test_each_lie_is_seen_in_a_view(late: Operation[Any, Any], view: str) -> None:
     operations = [CREATE, RENAME, ALTER, late]
-    names = {
-        found.name
-        for found in catalog_of_tables(operations).projections(operations)
-        if check_operations(found.model, found.operations).result is Result.ILLEGAL
-    }
+    names = refuting(operations)
     assert view in names
 
 
@@ -215,11 +225,7 @@ def test_a_list_between_two_sights_must_show_the_id() -> None:
     away = Operation(5, Rename("b", "c"), 5, UNKNOWN, None, 5)
     back = Operation(6, Rename("c", "b"), 5, UNKNOWN, None, 6)
     operations = [CREATE, RENAME, ALTER, hidden, later, away, back]
-    illegal = [
-        found.name
-        for found in catalog_of_tables(operations).projections(operations)
-        if check_operations(found.model, found.operations).result is Result.ILLEGAL
-    ]
+    illegal = refuting(operations)
     assert illegal == ["id 7"]
     proof = certify(
         catalog_of_tables(operations),
@@ -250,11 +256,7 @@ def test_an_id_that_no_create_gave_is_nobodys() -> None:
     seen = done(3, "get", 6, 7, "b", ident=9, version=1, seen=5)
     operations: Ops = [CREATE, *moves, seen]
     assert not wing_and_gong(catalog_of_tables(operations), operations)
-    refuted = [
-        found.name
-        for found in catalog_of_tables(operations).projections(operations)
-        if check_operations(found.model, found.operations).result is Result.ILLEGAL
-    ]
+    refuted = refuting(operations)
     assert refuted == ["id 9"]
     outcome = check_operations(catalog_of_tables(operations), operations)
     proof = certify(catalog_of_tables(operations), operations, outcome)
@@ -263,7 +265,7 @@ def test_an_id_that_no_create_gave_is_nobodys() -> None:
     # A create that nobody saw return may have given it, also one that was only called.
     lost = Create("b", "9", ("payload 5",))
     operations.append(Operation(4, lost, 5, UNKNOWN, None, 4))
-    assert check_operations(catalog_of_tables(operations), operations).result is Result.OK
+    assert result_of(operations) is Result.OK
 
 
 @pytest.mark.parametrize("names", [("a", "a"), ("b", "a"), ("a", "b")])
@@ -271,8 +273,7 @@ def test_a_list_names_each_table_once_and_in_order(names: tuple[str, str]) -> No
     operations = [CREATE, done(1, "create", 2, 3, "b", ident=8, version=1)]
     listing = tuple((name, 7 if name == "a" else 8) for name in names)
     operations.append(done(2, "list", 4, 5, "", listing=listing))
-    outcome = check_operations(catalog_of_tables(operations), operations)
-    assert outcome.result is (Result.OK if names == ("a", "b") else Result.ILLEGAL)
+    assert result_of(operations) is (Result.OK if names == ("a", "b") else Result.ILLEGAL)
     plain = replace(
         operations[2], output=Answer("ok", listing=tuple((n, "7", None) for n in names))
     )
@@ -289,7 +290,7 @@ def test_a_name_may_be_empty(shown: int) -> None:
         done(2, "get", 4, 5, "", ident=7, version=shown, seen=5),
     ]
     expected = Result.OK if shown == 1 else Result.ILLEGAL
-    assert check_operations(catalog_of_tables(operations), operations).result is expected
+    assert result_of(operations) is expected
     names = {view.name for view in catalog_of_tables(operations).projections(operations)}
     assert {"name ''", "name 'a'"} <= names
 
@@ -301,7 +302,7 @@ def test_an_id_with_two_lives_has_no_view() -> None:
         done(2, "create", 4, 5, "a", ident=7, version=1, payload=3),
         done(3, "get", 6, 7, "a", ident=7, version=1, seen=3),
     ]
-    assert check_operations(catalog_of_tables(again), again).result is Result.OK
+    assert result_of(again) is Result.OK
     names = [view.name for view in catalog_of_tables(again).projections(again)]
     assert names == ["name 'a'", "tenants of name 'a'"]
 
@@ -314,18 +315,9 @@ def test_an_id_that_came_to_a_name_twice_is_no_tenant() -> None:
         done(3, "ren", 6, 7, "b", to="a", ident=7),
         done(4, "get", 8, 9, "a", ident=7, version=1, seen=5),
     ]
-    assert check_operations(catalog_of_tables(there_and_back), there_and_back).result is Result.OK
+    assert result_of(there_and_back) is Result.OK
     for view in catalog_of_tables(there_and_back).projections(there_and_back):
         assert check_operations(view.model, view.operations).result is Result.OK, view.name
-
-
-def refuting_windows(operations: Ops) -> list[str]:
-    return [
-        view.name
-        for view in catalog_of_tables(operations).projections(operations)
-        if kind_of(view) == "window"
-        and check_operations(view.model, view.operations).result is Result.ILLEGAL
-    ]
 
 
 @pytest.mark.usefixtures("short_windows")
@@ -338,8 +330,8 @@ def test_what_is_open_when_a_window_begins_may_have_happened_before() -> None:
         done(4, "get", 14, 16, "a", ident=7, version=3, seen=8),
         done(5, "get", 22, 24, "a", ident=7, version=3, seen=8),
     ]
-    assert check_operations(catalog_of_tables(operations), operations).result is Result.OK
-    assert refuting_windows(operations) == []
+    assert result_of(operations) is Result.OK
+    assert refuting(operations, "window") == []
 
 
 @pytest.mark.usefixtures("short_windows")
@@ -351,7 +343,7 @@ def test_what_leaves_within_a_window_is_not_seen_there_afterwards() -> None:
         done(3, "drop", 6, 7, "a", ident=7),
         done(4, "get", 8, 9, "a", ident=7, version=1, seen=5),
     ]
-    assert refuting_windows(operations) == ["name 'a' from 4 on"]
+    assert refuting(operations, "window") == ["name 'a' from 4 on"]
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from harness.cli import main
 from harness.errors import EXIT_USAGE
 from tests.support.programs import run_program
 
@@ -53,10 +54,7 @@ def sparse(path, beginning, ending=b""):
 
 ENDLESS = [
     (b'{:process 0, :type :invoke, :f :read, :value "', "line 1, column 1: this goes on for"),
-    (
-        OP + b"{:process 1, :type :invoke, :f :read, :value [1 ",
-        "line 2, column 1: this goes on",
-    ),
+    (OP + b"{:process 1, :type :invoke, :f :read, :value [1 ", "line 2, column 1: this goes on"),
     (b"[" + OP + b"; ", "line 2, column 1: this goes on for more than 16 MiB"),
     (OP + b":", "line 2, column 1: this goes on for more than 16 MiB"),
     (b"0 1 2 3\n0 1 2 ", "line 2, column 1048577: this line is longer than 1 MiB"),
@@ -86,6 +84,17 @@ def test_a_line_of_a_gigabyte(tmp_path):
         assert words in line
         assert len(line) < 1000
         assert peak < usual_mb + GROWN_MB_MAX, words
+
+
+def refusal(path, text, capsys, *options):
+    """The one line that is said of a file with this text, which is refused."""
+    path.write_bytes(text)
+    code = main(["check", str(path), *options])
+    captured = capsys.readouterr()
+    assert (code, captured.out, len(captured.err.splitlines())) == (EXIT_USAGE, "", 1)
+    assert f"{path}, line " in captured.err
+    assert len(captured.err) < 1000
+    return captured.err
 
 
 def large(text, words):
@@ -131,18 +140,7 @@ def large(text, words):
     ],
 )  # fmt: skip
 def test_hostile_edn(tmp_path, text, words, capsys):
-    from harness.cli import main
-
-    path = tmp_path / "h.edn"
-    path.write_bytes(text)
-    code = main(["check", str(path), "--model", "cas-register"])
-    captured = capsys.readouterr()
-
-    assert (code, captured.out) == (EXIT_USAGE, "")
-    assert len(captured.err.splitlines()) == 1
-    assert f"{path}, line " in captured.err
-    assert words in captured.err
-    assert len(captured.err) < 1000
+    assert words in refusal(tmp_path / "h.edn", text, capsys, "--model", "cas-register")
 
 
 @pytest.mark.parametrize(
@@ -161,14 +159,4 @@ def test_hostile_edn(tmp_path, text, words, capsys):
     ],
 )  # fmt: skip
 def test_hostile_tables(tmp_path, text, words, capsys):
-    from harness.cli import main
-
-    path = tmp_path / "h.txt"
-    path.write_bytes(text)
-    code = main(["check", str(path)])
-    captured = capsys.readouterr()
-
-    assert (code, captured.out, len(captured.err.splitlines())) == (EXIT_USAGE, "", 1)
-    assert f"{path}, line " in captured.err
-    assert words in captured.err
-    assert len(captured.err) < 1000
+    assert words in refusal(tmp_path / "h.txt", text, capsys)

@@ -5,16 +5,7 @@ from collections import Counter
 import pytest
 
 from harness.errors import UsageError
-from harness.generator import (
-    NOTHING,
-    Draft,
-    any_of,
-    delay,
-    limit,
-    mix,
-    synchronize,
-    weighted,
-)
+from harness.generator import NOTHING, Draft, any_of, delay, limit, mix, synchronize, weighted
 from tests.generator.shapes import S, Thread, UntilOk, forever, names, numbered, short, times
 from tests.generator.simulate import perfect, quick
 

@@ -3,15 +3,7 @@
 import pytest
 
 from harness.errors import InternalError, UsageError
-from harness.generator import (
-    NOTHING,
-    Draft,
-    limit,
-    phases,
-    repeat,
-    synchronize,
-    validate,
-)
+from harness.generator import NOTHING, Draft, limit, phases, repeat, synchronize, validate
 from harness.ops import OpType
 from tests.generator.shapes import draw, forever, names, numbered
 from tests.generator.simulate import perfect, quick

@@ -282,10 +282,7 @@ def test_cancellation_records_what_was_open():
 def test_sleep_is_not_in_the_history():
     ops = World(answering()).run([sleep(0.5), synchronize(Draft("a"))])
 
-    assert lines(ops) == [
-        (500, 1, INVOKE, None),
-        (510, 1, OK, None),
-    ]
+    assert lines(ops) == [(500, 1, INVOKE, None), (510, 1, OK, None)]
 
 
 # --- generators that wait, and mistakes ------------------------------------------------------

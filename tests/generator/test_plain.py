@@ -31,27 +31,19 @@ def test_nothing_is_exhausted():
     assert lift(None) is NOTHING
 
 
-def test_a_draft_happens_once():
-    assert short(quick(Draft("write", 2))) == [(0, 0, "write", 2)]
-
-
-def test_a_request_happens_once():
-    assert short(quick(Request("write", 2))) == [(0, 0, "write", 2)]
-
-
-def test_a_draft_for_later_waits():
-    assert short(quick(Draft("a", time_ns=7))) == [(7, 0, "a", None)]
-
-
-def test_a_draft_from_the_past_happens_now():
-    assert short(quick([Draft("a", time_ns=5), Draft("b", time_ns=3)])) == [
-        (5, 0, "a", None),
-        (5, 1, "b", None),
-    ]
-
-
-def test_a_draft_can_name_its_process():
-    assert short(quick(Draft("a", process=1))) == [(0, 1, "a", None)]
+@pytest.mark.parametrize(
+    ("generator", "ops"),
+    [
+        (Draft("write", 2), [(0, 0, "write", 2)]),
+        (Request("write", 2), [(0, 0, "write", 2)]),
+        (Draft("a", time_ns=7), [(7, 0, "a", None)]),
+        # one from the past happens now
+        ([Draft("a", time_ns=5), Draft("b", time_ns=3)], [(5, 0, "a", None), (5, 1, "b", None)]),
+        (Draft("a", process=1), [(0, 1, "a", None)]),
+    ],
+)
+def test_a_draft_happens_once_when_it_is_due(generator, ops):
+    assert short(quick(generator)) == ops
 
 
 def test_a_draft_waits_for_the_process_it_names():
@@ -88,13 +80,8 @@ def test_a_function_is_called_until_it_returns_none():
 
 
 def test_what_a_function_returns_runs_to_its_end():
-    assert names(quick(limit(5, lambda _ctx: [Draft("a"), Draft("b")]))) == [
-        "a",
-        "b",
-        "a",
-        "b",
-        "a",
-    ]
+    pairs = limit(5, lambda _ctx: [Draft("a"), Draft("b")])
+    assert names(quick(pairs)) == ["a", "b", "a", "b", "a"]
 
 
 def test_a_function_of_empty_generators_is_an_error():

@@ -23,13 +23,7 @@ from targets.hive.sql.protocol import (
 from targets.hive.sql.schema import DATABASES, LOG, PARAMETERS, SEQUENCE, TABLES
 from tests.hive.databases import READ_COMMITTED, SERIALIZABLE, transaction
 
-CASES = []
 ONE = equal(NNI_ID=1)
-
-
-def case(body):
-    CASES.append(body)
-    return body
 
 
 def table(name, database="d1"):
@@ -76,14 +70,12 @@ async def next_id(session, **options):
 # --- one transaction ---------------------------------------------------------------------------
 
 
-@case
 async def test_the_schema_begins_with_its_rows(database):
     rows = await seen(database, of=DATABASES, order="DB_ID")
     assert [row["NAME"] for row in rows] == ["d1", "d2"]
     assert [row["NEXT_EVENT_ID"] for row in await seen(database, of=SEQUENCE)] == [1]
 
 
-@case
 async def test_rows_come_and_go(database):
     first = await put(database, table("x"))
     second = await put(database, table("y"))
@@ -100,7 +92,6 @@ async def test_rows_come_and_go(database):
     assert await names(database) == ["z"]
 
 
-@case
 async def test_conditions_order_and_limit(database):
     rows = [
         {"EVENT_ID": n, "EVENT_TIME": 10 * n, "EVENT_TYPE": "T", "DB_NAME": "d1", "TBL_NAME": "x",
@@ -116,7 +107,6 @@ async def test_conditions_order_and_limit(database):
     assert len(await seen(database, of=LOG)) == 2
 
 
-@case
 async def test_a_rollback_takes_everything_back(database):
     async with transaction(database) as session:
         await session.insert(TABLES, table("x"))
@@ -128,7 +118,6 @@ async def test_a_rollback_takes_everything_back(database):
         await session.commit()
 
 
-@case
 async def test_a_session_that_ends_takes_its_transaction_with_it(database):
     async with transaction(database) as session:
         await session.insert(TABLES, table("x"))
@@ -136,7 +125,6 @@ async def test_a_session_that_ends_takes_its_transaction_with_it(database):
     assert await names(database) == ["x"]
 
 
-@case
 async def test_unique_keys_hold_within_a_transaction(database):
     await put(database, table("x"))
     async with transaction(database) as session:
@@ -156,7 +144,6 @@ async def test_unique_keys_hold_within_a_transaction(database):
     assert await names(database) == ["x"]
 
 
-@case
 async def test_statements_without_sense_are_refused(database):
     session = await database.connect()
     with pytest.raises(RefusedStatementError):
@@ -180,7 +167,6 @@ async def test_statements_without_sense_are_refused(database):
 # --- two at once: what both levels promise -----------------------------------------------------
 
 
-@case
 async def test_nobody_sees_what_is_not_committed(database):
     async with transaction(database) as session:
         await session.insert(TABLES, table("x"))
@@ -189,7 +175,6 @@ async def test_nobody_sees_what_is_not_committed(database):
                 assert list(await other.select(TABLES)) == []
 
 
-@case
 async def test_a_taken_key_is_waited_for_and_then_refused(database):
     async with two(database, READ_COMMITTED) as (one, other):
         await one.insert(TABLES, table("x"))
@@ -201,7 +186,6 @@ async def test_a_taken_key_is_waited_for_and_then_refused(database):
     assert await names(database) == ["x"]
 
 
-@case
 async def test_a_key_that_is_given_back_is_free(database):
     async with two(database, READ_COMMITTED) as (one, other):
         await one.insert(TABLES, table("x"))
@@ -213,7 +197,6 @@ async def test_a_key_that_is_given_back_is_free(database):
     assert await names(database) == ["x"]
 
 
-@case
 async def test_a_key_that_is_about_to_be_free_is_waited_for(database):
     ident = await put(database, table("x"))
     async with two(database, READ_COMMITTED) as (one, other):
@@ -227,7 +210,6 @@ async def test_a_key_that_is_about_to_be_free_is_waited_for(database):
     assert row["TBL_ID"] != ident
 
 
-@case
 async def test_a_locked_row_is_waited_for(database):
     async with two(database, READ_COMMITTED) as (one, other):
         assert await next_id(one, for_update=True) == 1
@@ -238,7 +220,6 @@ async def test_a_locked_row_is_waited_for(database):
         assert await second == 2  # the newest version, once it is there
 
 
-@case
 async def test_deadlocks_end_by_one_giving_way(database):
     x, y = await put(database, table("x")), await put(database, table("y"))
     async with two(database, READ_COMMITTED) as (one, other):
@@ -306,52 +287,43 @@ async def two_deletes(database, isolation):
         return first, await second
 
 
-@case
 async def test_read_committed_loses_updates(database):
     assert await lost_update(database, READ_COMMITTED) == 2
 
 
-@case
 async def test_serializable_loses_no_updates(database):
     with pytest.raises(SerializationError):
         await lost_update(database, SERIALIZABLE)
     assert (await seen(database, of=SEQUENCE))[0]["NEXT_EVENT_ID"] == 2
 
 
-@case
 async def test_read_committed_has_write_skew(database):
     assert await write_skew(database, READ_COMMITTED) == ["x", "y"]
 
 
-@case
 async def test_serializable_has_no_write_skew(database):
     with pytest.raises(SerializationError):
         await write_skew(database, SERIALIZABLE)
     assert await names(database) == ["x"]
 
 
-@case
 async def test_read_committed_reads_are_not_repeatable(database):
     assert not await two_reads(database, READ_COMMITTED)
 
 
-@case
 async def test_serializable_reads_are_of_one_moment(database):
     assert await two_reads(database, SERIALIZABLE)
 
 
-@case
 async def test_read_committed_deletes_say_how_many(database):
     assert await two_deletes(database, READ_COMMITTED) == (1, 0)
 
 
-@case
 async def test_serializable_deletes_fail_where_the_row_went(database):
     with pytest.raises(SerializationError):
         await two_deletes(database, SERIALIZABLE)
 
 
-@case
 async def test_read_committed_updates_find_the_newest_version(database):
     """A row that was renamed meanwhile is deleted by its id: DROP-RENAME rests on it."""
     ident = await put(database, table("x"))
@@ -366,7 +338,6 @@ async def test_read_committed_updates_find_the_newest_version(database):
     assert await names(database) == []
 
 
-@case
 async def test_read_committed_updates_leave_out_what_matches_no_longer(database):
     ident = await put(database, table("x"))
     async with two(database, READ_COMMITTED) as (one, other):
@@ -379,7 +350,6 @@ async def test_read_committed_updates_leave_out_what_matches_no_longer(database)
     assert await names(database) == ["z"]
 
 
-@case
 async def test_serializable_transactions_that_only_read_never_fail(database):
     async with transaction(database, SERIALIZABLE) as session:
         await session.select(TABLES)
@@ -387,7 +357,6 @@ async def test_serializable_transactions_that_only_read_never_fail(database):
         await session.commit()
 
 
-@case
 async def test_serializable_transactions_add_up(database):
     """Many at once, each run again until it succeeds: none is lost, none counts twice."""
 
@@ -406,3 +375,6 @@ async def test_serializable_transactions_add_up(database):
     assert (await seen(database, of=SEQUENCE))[0]["NEXT_EVENT_ID"] == 13
     taken = await seen(database, of=PARAMETERS, order="TBL_ID")
     assert [row["TBL_ID"] for row in taken] == list(range(1, 13))
+
+
+CASES = [body for name, body in globals().items() if name.startswith("test_")]

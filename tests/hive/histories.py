@@ -3,8 +3,6 @@
 from harness.ops import Attempt, OpType
 from tests.support.histories import MS, Writer
 
-FOUR = ("create", "alter", "rename", "drop")
-
 
 def table(name, nonce=None, new_name=None):
     value = {}

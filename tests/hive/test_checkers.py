@@ -35,17 +35,20 @@ def broken(checker, writer):
 # --- events ------------------------------------------------------------------------------------
 
 
+CHANGES = (
+    ("create", "d.x", "a", None),
+    ("alter", "d.x", "b", None),
+    ("rename", "d.x", "c", "e.y"),
+    ("drop", "e.y", "d", None),
+)
+
+
 def life(events=LOG, polled=None, *, tables=(), next_event=5, skip=(), before=()):
     """Create, alter, rename, drop; one reader, and the log in the end."""
     h = HmsWriter()
     for permit in before:
         h.permitting(permit)
-    for f, name, nonce, new in (
-        ("create", "d.x", "a", None),
-        ("alter", "d.x", "b", None),
-        ("rename", "d.x", "c", "e.y"),
-        ("drop", "e.y", "d", None),
-    ):
+    for f, name, nonce, new in CHANGES:
         if nonce not in skip:
             h.done(0, f, name, nonce, new)
     h.polled(1, 0, *(events if polled is None else polled))
@@ -131,12 +134,7 @@ def test_events_that_are_none_are_refused():
 def reader(*polls, log=LOG, tables=(), next_event=5):
     """A reader's (after, events, more) between the changes that `LOG` tells of; one after each."""
     h = HmsWriter()
-    changes = [
-        ("create", "d.x", "a", None),
-        ("alter", "d.x", "b", None),
-        ("rename", "d.x", "c", "e.y"),
-        ("drop", "e.y", "d", None),
-    ]
+    changes = [*CHANGES]
     for poll in polls:
         after, events, more = (*poll, {})[:3]
         h.polled(1, after, *events, **more)

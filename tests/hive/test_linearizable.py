@@ -1,7 +1,8 @@
 """The checker of linearizability: good and bad histories, permits, and a brute-force oracle."""
 
-import itertools
 from dataclasses import replace
+from math import inf
+from operator import methodcaller as do
 
 import pytest
 from hypothesis import given, settings
@@ -9,12 +10,7 @@ from hypothesis import strategies as st
 
 from checkers.hms.hints import hinted
 from checkers.hms.linearizable import EXPLAINING, HmsLinearizable
-from checkers.hms.model import (
-    Metastore,
-    MetastoreInput,
-    MetastoreOutput,
-    OrderedMetastore,
-)
+from checkers.hms.model import Metastore, MetastoreInput, MetastoreOutput, OrderedMetastore
 from checkers.hms.reading import metastore_history
 from checkers.linearizability import UNKNOWN, Limits, Operation, Result, check_operations
 from harness.errors import HistoryError
@@ -29,6 +25,7 @@ from harness.permits import (
     permitted_in,
 )
 from tests.hive.histories import HmsWriter, event, sent_to, table
+from tests.support.orders import has_order
 from tests.tiers import examples
 
 
@@ -149,110 +146,59 @@ def permitting(*permits):
     return h
 
 
-def two_drops(*permits):
+CREATED = do("done", 0, "create", "d.x", "a")
+RENAMED = do("done", 1, "rename", "d.x", "c", "e.y")
+DROP = do("start", 0, "drop", "d.x", "b")
+END = do("end", 0)
+CHANGED = [CREATED, do("start", 0, "alter", "d.x", "b"), RENAMED, END, do("saw", 2, "e.y", "b")]
+
+
+def written(steps, *permits):
     h = permitting(*permits)
-    h.done(0, "create", "d.x", "a")
-    h.start(0, "drop", "d.x", "b")
-    h.start(1, "drop", "d.x", "c")
-    h.end(0)
-    h.end(1)
-    h.saw(2, "d.x", None)
-    return h
-
-
-def drop_and_rename(*permits):
-    h = permitting(*permits)
-    h.done(0, "create", "d.x", "a")
-    h.start(0, "drop", "d.x", "b")
-    h.done(1, "rename", "d.x", "c", "e.y")
-    h.end(0)
-    h.saw(2, "d.x", None)
-    h.saw(2, "e.y", None)
-    return h
-
-
-def sent_twice(*permits):
-    h = permitting(*permits)
-    h.start(0, "create", "d.x", "a")
-    h.end(0, attempts=sent_to("hms1", "hms2"))
-    h.done(0, "drop", "d.x", "b")
-    h.saw(1, "d.x", "a")
-    return h
-
-
-def drop_that_missed(*permits):
-    h = permitting(*permits)
-    h.done(0, "create", "d.x", "a")
-    h.start(0, "drop", "d.x", "b")
-    h.done(1, "rename", "d.x", "c", "e.y")
-    h.end(0)
-    h.saw(2, "e.y", "c")
-    return h
-
-
-def alter_of_a_renamed_table(*permits):
-    h = permitting(*permits)
-    h.done(0, "create", "d.x", "a")
-    h.start(0, "alter", "d.x", "b")
-    h.done(1, "rename", "d.x", "c", "e.y")
-    h.end(0)
-    h.saw(2, "e.y", "b")
-    return h
-
-
-def rename_to_its_own_name(*permits):
-    h = permitting(*permits)
-    h.done(0, "create", "d.x", "a")
-    h.start(0, "rename", "d.x", "b", "d.x")  # an alter
-    h.done(1, "rename", "d.x", "c", "e.y")
-    h.end(0)
-    h.saw(2, "e.y", "b")
-    return h
-
-
-def get_of_what_comes(*permits):
-    h = permitting(*permits)
-    h.done(0, "create", "d.x", "a")
-    h.start(1, "rename", "d.x", "c", "e.y")
-    h.saw(2, "d.x", "c")
-    h.end(1)
+    for step in steps:
+        step(h)
     return h
 
 
 @pytest.mark.parametrize(
-    ("history", "permit"),
+    ("permit", "steps"),
     [
-        (two_drops, DROP_TWICE),
-        (drop_and_rename, DROP_RENAMED),
-        (drop_that_missed, DROP_MISSED),
-        (alter_of_a_renamed_table, CHANGE_RENAMED),
-        (rename_to_its_own_name, CHANGE_RENAMED),
-        (get_of_what_comes, TORN_GET),
-        (sent_twice, DDL_TWICE),
+        (DROP_TWICE, [CREATED, DROP, do("start", 1, "drop", "d.x", "c"), END, do("end", 1),
+                      do("saw", 2, "d.x", None)]),
+        (DROP_RENAMED, [CREATED, DROP, RENAMED, END, do("saw", 2, "d.x", None),
+                        do("saw", 2, "e.y", None)]),
+        (DROP_MISSED, [CREATED, DROP, RENAMED, END, do("saw", 2, "e.y", "c")]),
+        (CHANGE_RENAMED, CHANGED),
+        # a rename to its own name is an alter
+        (CHANGE_RENAMED, [CREATED, do("start", 0, "rename", "d.x", "b", "d.x"), *CHANGED[2:]]),
+        (TORN_GET, [CREATED, do("start", 1, "rename", "d.x", "c", "e.y"), do("saw", 2, "d.x", "c"),
+                    do("end", 1)]),
+        (DDL_TWICE, [do("start", 0, "create", "d.x", "a"),
+                     do("end", 0, attempts=sent_to("hms1", "hms2")),
+                     do("done", 0, "drop", "d.x", "b"), do("saw", 1, "d.x", "a")]),
     ],
-)
-def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(history, permit):
+)  # fmt: skip
+def test_what_a_profile_permits_is_reported_as_that_and_nothing_else_is(permit, steps):
     every = {*EXPLAINING}
-    assert verdict(history()) is Verdict.INVALID
-    assert verdict(history(*sorted(every - {permit}))) is Verdict.INVALID
+    assert verdict(written(steps)) is Verdict.INVALID
+    assert verdict(written(steps, *sorted(every - {permit}))) is Verdict.INVALID
     for permits in ([permit], sorted(every)):
-        found = check(history(*permits))
+        found = check(written(steps, *permits))
         assert found.verdict is Verdict.PERMITTED
         assert permitted_in(found) == {permit: 1}
-    more = history(*sorted(every))
+    more = written(steps, *sorted(every))
     more.saw(5, "d.z", "never written")
     assert verdict(more) is Verdict.INVALID
 
 
 def test_a_get_that_shows_a_change_of_another_table_names_that_change():
     """By itself it contradicts everything: nothing else would say where the change came from."""
-    told = check(alter_of_a_renamed_table()).explanation
+    told = check(written(CHANGED)).explanation
     assert any("It saw this change: Process 0 altered d.x (b)" in line for line in told)
 
 
 def test_drops_one_after_another_are_never_permitted_twice():
-    h = HmsWriter()
-    h.permitting((DROP_TWICE, {}))
+    h = permitting(DROP_TWICE)
     h.done(0, "create", "d.x", "a")
     h.done(0, "drop", "d.x", "b")
     h.done(1, "drop", "d.x", "c")
@@ -260,8 +206,7 @@ def test_drops_one_after_another_are_never_permitted_twice():
 
 
 def test_a_drop_of_another_table_excuses_none():
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in EXPLAINING))
+    h = permitting(*EXPLAINING)
     h.done(0, "create", "d.z", "a")
     h.start(0, "drop", "d.x", "b")  # never there
     h.start(1, "drop", "d.z", "c")
@@ -271,8 +216,7 @@ def test_a_drop_of_another_table_excuses_none():
 
 
 def test_a_get_shows_what_is_under_way_and_nothing_later():
-    h = HmsWriter()
-    h.permitting((TORN_GET, {}))
+    h = permitting(TORN_GET)
     h.done(0, "create", "d.x", "a")
     h.saw(2, "d.x", "c")
     h.done(1, "rename", "d.x", "c", "e.y")
@@ -282,8 +226,7 @@ def test_a_get_shows_what_is_under_way_and_nothing_later():
 @pytest.mark.parametrize("logged", [True, False])
 def test_what_is_permitted_is_found_among_lost_changes(logged):
     """With the log's hints or without; what may have come of a lost rename is looked for last."""
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in EXPLAINING))
+    h = permitting(*EXPLAINING)
     h.gone(7, "rename", "d.x", "r", "e.y")
     h.gone(8, "create", "e.y", "s")
     h.done(0, "create", "d.x", "a")
@@ -301,8 +244,7 @@ def test_what_is_permitted_is_found_among_lost_changes(logged):
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_a_lost_rename_may_be_what_came_meanwhile(logged):
-    h = HmsWriter()
-    h.permitting(*((name, {}) for name in EXPLAINING))
+    h = permitting(*EXPLAINING)
     h.done(0, "create", "d.x", "a")
     h.gone(1, "rename", "d.x", "r", "e.y")
     h.done(0, "alter", "d.x", "b")
@@ -318,8 +260,7 @@ def test_a_lost_rename_may_be_what_came_meanwhile(logged):
 
 
 def test_a_change_that_was_sent_once_is_never_permitted_twice():
-    h = HmsWriter()
-    h.permitting((DDL_TWICE, {}))
+    h = permitting(DDL_TWICE)
     h.start(0, "create", "d.x", "a")
     h.end(0, attempts=sent_to("hms1"))
     h.done(0, "drop", "d.x", "b")
@@ -335,27 +276,13 @@ NAMES = ("d.x", "d.y")
 
 def plays(pairs):
     """Whether some order explains all, by trying every one: a dictionary, nothing of ours."""
-    known = [p for p in pairs if p[3] is not None]
-    lost = [p for p in pairs if p[3] is None and p[1] not in {"get", "list"}]
-    for count in range(len(lost) + 1):
-        for some in itertools.combinations(lost, count):
-            if _ordered({}, [], [*known, *some]):
-                return True
-    return False
+    items = [(p[4], p[5], p) for p in pairs if p[3] is not None or p[1] not in {"get", "list"}]
+    return has_order(items, {}, after)
 
 
-def _ordered(state, done, left):
-    if not left:
-        return True
-    for pair in left:
-        others = [other for other in left if other is not pair]
-        # It may be next unless another one had returned before it was called.
-        if any(other[5] < pair[4] for other in others):
-            continue
-        after = _apply(state, pair)
-        if after is not None and _ordered(after, [*done, pair], others):
-            return True
-    return False
+def after(state, pair):
+    then = _apply(state, pair)
+    return [] if then is None else [then]
 
 
 def _apply(state, pair):
@@ -535,22 +462,20 @@ def test_a_wrong_order_in_the_log_convicts_nobody():
     assert verdict(lost_at_once(8, range(7, -1, -1))) is Verdict.VALID
 
 
-def in_order(operations, state=(0, ()), done=frozenset()):
+def in_order(operations):
     """Whether an order of all that returned is legal, by trying every one."""
-    rest = [one for one in operations if one.id not in done]
-    seen = [one for one in rest if not one.is_unknown]
-    if not seen:
-        return True
-    first = min(one.return_time for one in seen)
-    last, tables = state
-    for one in rest:
-        if one.call > first or one.input.place not in {0, last + 1}:
-            continue
-        said = one.output if one.input.place else one.said
-        legal, after = Metastore().step(tables, one.input, said)
-        if legal and in_order(operations, (one.input.place or last, after), done | {one.id}):
-            return True
-    return False
+
+    def after(state, one):
+        last, tables = state
+        if one.input.place not in {0, last + 1}:
+            return []
+        legal, then = Metastore().step(
+            tables, one.input, one.output if one.input.place else one.said
+        )
+        return [(one.input.place or last, then)] if legal else []
+
+    items = [(one.call, inf if one.is_unknown else one.return_time, one) for one in operations]
+    return has_order(items, (0, ()), after)
 
 
 @pytest.mark.slow

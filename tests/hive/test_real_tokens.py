@@ -116,10 +116,7 @@ def test_the_keytab_is_that_of_the_password(tmp_path):
     ("said", "verdict"),
     [
         (b"DIGEST-MD5: IO error acquiring password", api.INVALID_TOKEN),
-        (
-            b"DIGEST-MD5: digest response format violation. Mismatched response.",
-            api.INVALID_TOKEN,
-        ),
+        (b"DIGEST-MD5: digest response format violation. Mismatched response.", api.INVALID_TOKEN),
         (b"DIGEST-MD5: Cannot perform callback to acquire password", None),
         (b"Unsupported mechanism type DIGEST-MD5", None),
         (None, None),

@@ -10,6 +10,7 @@ from targets.hive.sql.protocol import ConnectionLostError
 from targets.hive.sql.schema import TABLES
 from tests.hive.conformance import names, put, seen, table
 from tests.hive.databases import answers, transaction, with_store
+from tests.support.env import MemoryDisk
 
 
 async def after(session, database, *, power_cut, torn=False):
@@ -69,53 +70,6 @@ def test_a_long_log_becomes_a_checkpoint(monkeypatch):
     with_store(body)
 
 
-class _Files:
-    """A disk of whole files, for what starts on damaged ones."""
-
-    def __init__(self):
-        self.files = {}
-
-    async def open(self, path):
-        return _File(self.files.setdefault(path, bytearray()))
-
-    async def read(self, path):
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return bytes(self.files[path])
-
-    async def replace(self, path, data):
-        self.files[path] = bytearray(data)
-
-    async def list(self, prefix=""):
-        return sorted(path for path in self.files if path.startswith(prefix))
-
-    async def remove(self, path):
-        self.files.pop(path, None)
-
-
-class _File:
-    def __init__(self, data):
-        self.data = data
-
-    async def read(self, offset, size):
-        return bytes(self.data[offset : offset + size])
-
-    async def append(self, data):
-        self.data += data
-
-    async def sync(self):
-        pass
-
-    async def truncate(self, size):
-        del self.data[size:]
-
-    def size(self):
-        return len(self.data)
-
-    def close(self):
-        pass
-
-
 async def opened(disk):
     found = journal.Journal(disk, sync=True)
     await found.open({})
@@ -132,7 +86,7 @@ async def written(disk, *numbers):
 
 
 async def test_a_record_cut_short_is_cut_off_and_a_wrong_one_refused():
-    disk = _Files()
+    disk = MemoryDisk()
     await written(disk, 1, 2)
     (log,) = await disk.list("wal-")
     whole = bytes(disk.files[log])

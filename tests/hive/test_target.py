@@ -172,8 +172,7 @@ def test_metastores_restart_in_turn_and_clients_go_on():
 
 
 @pytest.mark.parametrize(
-    ("selection", "nodes"),
-    [("sequential", {"hms1"}), ("random", {"hms1", "hms2", "hms3"})],
+    ("selection", "nodes"), [("sequential", {"hms1"}), ("random", {"hms1", "hms2", "hms3"})]
 )
 def test_without_faults_sequential_is_the_first_alone_and_random_is_all(selection, nodes):
     async def body(hms: Deployed):

@@ -1,6 +1,7 @@
 """The control channel: what the driver says and waits for, and what a node makes of it."""
 
 import asyncio
+import contextlib
 import os
 import random
 import threading
@@ -93,6 +94,12 @@ class World:
     def change(self, state: NodeState) -> None:
         self.state = state
         self.control.let_go()
+
+    def stand(self, number: int, *, event: str | None = "x") -> None:
+        """The node tells of an event and stands still."""
+        told = [] if event is None else [NodeLine(1, "event", event, "a", {})]
+        told.append(NodeLine(1, "control", "stopped", "a", {"stop": number}))
+        self.log.feed(b"".join(map(encode_line, told)))
 
     def ahead_h(self) -> int:
         right = RealClock().wall_ns()
@@ -259,8 +266,7 @@ async def test_a_node_goes_on_once_the_springs_of_its_event_have_run():
     await until(lambda: life.lines)
     assert told().condition.stops_at == ("x",)
     remove_another()
-    stopped = NodeLine(1, "control", "stopped", "a", {"stop": 1})
-    world.log.feed(encode_line(NodeLine(1, "event", "x", "a", {})) + encode_line(stopped))
+    world.stand(1)
     await until(lambda: life.trouble.quality != DiskQuality())
     assert (order, told().goes_on) == (["x"], 0)
     waits.set()
@@ -281,8 +287,7 @@ async def test_a_node_that_its_trap_froze_goes_on_when_it_is_thawed():
     world.bus.trap("x", spring)
     await until(lambda: life.lines)
     life.lines.clear()
-    stopped = NodeLine(1, "control", "stopped", "a", {"stop": 3})
-    world.log.feed(encode_line(NodeLine(1, "event", "x", "a", {})) + encode_line(stopped))
+    world.stand(3)
     await until(lambda: world.state is NodeState.PAUSED and not world.control._tasks)
     assert life.lines == []
     world.state = NodeState.RUNNING
@@ -299,8 +304,7 @@ async def test_nodes_that_start_know_the_traps_and_new_lives_count_from_the_firs
     world.bus.trap("x", spring)
     assert world.control.condition.stops_at == ("x",)
     life = world.start()
-    stopped = NodeLine(1, "control", "stopped", "a", {"stop": 9})
-    world.log.feed(encode_line(stopped))
+    world.stand(9, event=None)
     await until(lambda: life.lines)
     world.change(NodeState.DOWN)
     life = world.start()
@@ -370,6 +374,16 @@ async def test_what_is_no_pipe_is_no_channel(path):
     assert node.answers == []
 
 
+@pytest.fixture(name="channel")
+def channel_fixture():
+    """Both ends of a node's input."""
+    receiver, sender = os.pipe()
+    yield receiver, sender
+    for end in (receiver, sender):
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
 def stops(node: Node, receiver: int) -> float:
     """The duration of its stop at an event."""
     condition = Condition(stops_at=("x",))
@@ -382,32 +396,28 @@ def stops(node: Node, receiver: int) -> float:
     return time.monotonic() - begin_s
 
 
-async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, caplog):
+async def test_a_node_that_nobody_lets_go_on_goes_on_by_itself(monkeypatch, caplog, channel):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", 0.2)
-    receiver, sender = os.pipe()
     node = Node()
-    assert stops(node, receiver) >= 0.2
+    assert stops(node, channel[0]) >= 0.2
     assert "went on from the event x" in caplog.text
     assert node.told == [("obeyed", 0), ("stopped", 1)]
-    asyncio.get_running_loop().remove_reader(receiver)
-    os.close(sender)
-    os.close(receiver)
+    asyncio.get_running_loop().remove_reader(channel[0])
 
 
-async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch, caplog):
+async def test_a_node_whose_driver_has_gone_stands_still_for_nobody(monkeypatch, caplog, channel):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
-    receiver, sender = os.pipe()
+    receiver, sender = channel
     node = Node()
     node.obedience.be(Condition(stops_at=("x",)))
     os.close(sender)
     assert stops(node, receiver) < LIMIT_S
     assert caplog.text == ""
-    os.close(receiver)
 
 
-async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch):
+async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch, channel):
     monkeypatch.setattr(obedience_module, "_STOP_S_MAX", LIMIT_S)
-    receiver, sender = os.pipe()
+    receiver, sender = channel
     node = Node()
 
     def speak() -> None:
@@ -423,5 +433,3 @@ async def test_a_node_that_stands_still_does_what_it_is_told(monkeypatch):
     driver.join()
     assert node.told == [("obeyed", 0), ("stopped", 1), ("obeyed", 1), ("obeyed", 2)]
     asyncio.get_running_loop().remove_reader(receiver)
-    os.close(sender)
-    os.close(receiver)

@@ -1,67 +1,13 @@
-"""Files under a node's folder, against a model in memory, and their syncs."""
+"""Files under a node's folder: their paths and syncs; `test_power` has them against a model."""
 
 import asyncio
 import errno
 import os
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from harness.environments.host.disk import RealDisk
-from tests.tiers import examples
-
-PATHS = st.sampled_from(["a", "b", "wal/1", "wal/2", "deep/er/c"])
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("append"), PATHS, st.binary(max_size=20)),
-        st.tuples(st.just("truncate"), PATHS, st.integers(0, 20)),
-        st.tuples(st.just("replace"), PATHS, st.binary(max_size=20)),
-        st.tuples(st.just("remove"), PATHS, st.none()),
-        st.tuples(st.just("sync"), PATHS, st.none()),
-        st.tuples(st.just("reopen"), PATHS, st.none()),
-    ),
-    max_size=12,
-)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(STEPS)
-def test_against_a_model(steps):
-    async def main(folder: Path) -> None:
-        disk, model = RealDisk(folder), {}
-        for verb, path, value in steps:
-            if verb == "replace":
-                await disk.replace(path, value)
-                model[path] = value
-            elif verb == "remove":
-                await disk.remove(path)
-                model.pop(path, None)
-            else:
-                file = await disk.open(path)
-                before = model.setdefault(path, b"")
-                if verb == "append":
-                    assert await file.append(value) == len(before)
-                    model[path] = before + value
-                elif verb == "truncate" and value <= len(before):
-                    await file.truncate(value)
-                    model[path] = before[:value]
-                elif verb == "sync":
-                    await file.sync()
-                assert file.size() == len(model[path])
-                assert await file.read(2, 5) == model[path][2:7]
-                file.close()
-                file.close()
-            assert await disk.list() == sorted(model)
-            assert await disk.list("wal/") == sorted(p for p in model if p.startswith("wal/"))
-        for path, data in model.items():
-            assert await disk.read(path) == data
-        disk.close()
-
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(main(Path(folder)))
 
 
 @pytest.mark.parametrize("path", ["", "/etc/x", "../x", "a/../../x", "a\0b"])

@@ -55,31 +55,25 @@ async def exchange(port, *requests):
     return answers
 
 
-def test_a_connection_lives_on():
-    async def body():
-        async with served() as port:
-            first, second = await exchange(
-                port,
-                b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n",
-                b"GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            )
-            assert [first.status, first.body, second.body] == [200, b"/a", b"/b"]
-            assert "default-src 'none'" in first.headers["content-security-policy"]
-
-    asyncio.run(body())
+async def test_a_connection_lives_on():
+    async with served() as port:
+        first, second = await exchange(
+            port,
+            b"GET /a HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"GET /b HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        )
+        assert [first.status, first.body, second.body] == [200, b"/a", b"/b"]
+        assert "default-src 'none'" in first.headers["content-security-policy"]
 
 
-def test_a_head_has_no_body():
-    async def body():
-        async with served() as port:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"HEAD /abc HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            answer = await reader.read()
-            writer.transport.abort()
-            assert b"content-length: 4" in answer.lower()
-            assert answer.endswith(b"\r\n\r\n")
-
-    asyncio.run(body())
+async def test_a_head_has_no_body():
+    async with served() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HEAD /abc HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.transport.abort()
+        assert b"content-length: 4" in answer.lower()
+        assert answer.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(
@@ -100,14 +94,11 @@ def test_a_head_has_no_body():
         ),
     ],
 )
-def test_what_is_no_get_is_refused(request_bytes, status):
-    async def body():
-        async with served() as port:
-            [answer] = await exchange(port, request_bytes)
-            assert answer.status == status
-            assert (await get_page(("127.0.0.1", port), "/after", accept="*/*")).status == 200
-
-    asyncio.run(body())
+async def test_what_is_no_get_is_refused(request_bytes, status):
+    async with served() as port:
+        [answer] = await exchange(port, request_bytes)
+        assert answer.status == status
+        assert (await get_page(("127.0.0.1", port), "/after", accept="*/*")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -130,41 +121,30 @@ def test_what_is_no_get_is_refused(request_bytes, status):
         ),
     ],
 )
-def test_names_that_lead_here_from_elsewhere_are_refused(bound, lines, status):
-    async def body():
-        async with served(bound=bound) as port:
-            [answer] = await exchange(port, f"GET /a HTTP/1.1\r\n{lines}\r\n\r\n".encode())
-            assert answer.status == status
-
-    asyncio.run(body())
+async def test_names_that_lead_here_from_elsewhere_are_refused(bound, lines, status):
+    async with served(bound=bound) as port:
+        [answer] = await exchange(port, f"GET /a HTTP/1.1\r\n{lines}\r\n\r\n".encode())
+        assert answer.status == status
 
 
-def test_connections_are_bounded(monkeypatch):
+async def test_connections_are_bounded(monkeypatch):
     monkeypatch.setattr(pages, "LIMITS", replace(pages.LIMITS, connections_max=2))
-
-    async def body():
-        async with served() as port:
-            idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-            with pytest.raises(ConnectionResetError):
-                await get_page(("127.0.0.1", port), "/", accept="*/*")
-            for _, writer in idle:
-                writer.transport.abort()
-            while True:
-                with contextlib.suppress(ConnectionResetError):
-                    assert (await get_page(("127.0.0.1", port), "/", accept="*/*")).status == 200
-                    return
-
-    asyncio.run(body())
+    async with served() as port:
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        with pytest.raises(ConnectionResetError):
+            await get_page(("127.0.0.1", port), "/", accept="*/*")
+        for _, writer in idle:
+            writer.transport.abort()
+        while True:
+            with contextlib.suppress(ConnectionResetError):
+                assert (await get_page(("127.0.0.1", port), "/", accept="*/*")).status == 200
+                return
 
 
-def test_a_slow_request_ends(monkeypatch):
+async def test_a_slow_request_ends(monkeypatch):
     monkeypatch.setattr(pages, "LIMITS", replace(pages.LIMITS, request_s=0.01))
-
-    async def body():
-        async with served() as port:
-            assert await exchange(port, b"GET / HT") == [None]
-
-    asyncio.run(body())
+    async with served() as port:
+        assert await exchange(port, b"GET / HT") == [None]
 
 
 def test_a_node_that_shows_no_page_does_not_import_the_library():

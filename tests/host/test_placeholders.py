@@ -1,7 +1,6 @@
 """`{package:P}`: the same files in both worlds, however `P` lies on this machine."""
 
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -16,6 +15,7 @@ from harness.environments.host import placeholders
 from harness.environments.host.placeholders import check_packages
 from harness.environments.process.addresses import fill as fill_for_process
 from harness.errors import UsageError
+from tests.support.programs import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -180,14 +180,7 @@ def test_an_example_that_is_installed_finds_its_dockerfile(tmp_path, example):
         'TargetSettings(profile="strict", bugs=(), options={"image": "", "pinned": False}))\n'
         "print([image_of(node) for node in nodes], list(code_of(nodes)), it.__file__)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path / 'site'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    ).stdout
+    result = python(script, cwd=tmp_path, PYTHONPATH=f"{tmp_path / 'site'}:{ROOT}")
     assert f"harness-built-{example}-image:" in result
     assert str(tmp_path) in result
     assert ("register_server.py" in result) == (example == "postgres")

@@ -14,8 +14,17 @@ from harness.cluster import NodeSpec
 from harness.environments.host.disk import RealDisk
 from harness.environments.host.power import SUFFIX, beside, cut_power, power_cut
 from harness.errors import UsageError
-from tests.host.test_disk import STEPS
 from tests.tiers import examples
+
+PATHS = st.sampled_from(["a", "b", "wal/1", "wal/2", "deep/er/c"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["append", "replace"]), PATHS, st.binary(max_size=20)),
+        st.tuples(st.just("truncate"), PATHS, st.integers(0, 20)),
+        st.tuples(st.sampled_from(["remove", "sync", "reopen"]), PATHS, st.none()),
+    ),
+    max_size=12,
+)
 
 
 class Model:
@@ -37,7 +46,7 @@ async def do(disk, model, verb, path, value):
     file = await disk.open(path)
     state = model.setdefault(path, Model())
     if verb == "append":
-        await file.append(value)
+        assert await file.append(value) == len(state.data)
         state.data += value
     elif verb == "truncate" and value <= len(state.data):
         await file.truncate(value)
@@ -45,6 +54,9 @@ async def do(disk, model, verb, path, value):
     elif verb == "sync":
         await file.sync()
         state.synced, state.named = len(state.data), True
+    assert file.size() == len(state.data)
+    assert await file.read(2, 5) == state.data[2:7]
+    file.close()
     file.close()
 
 
@@ -78,6 +90,10 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(lives, torn, see
         disk = RealDisk(folder)
         for step in steps:
             await do(disk, model, *step)
+            assert await disk.list() == sorted(model)
+            assert await disk.list("wal/") == sorted(p for p in model if p.startswith("wal/"))
+        for path, file in model.items():
+            assert await disk.read(path) == file.data
         disk.close()
 
     with tempfile.TemporaryDirectory() as name:

@@ -9,11 +9,7 @@ import pytest
 from harness.ops import OpType
 from harness.plugins import Convergence
 from targets.kudu import messages as m
-from targets.kudu.consensus.messages import (
-    ChangeConfigRequest,
-    ChangeType,
-    PeerChange,
-)
+from targets.kudu.consensus.messages import ChangeConfigRequest, ChangeType, PeerChange
 from targets.kudu.rpc import RpcClient
 from tests.async_tests import on
 from tests.kudu.deploy import Deployed, deploy
@@ -70,6 +66,14 @@ async def call_leader(cluster: Deployed, request: Any) -> Any:
     return answer
 
 
+async def with_table(cluster: Deployed, partitions: int) -> Any:
+    """The client that created table "t"; all is at rest."""
+    client = cluster.new_client()
+    await cluster.ok(client, "create", name="t", partitions=partitions)
+    await cluster.until_converged()
+    return client
+
+
 @on(deploy, tservers=5, flags=SOON)
 async def test_replicas_of_a_server_that_never_returns_are_made_elsewhere(cluster: Deployed):
     client, world = cluster.new_client(), cluster.session.cluster
@@ -98,9 +102,8 @@ async def test_replicas_of_a_server_that_never_returns_are_made_elsewhere(cluste
 
 @on(deploy, flags=SOON)
 async def test_nothing_is_added_where_no_server_is_left_for_it(cluster: Deployed):
-    client, world = cluster.new_client(), cluster.session.cluster
-    await cluster.ok(client, "create", name="t", partitions=4)
-    await cluster.until_converged()
+    await with_table(cluster, 4)
+    world = cluster.session.cluster
     before = await of_leader(cluster)
     await world.kill("t1")
     await asyncio.sleep(30)
@@ -116,9 +119,7 @@ async def test_nothing_is_added_where_no_server_is_left_for_it(cluster: Deployed
 @on(deploy, tservers=5, flags=SOON)
 async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: Deployed):
     """t1 goes and comes back, then two others go: what it had is copied over what it kept."""
-    client, world = cluster.new_client(), cluster.session.cluster
-    await cluster.ok(client, "create", name="t", partitions=6)
-    await cluster.until_converged()
+    client, world = await with_table(cluster, 6), cluster.session.cluster
     first = await uuid_of(cluster, "t1")
     await world.kill("t1")
     await until_whole(cluster, 6, 3, first)
@@ -144,9 +145,7 @@ async def test_tombstones_are_woken_when_their_server_is_needed_again(cluster: D
 
 @on(deploy, tservers=5, flags=SOON)
 async def test_replicas_follow_a_new_number(cluster: Deployed):
-    client = cluster.new_client()
-    await cluster.ok(client, "create", name="t", partitions=2)
-    await cluster.until_converged()
+    client = await with_table(cluster, 2)
     identifier = m.TableIdentifier(table_name="t")
     for number, replicas in enumerate((5, 3, 1, 3)):
         request = m.AlterTableRequest(
@@ -164,9 +163,7 @@ async def test_replicas_follow_a_new_number(cluster: Deployed):
 
 @on(deploy, tservers=4, flags=SOON)
 async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
-    client, world = cluster.new_client(), cluster.session.cluster
-    await cluster.ok(client, "create", name="t", partitions=4)
-    await cluster.until_converged()
+    client, world = await with_table(cluster, 4), cluster.session.cluster
     uuid = await uuid_of(cluster, "t1")
     enter = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.ENTER_MAINTENANCE_MODE)
     leave = m.ChangeTServerStateRequest(uuid, m.TServerStateChange.EXIT_MAINTENANCE_MODE)
@@ -190,9 +187,8 @@ async def test_a_server_in_maintenance_is_not_missed(cluster: Deployed):
 
 @on(deploy, flags=SOON)
 async def test_a_tablet_that_lost_its_majority_is_replaced_on_request(cluster: Deployed):
-    client, world = cluster.new_client(), cluster.session.cluster
-    await cluster.ok(client, "create", name="t", partitions=1)
-    await cluster.until_converged()
+    await with_table(cluster, 1)
+    world = cluster.session.cluster
     (old,) = await members(cluster)
     for node in ("t1", "t2"):
         await world.kill(node)
@@ -238,9 +234,8 @@ async def test_rows_move_with_their_replicas(cluster: Deployed):
 
 @on(deploy, tservers=5, flags=SOON + ",raft_prepare_replacement_before_eviction=false")
 async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
-    client, world = cluster.new_client(), cluster.session.cluster
-    await cluster.ok(client, "create", name="t", partitions=4)
-    await cluster.until_converged()
+    await with_table(cluster, 4)
+    world = cluster.session.cluster
     lost = await uuid_of(cluster, "t1")
     await world.kill("t1")
     await until_whole(cluster, 4, 3, lost)
@@ -252,9 +247,7 @@ async def test_the_old_scheme_replaces_replicas_as_well(cluster: Deployed):
 @on(deploy, tservers=4, flags=SOON)
 async def test_a_replica_moves_only_where_none_is_on_its_way(cluster: Deployed):
     """Two on their way out of four servers could never both be replaced."""
-    client, world = cluster.new_client(), cluster.session.cluster
-    await cluster.ok(client, "create", name="t", partitions=1)
-    await cluster.until_converged()
+    client, world = await with_table(cluster, 1), cluster.session.cluster
     (found,) = (await of_leader(cluster))["tablets"]
     held = [peer["address"].partition(":")[0] for peer in found["consensus"]["peers"]]
     (free,) = (node for node in ("t1", "t2", "t3", "t4") if node not in held)
@@ -273,9 +266,7 @@ async def test_a_replica_moves_only_where_none_is_on_its_way(cluster: Deployed):
 @on(deploy, tservers=4)
 async def test_replicas_that_are_to_be_replaced_move_away_a_leader_too(cluster: Deployed):
     """As `kudu tablet change_config move_replica` asks for it, while nothing has failed."""
-    client = cluster.new_client()
-    await cluster.ok(client, "create", name="t", partitions=1)
-    await cluster.until_converged()
+    await with_table(cluster, 1)
     rpc = RpcClient(cluster.env)
     for role in ("follower", "leader"):
         (tablet,) = (await of_leader(cluster))["tablets"]

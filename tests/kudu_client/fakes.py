@@ -2,34 +2,22 @@
 
 import asyncio
 import dataclasses
-import random
 from collections.abc import Callable
 from typing import Any
 
 from targets.kudu import messages as m
 from targets.kudu.rpc import RpcError
+from tests.support import env
 from tests.support.virtual import VirtualClock
 
 Handler = Callable[[str, Any], Any]
 
 
-class FakeEnv:
-    name = "client"
-    boot = 0
+class FakeEnv(env.FakeEnv):
+    """The env of a client, in virtual time."""
 
     def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.random = random.Random(1)
-        self.tasks: set[asyncio.Task[Any]] = set()
-
-    def spawn(self, coro, *, name):
-        task = asyncio.get_running_loop().create_task(coro, name=name)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        return task
-
-    def event(self, kind, **data):
-        pass
+        super().__init__("client", clock=VirtualClock())
 
 
 @dataclasses.dataclass

@@ -57,6 +57,20 @@ def refusal(
     return m.MasterError(code, status, "because", indeterminate)
 
 
+def client_of(f: str, answers: list[Any], leader: list[Any], policy: RetryPolicy | None):
+    """A client of three masters, of which the first leads and answers like this; and its fake."""
+    rpc = FakeRpc(
+        {
+            (LEADER, "ConnectToMaster"): leader,
+            (OTHER, "ConnectToMaster"): [connect(7)],
+            (THIRD, "ConnectToMaster"): [Silence()],
+            (LEADER, RPC_OF[f]): answers,
+        }
+    )
+    masters = (LEADER, OTHER, THIRD)
+    return KuduClient(FakeEnv(), rpc, masters=masters, process=3, policy=policy), rpc
+
+
 def invoke(
     f: str,
     answers: list[Any],
@@ -68,17 +82,7 @@ def invoke(
     """Run one operation at a stable leader; returns the completion and the fake."""
 
     async def main():
-        rpc = FakeRpc(
-            {
-                (LEADER, "ConnectToMaster"): leader or [connect(7, "LEADER")],
-                (OTHER, "ConnectToMaster"): [connect(7)],
-                (THIRD, "ConnectToMaster"): [Silence()],
-                (LEADER, RPC_OF[f]): answers,
-            }
-        )
-        client = KuduClient(
-            FakeEnv(), rpc, masters=(LEADER, OTHER, THIRD), process=3, policy=policy
-        )
+        client, rpc = client_of(f, answers, leader or [connect(7, "LEADER")], policy)
         completion = await client.invoke(Request(f, VALUES[f]), timeout_s=timeout_s)
         return completion, rpc
 
@@ -139,12 +143,7 @@ def test_refusals_are_definite_and_not_repeated(f, error, result):
     if result is None:
         assert completion.value is None
     else:
-        assert completion.value == {
-            "result": result,
-            "table_id": "id1",
-            "revision": 42,
-            "term": 7,
-        }
+        assert completion.value == {"result": result, "table_id": "id1", "revision": 42, "term": 7}
     assert len(completion.attempts) == len(rpc.requests(RPC_OF[f])) == 1
 
 
@@ -290,13 +289,8 @@ def late_copies(f, answers, *, closed=False, **limits):
     """The requests of one operation, and how many were sent before it ended."""
 
     async def main():
-        masters = {(name, "ConnectToMaster"): [connect(7)] for name in (OTHER, THIRD)}
-        leads = {(LEADER, "ConnectToMaster"): [connect(7, "LEADER")]}
-        rpc = FakeRpc({**masters, **leads, (LEADER, RPC_OF[f]): answers})
         policy = RetryPolicy(late_percent=100, late_s_max=9.0, **limits)
-        client = KuduClient(
-            FakeEnv(), rpc, masters=(LEADER, OTHER, THIRD), process=3, policy=policy
-        )
+        client, rpc = client_of(f, answers, [connect(7, "LEADER")], policy)
         completion = await client.invoke(Request(f, VALUES[f]), timeout_s=2.0)
         before = len(rpc.requests(RPC_OF[f]))
         if closed:

@@ -5,12 +5,7 @@ import asyncio
 import pytest
 
 from targets.kudu import messages as m
-from targets.kudu.client.leader import (
-    LeaderFinder,
-    MasterAnswer,
-    choose_leader,
-    first_leader,
-)
+from targets.kudu.client.leader import LeaderFinder, MasterAnswer, choose_leader, first_leader
 from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.rpc import RpcError
 from tests.kudu_client.fakes import FakeEnv, FakeRpc, Late, Silence, connect
@@ -123,11 +118,7 @@ def test_stale_leader_that_answers_first_loses():
 
 def test_stale_leader_is_not_taken_while_its_successor_is_silent():
     leader, took_s, _ = find(
-        {
-            "m1:7051": [connect(4, "LEADER")],
-            "m2:7051": [Silence()],
-            "m3:7051": [connect(5)],
-        },
+        {"m1:7051": [connect(4, "LEADER")], "m2:7051": [Silence()], "m3:7051": [connect(5)]},
         limit_s=3.0,
     )
     assert leader is None
@@ -136,11 +127,7 @@ def test_stale_leader_is_not_taken_while_its_successor_is_silent():
 
 def test_silent_minority_does_not_delay_the_leader():
     leader, took_s, _ = find(
-        {
-            "m1:7051": [Silence()],
-            "m2:7051": [connect(5)],
-            "m3:7051": [connect(5, "LEADER")],
-        }
+        {"m1:7051": [Silence()], "m2:7051": [connect(5)], "m3:7051": [connect(5, "LEADER")]}
     )
     assert leader == "m3:7051"
     assert took_s < 0.01

@@ -1,8 +1,8 @@
 """Changes through Hive, as the checkers of Kudu's catalog see them."""
 
+from checkers.catalog.history import catalog_part
 from checkers.catalog.invariants import CatalogInvariantsChecker
 from checkers.catalog.linearizable import CatalogLinearizable
-from checkers.catalog.part import catalog_part, unbounded_part
 from checkers.catalog.sentences import sentence
 from harness.ops import OpType
 from tests.support.histories import Writer
@@ -42,7 +42,7 @@ def test_reads_of_hive_are_none_of_the_catalogs_and_other_histories_stay_as_they
     h = Writer()
     h.create(0, "db1.x", "1")
     plain = h.history
-    assert catalog_part(plain) is unbounded_part(plain) is plain
+    assert catalog_part(plain) is catalog_part(plain, bounded=False) is plain
     h.ok(1, "hive-get", {"name": "db1.x"}, {"result": "ok", "table_id": "9"})
     h.ok(1, "hive-list", {}, {"result": "ok", "tables": []})
     assert [op.f for op in catalog_part(h.history)] == ["create", "create"]

@@ -48,9 +48,7 @@ CASES = {
     ),
     "another non-voter": (
         change(
-            HEALTHY,
-            1,
-            consensus_state=state("t1", "t1", "t2", "t3", non_voter_uuids=(uuid("t4"),)),
+            HEALTHY, 1, consensus_state=state("t1", "t1", "t2", "t3", non_voter_uuids=(uuid("t4"),))
         ),
         Health.CONSENSUS_MISMATCH,
     ),

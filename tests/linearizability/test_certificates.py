@@ -15,10 +15,10 @@ from checkers.linearizability import (
     Limits,
     Operation,
     Result,
-    certificate,
     certify,
     check_operations,
     core,
+    proof,
 )
 from checkers.linearizability.models.keyvalue import KeyValue, KeyValueInput
 from checkers.linearizability.models.register import Cas, Read, Register, Write
@@ -148,17 +148,17 @@ def test_a_search_that_lies_crashes_the_checker(monkeypatch: pytest.MonkeyPatch)
 def test_another_search_confirms_what_is_too_large_and_the_certificate_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(certificate, "VERIFIER_STEPS_MAX", 1)
+    monkeypatch.setattr(proof, "VERIFIER_STEPS_MAX", 1)
     found = proven(Register(0), stale_read_after(50))
     assert found.confirmed_by == (
         "the depth-first search, since the core is too large to enumerate"
     )
-    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     assert proven(Register(0), stale_read_after(50)).confirmed_by == found.confirmed_by
 
 
 def test_a_core_that_another_search_refutes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
     operations = stale_read_after(50)
     outcome = check_operations(Register(0), operations)
     assert outcome.failure is not None
@@ -173,9 +173,9 @@ def test_the_whole_history_is_confirmed_where_the_core_is_too_much(
     def confirm(part: Any, core: Any, limits: Limits, steps: int, end_s: float) -> str:
         return really(part, core, limits, steps, end_s) if len(core) > 10 else ""
 
-    really = certificate._confirm
-    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
-    monkeypatch.setattr(certificate, "_confirm", confirm)
+    really = proof._confirm
+    monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(proof, "_confirm", confirm)
     operations = stale_read_after(50)
     found = proven(Register(0), operations)
     assert found.core == tuple(o.id for o in operations)
@@ -184,8 +184,8 @@ def test_the_whole_history_is_confirmed_where_the_core_is_too_much(
 
 
 def test_what_nobody_confirms_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
-    monkeypatch.setattr(certificate, "_confirm", lambda *_: "")
+    monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(proof, "_confirm", lambda *_: "")
     h = Writer()
     h.ok(0, "write", {"value": 1})
     h.ok(0, "read", {}, {"value": 0})
@@ -197,8 +197,8 @@ def test_what_nobody_confirms_in_time_is_unknown(monkeypatch: pytest.MonkeyPatch
 def test_what_takes_too_long_to_confirm_is_left_unconfirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(certificate, "VERIFIER_CORE_MAX", 0)
-    monkeypatch.setattr(certificate, "CONFIRM_S_MAX", 0.0)
+    monkeypatch.setattr(proof, "VERIFIER_CORE_MAX", 0)
+    monkeypatch.setattr(proof, "CONFIRM_S_MAX", 0.0)
     assert proven(Register(0), stale_read_after(50)).confirmed_by == ""
 
 
@@ -260,7 +260,7 @@ def test_results_carry_the_core() -> None:
 def test_a_long_order_is_left_out_of_the_result_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(certificate, "SHOWN_MAX", 1)
+    monkeypatch.setattr(proof, "SHOWN_MAX", 1)
     operations: Ops = [Operation(0, Write(1), 0, None, 1), Operation(0, Write(1), 2, None, 3)]
     shown = proven(Register(0), operations).to_json()
     assert shown["orders_left_out"] == "2 ids are more than 1"
@@ -282,10 +282,7 @@ def test_every_catalog_verdict_carries_a_proof() -> None:
 
 def test_an_optional_compare_and_set_does_what_it_answered() -> None:
     """One that failed cannot be the cause of what was read, whenever it was."""
-    operations: Ops = [
-        Operation(0, Cas(1, 4), 0, False, 1, 0),
-        Operation(1, Read(), 2, 4, 3, 1),
-    ]
+    operations: Ops = [Operation(0, Cas(1, 4), 0, False, 1, 0), Operation(1, Read(), 2, 4, 3, 1)]
     assert proven(Register(0), operations).core == (1,)
     operations[0] = replace(operations[0], input=Cas(0, 4), output=UNKNOWN, return_time=None)
     assert proven(Register(0), operations).verdict is Result.OK

@@ -40,7 +40,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     fake = SimpleNamespace(monotonic=lambda: moment[0])
     for module in (clock, search):
         monkeypatch.setattr(module, "time", fake)
-    monkeypatch.setattr("checkers.linearizability.certificate.time", fake)
+    monkeypatch.setattr("checkers.linearizability.proof.time", fake)
     return moment
 
 

@@ -1,6 +1,5 @@
 """The models that come with the checker: what they allow, what they promise, and how they speak."""
 
-import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from checkers.linearizability.models.mutex import Acquire, Mutex, Release
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.register import Cas, MultiRegister, Read, Register, Txn, Write
 from checkers.linearizability.models.sets import Add, Contains, ReadAll, Remove, Set
+from tests.linearizability.test_engine import oracle
 
 FAST = Limits(shrink_steps=2_000)
 Ops = list[Operation[Any, Any]]
@@ -53,11 +53,7 @@ ALMOST: list[tuple[Model[Any, Any, Any], list[tuple[Any, Any]], Any]] = [
     (UnorderedQueue().to_model(), [(Dequeue(), 1)], None),
     (Register(0), [(Write(1), None), (Read(), 0)], 1),
     (Register(0), [(Write(1), None), (Cas(0, 2), True)], False),
-    (
-        KeyValue(),
-        [(KeyValueInput("append", "k", "a"), None), (KeyValueInput("get", "k"), "")],
-        "a",
-    ),
+    (KeyValue(), [(KeyValueInput("append", "k", "a"), None), (KeyValueInput("get", "k"), "")], "a"),
     (
         MultiRegister({"x": 0, "y": 0}),
         [
@@ -141,29 +137,6 @@ RANDOM: list[tuple[Model[Any, Any, Any], Callable[[int], Ops]]] = [
     ),
     (Coin().to_model(), random_ops([("look", ["heads", "tails"]), ("throw", [None])])),
 ]
-
-
-def oracle(model: Model[Any, Any, Any], operations: Ops) -> bool:
-    """All permutations of all choices of unknown operations."""
-    known = [o for o in operations if not o.is_unknown]
-    unknown = [o for o in operations if o.is_unknown]
-    for count in range(len(unknown) + 1):
-        for chosen in itertools.combinations(unknown, count):
-            for order in itertools.permutations([*known, *chosen]):
-                if any(
-                    b.return_time is not None and b.return_time < a.call
-                    for a, b in itertools.combinations(order, 2)
-                ):
-                    continue
-                state, legal = model.init(), True
-                for o in order:
-                    output = UNKNOWN if o.is_unknown else o.output
-                    legal, state = model.step(state, o.input, output)
-                    if not legal:
-                        break
-                if legal:
-                    return True
-    return False
 
 
 @pytest.mark.parametrize(("model", "make"), RANDOM)

@@ -178,57 +178,10 @@ def test_a_core_passes_and_so_does_a_larger_one() -> None:
     assert core(INVALID, 0, 2, 3, 4)
 
 
-@pytest.mark.parametrize("ids", [(0, 2), (0, 3), (2, 3), (3,), (4,)])
-def test_a_core_that_has_a_legal_order_is_refused(ids: tuple[int, ...]) -> None:
-    """Also (2, 3): the first write, made optional, may take effect after the second."""
-    with pytest.raises(CertificateError, match="has a legal order"):
-        core(INVALID, *ids)
-
-
 @pytest.mark.parametrize("ids", [(), (0, 2, 3, 77), (0, 0, 2, 3), (0, 1, 2, 3)])
 def test_a_core_is_a_set_of_operations_that_returned(ids: tuple[int, ...]) -> None:
     with pytest.raises(CertificateError, match="is not a set of operations that returned"):
         core(INVALID, *ids)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"call": 1},  # the read overlaps the second write
-        {"output": 2},
-        {"output": 9},  # the write that nobody saw return
-        {"return_time": None},
-        {"input": Write(1), "output": None},
-    ],
-)
-def test_a_core_of_a_history_that_is_changed_is_refused(change: dict[str, Any]) -> None:
-    changed = [replace(o, **change) if o.id == 3 else o for o in INVALID]
-    if "call" in change:  # overlapping both writes' ends
-        changed = [replace(o, return_time=4) if o.id == 0 else o for o in changed]
-    with pytest.raises(CertificateError):
-        core(changed, 0, 2, 3)
-
-
-def test_optional_operations_keep_their_call_and_their_answer() -> None:
-    early = [Operation(0, Read(), 0, 5, 1, 0), Operation(1, Write(5), 2, None, 3, 1)]
-    assert core(early, 0)  # the write was called too late to help
-    refused = [Operation(0, Read(), 2, 5, 3, 0), Operation(1, Cas(0, 5), 0, False, 1, 1)]
-    assert core(refused, 0)  # it answered that it changed nothing
-    with pytest.raises(CertificateError):
-        core([refused[0], replace(refused[1], return_time=None)], 0)
-
-
-def test_optional_operations_take_effect_at_most_once() -> None:
-    once: Ops = [
-        Operation(0, Cas(0, 1), 0, True, 1, 0),
-        Operation(1, Read(), 2, 1, 3, 1),
-        Operation(1, Write(0), 4, None, 5, 2),
-        Operation(1, Read(), 6, 1, 7, 3),
-    ]
-    assert core(once, 1, 2, 3)
-    twice = [*once, Operation(2, Cas(0, 1), 0, True, 1, 4)]
-    with pytest.raises(CertificateError):
-        core(twice, 1, 2, 3)
 
 
 def test_what_takes_too_many_steps_is_not_decided() -> None:
@@ -302,16 +255,6 @@ def test_of_equal_optional_operations_the_earliest_called_is_used_first() -> Non
     ]
     with pytest.raises(CertificateError):
         core(operations, 2, 3)
-
-
-def test_operations_with_different_answers_are_not_interchangeable() -> None:
-    operations: Ops = [
-        Operation(0, Cas(0, 1), 0, False, 9, 0),
-        Operation(1, Cas(0, 1), 1, True, 9, 1),
-        Operation(2, Read(), 2, 1, 3, 2),
-    ]
-    with pytest.raises(CertificateError):
-        core(operations, 2)
 
 
 def test_many_optional_operations_are_decided_in_few_steps() -> None:

@@ -150,13 +150,7 @@ class FakeTServers:
         self.calls: list[tuple[str, str, Any]] = []
         self.answers: dict[str, m.TabletError | ConsensusError | Exception | None] = {}
 
-    async def call(
-        self,
-        address: Address | str,
-        request: Any,
-        *,
-        timeout_s: float,
-    ) -> Any:
+    async def call(self, address: Address | str, request: Any, *, timeout_s: float) -> Any:
         await asyncio.sleep(0.001)
         name = request.method.split(".")[1]
         self.calls.append((str(address), name, request))
@@ -240,7 +234,7 @@ class FakeMaster:
             await asyncio.sleep(0.01)
             if self.leadership.epoch is not None:
                 break
-        assert self.leadership.epoch is not None
+        assert self.epoch
         return self
 
     async def fail_over(self, term: int = 5) -> None:
@@ -307,9 +301,13 @@ class FakeMaster:
                 await self.heartbeat(peer.uuid, m.TabletReport(True, 1, (replica,)))
 
     @property
-    def catalog(self) -> Any:
+    def epoch(self) -> Any:
         assert self.leadership.epoch is not None
-        return self.leadership.epoch.catalog
+        return self.leadership.epoch
+
+    @property
+    def catalog(self) -> Any:
+        return self.epoch.catalog
 
 
 async def with_table(*columns: str, partitions: int = 1, running: bool = True) -> FakeMaster:

@@ -37,24 +37,15 @@ BAD_CREATES = {
         {"schema": schema(KEY, column("a"), column("b", is_key=True))},
         Code.INVALID_SCHEMA,
     ),
-    "same column twice": (
-        {"schema": schema(KEY, column("a"), column("a"))},
-        Code.INVALID_SCHEMA,
-    ),
+    "same column twice": ({"schema": schema(KEY, column("a"), column("a"))}, Code.INVALID_SCHEMA),
     "bad type": ({"schema": schema(KEY, column("a", type="BLOB"))}, Code.INVALID_SCHEMA),
     "too many columns": (
         {"schema": schema(KEY, *(column(f"c{i}") for i in range(300)))},
         Code.INVALID_SCHEMA,
     ),
     "no buckets": ({"partition_schema": m.PartitionSchema(0)}, Code.INVALID_SCHEMA),
-    "hash of no key": (
-        {"partition_schema": m.PartitionSchema(2, ("a",))},
-        Code.INVALID_SCHEMA,
-    ),
-    "hash twice": (
-        {"partition_schema": m.PartitionSchema(2, ("key", "key"))},
-        Code.INVALID_SCHEMA,
-    ),
+    "hash of no key": ({"partition_schema": m.PartitionSchema(2, ("a",))}, Code.INVALID_SCHEMA),
+    "hash twice": ({"partition_schema": m.PartitionSchema(2, ("key", "key"))}, Code.INVALID_SCHEMA),
     "range of no key": (
         {"partition_schema": m.PartitionSchema(1, (), ("a",), (b"m",))},
         Code.INVALID_SCHEMA,
@@ -75,19 +66,13 @@ BAD_CREATES = {
     "below the limit": ({"num_replicas": 0}, Code.ILLEGAL_REPLICATION_FACTOR),
     "even": ({"num_replicas": 2}, Code.EVEN_REPLICATION_FACTOR),
     "more than live": ({"num_replicas": 5}, Code.REPLICATION_FACTOR_TOO_HIGH),
-    "too many tablets": (
-        {"partition_schema": m.PartitionSchema(61)},
-        Code.TOO_MANY_TABLETS,
-    ),
+    "too many tablets": ({"partition_schema": m.PartitionSchema(61)}, Code.TOO_MANY_TABLETS),
     "too many tablets by ranges": (
         {"partition_schema": m.PartitionSchema(31, (), ("key",), (b"m",))},
         Code.TOO_MANY_TABLETS,
     ),
     # the earlier check wins
-    "schema before factor": (
-        {"schema": schema(), "num_replicas": 2},
-        Code.INVALID_SCHEMA,
-    ),
+    "schema before factor": ({"schema": schema(), "num_replicas": 2}, Code.INVALID_SCHEMA),
     "limit before parity": ({"num_replicas": 8}, Code.REPLICATION_FACTOR_TOO_HIGH),
     "factor before tablets": (
         {"partition_schema": m.PartitionSchema(1000), "num_replicas": 5},
@@ -121,12 +106,12 @@ async def test_the_table_of_a_create_is_what_was_asked_for() -> None:
     assert [c.name for c in got.schema.columns] == ["key", "a", "b"]
     assert [c.id for c in got.schema.columns] == [0, 1, 2]
     assert [c.is_nullable for c in got.schema.columns] == [False, True, True]
-    assert (
-        got.schema_version,
-        got.applied_schema_version,
-        got.num_replicas,
-        got.state,
-    ) == (0, 0, 3, "RUNNING")
+    assert (got.schema_version, got.applied_schema_version, got.num_replicas, got.state) == (
+        0,
+        0,
+        3,
+        "RUNNING",
+    )
     tablets = master.catalog.live_tablets(created.table_id)
     bounds = [(t.partition.start, t.partition.end) for t in tablets]
     one, two = (1).to_bytes(4, "big"), (2).to_bytes(4, "big")
@@ -139,11 +124,7 @@ async def test_names_are_unique_among_live_tables_and_ids_for_ever() -> None:
     error = refusal(await master.create("t"))
     assert (error.code, error.status) == (Code.TABLE_ALREADY_PRESENT, Status.ALREADY_PRESENT)
     deleted = await master.delete("t")
-    assert (first.table_id, 0, None) == (
-        deleted.table_id,
-        deleted.schema_version,
-        deleted.error,
-    )
+    assert (first.table_id, 0, None) == (deleted.table_id, deleted.schema_version, deleted.error)
     second = await master.create("t")
     assert second.error is None
     assert first.table_id != second.table_id
@@ -217,11 +198,7 @@ async def test_an_alter_without_steps_changes_nothing() -> None:
     created = await master.create("t")
     before = master.rows.snapshot()
     answer = await master.alter("t")
-    assert (created.table_id, 0, None) == (
-        answer.table_id,
-        answer.schema_version,
-        answer.error,
-    )
+    assert (created.table_id, 0, None) == (answer.table_id, answer.schema_version, answer.error)
     assert before == master.rows.snapshot()
 
 

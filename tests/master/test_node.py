@@ -16,11 +16,7 @@ from tests.support.virtual import run
 
 async def dump(cluster: Deployed, node: str) -> dict:
     client = RpcClient(cluster.env)
-    answer = await client.call(
-        f"{node}:7051",
-        m.DumpEntitiesRequest(),
-        timeout_s=1,
-    )
+    answer = await client.call(f"{node}:7051", m.DumpEntitiesRequest(), timeout_s=1)
     client.close()
     return answer.data
 

@@ -67,9 +67,7 @@ def test_the_first_cluster_id_stays() -> None:
     assert rows.cluster_id == "one"
 
 
-def test_replies_are_bounded_in_the_order_of_application(
-    monkeypatch,
-) -> None:
+def test_replies_are_bounded_in_the_order_of_application(monkeypatch) -> None:
     monkeypatch.setattr(system_tablet, "REPLIES_MAX", 3)
     rows = SystemTablet()
     for number in range(5):
@@ -82,10 +80,7 @@ def test_replies_are_bounded_in_the_order_of_application(
     holders = sys.getrefcount(stored)
     asyncio.run(again.restore(stored, 5))
     assert sys.getrefcount(stored) == holders, "the replies are kept, not what they came in"
-    assert (list(rows.replies.items()), 2) == (
-        list(again.replies.items()),
-        again.replies_forgotten,
-    )
+    assert (list(rows.replies.items()), 2) == (list(again.replies.items()), again.replies_forgotten)
 
 
 BATCHES = st.lists(

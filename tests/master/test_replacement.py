@@ -26,11 +26,7 @@ from targets.kudu.messages import PeerConfig, PeerHealth, RaftConfig
 
 ADD = AddPeer("NON_VOTER", promote=True)
 NEVER = ("NON_VOTER", False)
-HEALTH = {
-    "!": PeerHealth.FAILED,
-    "x": PeerHealth.FAILED_UNRECOVERABLE,
-    "?": PeerHealth.UNKNOWN,
-}
+HEALTH = {"!": PeerHealth.FAILED, "x": PeerHealth.FAILED_UNRECOVERABLE, "?": PeerHealth.UNKNOWN}
 
 
 def parse(words: str) -> tuple[RaftConfig, str, dict[str, PeerHealth]]:
@@ -230,11 +226,7 @@ class World:
         assert self.leader is not None
         config = RaftConfig(1, tuple(self.peers.values()))
         decision = decide(
-            config,
-            self.leader,
-            self.health(),
-            num_replicas=self.num_replicas,
-            scheme=self.scheme,
+            config, self.leader, self.health(), num_replicas=self.num_replicas, scheme=self.scheme
         )
         match decision:
             case AddPeer(member_type, promote) if self.candidates():

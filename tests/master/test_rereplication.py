@@ -14,7 +14,7 @@ from targets.kudu.master.catalog.records import ConsensusState, TabletState
 from targets.kudu.master.tablets.replacement import AddPeer, EvictPeer, StepDownLeader
 from targets.kudu.master.tablets.rereplication import review
 from targets.kudu.master.tablets.tablet_reports import plan_report
-from tests.master.fakes import UNREACHABLE, FakeMaster, add, reported
+from tests.master.fakes import UNREACHABLE, FakeMaster, add, refusal, reported
 from tests.master.test_tablets import ABC, TABLET, catalog_with, config
 from tests.support.virtual import run
 
@@ -161,9 +161,7 @@ async def test_a_failed_replica_is_replaced_step_by_step() -> None:
     await asyncio.sleep(5)
     assert tablet.master.catalog.to_review == {}
     assert len(tablet.asked) == 2
-    epoch = tablet.master.leadership.epoch
-    assert epoch is not None
-    assert len(epoch.tasks) == 0
+    assert len(tablet.master.epoch.tasks) == 0
 
 
 async def test_what_is_settled_meanwhile_is_not_done() -> None:
@@ -304,9 +302,7 @@ async def test_another_number_of_replicas_is_followed_without_a_new_report() -> 
         (0, m.MasterErrorCode.ILLEGAL_REPLICATION_FACTOR),
     ):
         request = m.AlterTableRequest(identifier, m.RequestId("c", 10 + bad, "n"), num_replicas=bad)
-        error = (await tablet.master.ask(request)).error
-        assert error is not None
-        assert error.code is code
+        assert refusal(await tablet.master.ask(request)).code is code
     plain = await tablet.master.alter("t", add("x"))
     assert plain.error is None
     assert (await tablet.master.get("t")).num_replicas == 5
@@ -348,15 +344,13 @@ async def test_a_tablet_is_given_up_for_an_empty_one() -> None:
     assert len(master.client.of("DeleteTablet")) == 3
     for dead in (tablet.id, "f" * 32):
         again = await master.ask(m.ReplaceTabletRequest(dead))
-        assert again.error is not None
-        assert again.error.status is m.AppStatus.NOT_FOUND
+        assert refusal(again).status is m.AppStatus.NOT_FOUND
     assert len(master.catalog.live_tablets(table_id)) == 1
     master.replica.reachable = (
         False  # whoever cannot confirm itself does not know what is not there
     )
     unsure = await master.ask(m.ReplaceTabletRequest("f" * 32))
-    assert unsure.error is not None
-    assert unsure.error.code is m.MasterErrorCode.NOT_THE_LEADER
+    assert refusal(unsure).code is m.MasterErrorCode.NOT_THE_LEADER
 
 
 def test_one_change_of_one_configuration_is_pending_at_once() -> None:

@@ -27,11 +27,20 @@ Code = m.MasterErrorCode
 UNPLACEABLE = Code.REPLICATION_FACTOR_TOO_HIGH
 
 
-async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
-    """As `with_table`, with switches."""
-    master = await FakeMaster(*bugs).lead()
+async def hear_tservers(master: FakeMaster) -> FakeMaster:
     for number in range(3):
         await master.heartbeat(f"ts{number}")
+    return master
+
+
+async def leader(*bugs: str) -> FakeMaster:
+    """A leader that has heard of three tablet servers since it leads."""
+    return await hear_tservers(await FakeMaster(*bugs).lead())
+
+
+async def table(*bugs: str, partitions: int = 1) -> FakeMaster:
+    """As `with_table`, with switches."""
+    master = await leader(*bugs)
     await master.create("t", "a", partitions=partitions)
     await asyncio.sleep(0.1)
     await master.run_tablets("t")
@@ -52,8 +61,7 @@ async def test_kudu_1358_knows_no_tablet_server_at_first(bug: str | None, refuse
     master = await FakeMaster(*([bug] if bug else [])).lead()
     answer = await master.create("t")
     assert (answer.error is not None and answer.error.code is UNPLACEABLE) is refused
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    await hear_tservers(master)
     assert (await master.create("t2")).error is None
 
 
@@ -64,8 +72,7 @@ async def test_place_at_once_does_not_wait_for_heartbeats(
     master = await FakeMaster(*bugs).lead(tservers=0)
     create = asyncio.ensure_future(master.create("t"))
     await asyncio.sleep(0.5)
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    await hear_tservers(master)
     assert ((await create).error is None) is waits
 
 
@@ -166,9 +173,7 @@ def failed_checks(master: FakeMaster) -> list[str]:
 
 @pytest.mark.parametrize(("bugs", "deaths"), [(("KUDU-495-ABORT",), 1), ((), 0)])
 async def test_a_lost_write_ends_no_process(bugs: tuple[str, ...], deaths: int) -> None:
-    master = await FakeMaster(*bugs).lead()
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    master = await leader(*bugs)
     create = await master.held(master.create("t"))
     master.replica.depose(lose_tail=True)
     assert refusal(await create).indeterminate
@@ -190,8 +195,7 @@ async def test_a_leader_that_cannot_catch_up_ends_no_process(
 @pytest.mark.parametrize(("bugs", "written"), [(("RELOAD-NO-LOCK",), True), ((), False)])
 async def test_no_request_goes_on_across_a_reload(bugs: tuple[str, ...], written: bool) -> None:
     master = await table(*bugs)
-    epoch = master.leadership.epoch
-    assert epoch is not None
+    epoch = master.epoch
     master.replica.depose()
     await master.lead(7)
     assert master.leadership.epoch is not epoch
@@ -214,9 +218,7 @@ async def test_no_request_goes_on_across_a_reload(bugs: tuple[str, ...], written
 async def test_one_operation_is_one_batch(
     bugs: tuple[str, ...], create: list[tuple[int, int]]
 ) -> None:
-    master = await FakeMaster(*bugs).lead()
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    master = await leader(*bugs)
     await master.create("t", "a", partitions=2)
     assert batches(master.replica)[: len(create)] == create
     await asyncio.sleep(0.1)
@@ -258,9 +260,7 @@ async def test_replicas_are_deleted_after_the_commit(bugs: tuple[str, ...], earl
 async def test_a_replacement_is_shown_when_it_is_committed(
     bugs: tuple[str, ...], shown: bool
 ) -> None:
-    master = await FakeMaster(*bugs).lead()
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    master = await leader(*bugs)
     await master.create("t", "a")
     await asyncio.sleep(0.1)
     (old,) = master.catalog.live_tablets(master.catalog.by_name["t"])
@@ -280,9 +280,7 @@ async def test_a_replacement_is_shown_when_it_is_committed(
 
 
 async def test_order_replace_takes_back_what_could_not_be_written() -> None:
-    master = await FakeMaster("ORDER-REPLACE").lead()
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    master = await leader("ORDER-REPLACE")
     await master.create("t", "a")
     await asyncio.sleep(0.1)
     catalog = master.catalog
@@ -316,9 +314,7 @@ async def test_a_rename_switches_both_names_at_once(bugs: tuple[str, ...], gap: 
 
 @pytest.mark.parametrize(("bugs", "torn"), [(("LIST-TORN",), True), ((), False)])
 async def test_a_list_is_one_snapshot(bugs: tuple[str, ...], torn: bool) -> None:
-    master = await FakeMaster(*bugs).lead()
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    master = await leader(*bugs)
     for name in ("a", "b", "c", "z"):
         await master.create(name)
     names = asyncio.ensure_future(master.names())
@@ -366,9 +362,7 @@ async def test_failovers_do_not_postpone_a_replacement(*, resets: bool, replaced
 async def test_a_stuck_tablet_is_replaced_in_time_whoever_leads(
     bugs: tuple[str, ...], replaced: bool
 ) -> None:
-    master = await FakeMaster(*bugs).lead()
-    for number in range(3):
-        await master.heartbeat(f"ts{number}")
+    master = await leader(*bugs)
     await master.create("t", "a")
     await asyncio.sleep(25)
     await master.fail_over()

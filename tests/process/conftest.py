@@ -30,6 +30,14 @@ def echo_spec(name: str, **config: object) -> NodeSpec:
     )
 
 
+def foreign(name: str, *command: str, **fields: object) -> NodeSpec:
+    return NodeSpec(name=name, role="r", ports=(PORT,), command=command, **fields)
+
+
+def shell(name: str, script: str, *words: str, **fields: object) -> NodeSpec:
+    return foreign(name, "sh", "-c", script, "sh", *words, **fields)
+
+
 def processes_of(run_id: str) -> list[int]:
     return [
         process.pid
@@ -78,6 +86,10 @@ def controller(run_id: str, *words: object):
         process.wait(LIMIT_S)
         process.stdout.close()
         wait_until(lambda: processes_of(run_id) == [])
+
+
+async def never(driver):
+    raise AssertionError("nothing may start")
 
 
 class Driver:
@@ -190,8 +202,3 @@ def only_a():
 def sleeper():
     """`s`, for what any node will do: it costs nothing."""
     return [NodeSpec(name="s", role="sleeper", ports=(PORT,), command=("sleep", "1000"))]
-
-
-@pytest.fixture
-def only_b():
-    return [echo_spec("b")]

@@ -11,10 +11,11 @@ import pytest
 from harness.cluster import CLIENT, Link, LinkQuality, NodeSpec
 from harness.environments import procfs
 from harness.environments.callers import CallerBook, CallerGoneError, socket_inode
-from harness.environments.process.addresses import fill, shared_ports
+from harness.environments.process.addresses import shared_ports
 from harness.environments.process.linkproxy import _Output
 from harness.errors import InfrastructureError, UsageError
 from tests.faults.door import door
+from tests.process.conftest import never
 from tests.process.test_foreign import Web
 from tests.support.waiting import LIMIT_S, wait_until
 
@@ -152,10 +153,6 @@ def test_all_know_a_node_by_one_address_and_links_break_one_by_one(run):
     run(body, nodes, wait=False)
 
 
-async def never(driver):
-    raise AssertionError("nothing may start")
-
-
 @pytest.mark.parametrize("word", ["{address:z:1}", "{address:b:1}", "{address:b}", "{host:z}"])
 def test_what_is_not_declared_is_refused(run, word):
     with pytest.raises(UsageError, match=r"no declared port or node; there are b:8080"):
@@ -186,16 +183,6 @@ def test_which_ports_are_shared():
     two = NodeSpec(name="y", role="r", ports=(3, 4), files={"f": "{host} {host:x}"})
     assert shared_ports([spec, two]) == {("y", 3), ("x", 1), ("x", 2)}
     assert shared_ports([asks_b("b", ("{peer:b:1}",))]) == {("b", PORT)}
-
-
-def test_placeholders(tmp_path):
-    spec = NodeSpec(name="x", role="r", ports=())
-    places = {"data": tmp_path, "files": tmp_path, "listen": {}, "connect": {}}
-    places["addresses"] = {"y:2": ("127.9.8.7", 2)}
-    assert fill("{address:y:2} {host:y}:7", spec, **places) == "127.9.8.7:2 127.9.8.7:7"
-    for wrong in ("{address:y:3}", "{host:z}"):
-        with pytest.raises(UsageError, match="cannot be filled in"):
-            fill(wrong, spec, **places)
 
 
 def test_what_cannot_be_noted_is_the_hosts_failure(tmp_path):

@@ -23,16 +23,23 @@ from harness.environments.host.power import SUFFIX
 from harness.environments.process import ProcessEnvironment
 from harness.errors import InfrastructureError, UsageError
 from tests.faults.door import door
-from tests.process.conftest import echo_spec, in_turn, process_of, processes_of
+from tests.process.conftest import (
+    echo_spec,
+    foreign,
+    in_turn,
+    process_of,
+    processes_of,
+    shell,
+)
 from tests.process.nodes import PORT
 from tests.support.waiting import LIMIT_S
-from tests.toxiproxy.conftest import start_server
+from tests.toxiproxy.conftest import serving
 
 pytestmark = pytest.mark.process
 
 
 @pytest.mark.quick
-def test_nodes_talk_and_trace(run, only_a, only_b):
+def test_nodes_talk_and_trace(run, only_a):
     async def draws(driver):
         nodes = driver.cluster.nodes
         return {name: (await driver.wait_event("ready", name)).data["draw"] for name in nodes}
@@ -48,7 +55,7 @@ def test_nodes_talk_and_trace(run, only_a, only_b):
         assert started.data == {"boot": 0}
         return await draws(driver)
 
-    drawn = run(body, [*only_a, *only_b])
+    drawn = run(body, [*only_a, echo_spec("b")])
     assert drawn["a"] != drawn["b"]
     assert run(draws, only_a) == {"a": drawn["a"]}  # randomness is the seed's
 
@@ -72,11 +79,7 @@ async def unsupported_faults_name_who_can(driver):
 
 @pytest.mark.quick
 def test_links_are_cut_and_reset(run, three):
-    checks = (
-        reset_resets_and_counts,
-        unsupported_faults_name_who_can,
-    )
-    run(in_turn(*checks), three)
+    run(in_turn(reset_resets_and_counts, unsupported_faults_name_who_can), three)
 
 
 async def a_kill_is_the_nemesiss_and_ends_what_a_node_uses(driver):
@@ -222,8 +225,7 @@ def test_a_node_that_fails_on_a_full_disk_is_not_blamed(run, monkeypatch):
         assert (exited.data["expected"], exited.data["by"]) == (False, "host")
         assert "is full" in exited.data["log"][-1]
 
-    spec = NodeSpec(name="s", role="r", ports=(1,), command=("sh", "-c", "exit 1"))
-    run(body, [spec], wait=False)
+    run(body, [shell("s", "exit 1")], wait=False)
 
 
 @pytest.mark.quick
@@ -285,9 +287,8 @@ def test_a_command_that_cannot_be_started_is_an_infrastructure_error(run):
     async def body(driver):
         raise AssertionError
 
-    spec = NodeSpec(name="x", role="r", ports=(1,), command=("{data}/program",))
     with pytest.raises(InfrastructureError, match=r"cannot start '/.*/program'"):
-        run(body, [spec], wait=False)
+        run(body, [foreign("x", "{data}/program")], wait=False)
 
 
 def test_impossible_plans_start_nothing(run):
@@ -304,9 +305,6 @@ def test_impossible_plans_start_nothing(run):
 
 @pytest.mark.toxiproxy
 def test_with_a_real_toxiproxy(run, three):
-    server, process = start_server("real")
-    server.request("POST", "/proxies", {"name": "not-ours", "upstream": "127.0.0.1:9"})
-
     async def body(driver):
         assert await driver.reaches("a", "b") == "ok"
         fault = await door(driver).cut([Link("a", "b")])
@@ -321,13 +319,11 @@ def test_with_a_real_toxiproxy(run, three):
         conn.close()
         return bite
 
-    try:
+    with serving("real") as server:
+        server.request("POST", "/proxies", {"name": "not-ours", "upstream": "127.0.0.1:9"})
         bite = run(body, three, link_proxy=server.url)
         assert bite.count > 0
         assert list(server.request("GET", "/proxies")[1]) == ["not-ours"]
-    finally:
-        process.terminate()
-        process.wait(LIMIT_S)
 
 
 def test_a_link_proxy_that_does_not_answer_is_a_usage_error(run, sleeper):
@@ -345,8 +341,7 @@ def test_it_is_available_here():
 def test_a_node_that_gets_no_processor_is_told(run, monkeypatch):
     """Four that want the same one, and a fifth that wants none."""
     monkeypatch.setattr("harness.environments.host.starvation._LOOK_S", 0.25)
-    spin = ("sh", "-c", "while :; do :; done")
-    specs = [NodeSpec(name=name, role="busy", ports=(PORT,), command=spin) for name in "abcd"]
+    specs = [shell(name, "while :; do :; done") for name in "abcd"]
 
     async def body(driver):
         async def told():

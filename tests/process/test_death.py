@@ -18,7 +18,7 @@ from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX
 from tests.process.conftest import controller, processes_of, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
 from tests.support.waiting import LIMIT_S, wait_until
-from tests.toxiproxy.conftest import start_server
+from tests.toxiproxy.conftest import serving
 
 pytestmark = pytest.mark.process
 
@@ -148,13 +148,8 @@ def test_clean_goes_on_where_another_one_was_quicker(tmp_path, monkeypatch):
 
 @pytest.mark.toxiproxy
 def test_proxies_of_a_killed_controller_leave_a_real_toxiproxy():
-    server, process = start_server("real")
-    try:
-        run_id = f"death-{os.getpid()}-5"
-        with controlled(run_id, 600, server.url) as (driver, _):
-            assert len(server.request("GET", "/proxies")[1]) == 4
-            driver.kill()
-            wait_until(lambda: server.request("GET", "/proxies")[1] == {})
-    finally:
-        process.terminate()
-        process.wait(LIMIT_S)
+    run_id = f"death-{os.getpid()}-5"
+    with serving("real") as server, controlled(run_id, 600, server.url) as (driver, _):
+        assert len(server.request("GET", "/proxies")[1]) == 4
+        driver.kill()
+        wait_until(lambda: server.request("GET", "/proxies")[1] == {})

@@ -13,6 +13,7 @@ from harness.environments.process import child
 from harness.environments.process.child import account_of
 from harness.environments.process.environment import _Run
 from harness.errors import InfrastructureError, UsageError
+from tests.process.conftest import never
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.process
@@ -28,10 +29,6 @@ time.sleep(1000)
 
 def node(**fields):
     return NodeSpec(**({"name": "n", "role": "r", "ports": (1,)} | fields))
-
-
-async def never(driver):
-    raise AssertionError("nothing may start")
 
 
 @pytest.mark.quick

@@ -14,6 +14,7 @@ from harness.environments import procfs
 from harness.environments.process.addresses import fill
 from harness.errors import UsageError
 from tests.faults.door import door
+from tests.process.conftest import shell
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
@@ -109,10 +110,8 @@ def test_children_of_a_foreign_program_die_with_it(run):
         await asyncio.sleep(0.2)
         assert await driver.cluster.kill("sh")
 
-    spec = NodeSpec(
-        name="sh", role="r", ports=(1,), command=("sh", "-c", "sleep 1000 & sleep 1000; true")
-    )
-    run(body, [spec], wait=False)  # the fixture looks for remains
+    # The fixture looks for remains.
+    run(body, [shell("sh", "sleep 1000 & sleep 1000; true")], wait=False)
 
 
 def test_children_of_a_program_that_ends_by_itself_end_with_it(run):
@@ -128,14 +127,7 @@ def test_children_of_a_program_that_ends_by_itself_end_with_it(run):
         ]
 
     mark = f"test-{os.getpid()}"
-    spec = NodeSpec(
-        name="sh",
-        role="r",
-        ports=(1,),
-        command=("sh", "-c", "sleep 1000 & exit 0"),
-        environment={"ORPHAN": mark},
-    )
-    run(body, [spec], wait=False)
+    run(body, [shell("sh", "sleep 1000 & exit 0", environment={"ORPHAN": mark})], wait=False)
 
 
 def test_a_foreign_program_that_ends_is_told(run):
@@ -144,8 +136,7 @@ def test_a_foreign_program_that_ends_is_told(run):
         assert (exited.data["code"], exited.data["expected"]) == (3, False)
         assert exited.data["log"] == ["bye"]
 
-    spec = NodeSpec(name="sh", role="r", ports=(1,), command=("sh", "-c", "echo bye; exit 3"))
-    run(body, [spec], wait=False)
+    run(body, [shell("sh", "echo bye; exit 3")], wait=False)
 
 
 def test_placeholders():
@@ -155,15 +146,17 @@ def test_placeholders():
         "files": Path("/f"),
         "listen": {"1": ("127.0.0.1", 11)},
         "connect": {"y:2": ("127.0.0.1", 22)},
-        "addresses": {},
+        "addresses": {"y:2": ("127.9.8.7", 2)},
     }
 
     text = 'a={host}:{port:1} {peer:y:2} {data} {files} {name} {"json": {}} ${HOME} {}'
     expected = 'a=127.0.0.1:11 127.0.0.1:22 /d /f x {"json": {}} ${HOME} {}'
     assert fill(text, spec, **places) == expected
+    assert fill("{address:y:2} {host:y}:7", spec, **places) == "127.9.8.7:2 127.9.8.7:7"
     root = str(Path(__file__).parents[2])
     assert fill("{package:tests}", spec, **places) == root
     assert fill("{package:tests.process.foreign}", spec, **places) == f"{root}/tests/process"
-    for wrong in ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}", "{host:1}"):
+    unknown = ("{port:2}", "{peer:z:1}", "{prot:1}", "{package:no_such_thing}")
+    for wrong in (*unknown, "{address:y:3}", "{host:1}", "{host:z}"):
         with pytest.raises(UsageError, match=wrong.split(":")[0]):
             fill(wrong, spec, **places)

@@ -11,7 +11,7 @@ from harness.environments.toxiproxy.api import TOKEN_VARIABLE
 from tests.faults.door import door
 from tests.process.conftest import in_turn, process_of
 from tests.support.waiting import LIMIT_S
-from tests.toxiproxy.conftest import start_server
+from tests.toxiproxy.conftest import serving
 
 pytestmark = pytest.mark.process
 
@@ -21,10 +21,8 @@ LINK = Link(CLIENT, "s")
 @pytest.fixture
 def given():
     """A server that a user gives, and can reach as well as we can."""
-    server, process = start_server("ours")
-    yield server
-    process.terminate()
-    process.wait(LIMIT_S)
+    with serving("ours") as server:
+        yield server
 
 
 def told(driver):

@@ -15,6 +15,7 @@ from harness.environments.scratch import OWNER_FILE, SCRATCH_PREFIX, left_folder
 from harness.errors import CleaningError
 from tests.process.conftest import REPOSITORY, controller
 from tests.support.cleaning import only_cleaner
+from tests.support.programs import run_program
 from tests.support.waiting import LIMIT_S, wait_until
 
 INSIDE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -37,13 +38,8 @@ def scratch_of(run_id):
 def clean_inside():
     program = "from harness.environments.process import ProcessEnvironment as P; print(P().clean())"
     with only_cleaner():
-        done = subprocess.run(
-            [*INSIDE, sys.executable, "-c", program],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_program(*INSIDE, sys.executable, "-c", program, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

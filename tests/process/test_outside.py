@@ -14,12 +14,12 @@ import sys
 import pytest
 
 from bench.faults.outside import WAYS, outcome_of
-from harness.cluster import NodeSpec, NodeState
+from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.process.addresses import LOOPBACK
 from harness.errors import TargetError
 from harness.registry import load_plugin
-from tests.process.conftest import Driver, echo_spec
+from tests.process.conftest import Driver, echo_spec, foreign, shell
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process
@@ -29,14 +29,6 @@ SLEEP = ("sleep", "1000")
 SUPERVISOR = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
 SERVER = "import http.server as h, sys; h.test(bind=sys.argv[1], port=int(sys.argv[2]))"
 SAID = {"ts_ns": 1, "level": "event", "event": "node-exited", "node": "w", "data": {"code": 0}}
-
-
-def foreign(name, *command):
-    return NodeSpec(name=name, role="r", ports=(PORT,), command=command)
-
-
-def shell(name, script, *words):
-    return foreign(name, "sh", "-c", script, "sh", *words)
 
 
 NODES = [

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from harness.cluster import NodeSpec, NodeState
+from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.process.processor import (
     PERIOD_S,
@@ -17,6 +17,7 @@ from harness.environments.process.processor import (
 )
 from harness.errors import UsageError
 from tests.faults.door import door
+from tests.process.conftest import shell
 from tests.support.waiting import until
 
 
@@ -172,10 +173,6 @@ def test_a_child_that_takes_its_time_with_it_is_no_credit():
 SPIN = "while :; do :; done"
 
 
-def spinner(command):
-    return NodeSpec(name="s", role="spinner", ports=(1,), command=("sh", "-c", command))
-
-
 async def stopped_for_a_moment(driver, *pids):
     """Wait until they are seen stopped, and running, though the node is not paused."""
     for states in (procfs.STOPPED, {"R"}):
@@ -233,7 +230,7 @@ def test_a_slow_node_is_paused_killed_restarted_and_healed(run):
         reports = [e for e in driver.events if e.kind == "infrastructure"]
         assert reports == []
 
-    run(body, [spinner(SPIN)])
+    run(body, [shell("s", SPIN)])
 
 
 @pytest.mark.process
@@ -250,7 +247,7 @@ def test_who_else_stops_a_slow_node_is_told(run):
         os.kill(pid, signal.SIGCONT)
         await stopped_for_a_moment(driver, pid)
 
-    run(body, [spinner(SPIN)])
+    run(body, [shell("s", SPIN)])
 
 
 @pytest.mark.process
@@ -263,4 +260,4 @@ def test_whatever_a_slow_program_has_started_is_slow(run):
         await driver.cluster.slow("s", factor=1.0)
         assert procfs.STOPPED.isdisjoint(map(state_of, procfs.family(pid)))
 
-    run(body, [spinner(f"(setsid sh -c '{SPIN}' & {SPIN}) & wait")])
+    run(body, [shell("s", f"(setsid sh -c '{SPIN}' & {SPIN}) & wait")])

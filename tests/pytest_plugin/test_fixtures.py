@@ -97,6 +97,12 @@ def text_of(result):
     return "\n".join(result.outlines)
 
 
+def failure_of(result):
+    """The output of a suite whose one test fails."""
+    result.assert_outcomes(failed=1)
+    return text_of(result)
+
+
 def runs_in(folder):
     found = [path.parent for path in Path(folder).glob("*/*/case.json")]
     return sorted(run for run in found if not run.is_symlink())
@@ -154,8 +160,7 @@ def test_a_suite_without_runs_has_no_summary(suite):
 
 def test_a_failing_verdict_fails_the_test_and_its_replay_line_replays_it(suite, pytester):
     result = suite(STALE, "--harness-artifacts=kept")
-    result.assert_outcomes(failed=1)
-    text = text_of(result)
+    text = failure_of(result)
     assert "harness: INVALID: a promise was broken" in text
     assert "Traceback" not in text
     (folder,) = runs_in(pytester.path / "kept")
@@ -216,8 +221,7 @@ def test_expected_verdicts(suite):
 
 def test_allowing_unknown_allows_nothing_worse(suite):
     result = suite(STALE.replace("seed=3", "seed=3, allow_unknown=True"))
-    result.assert_outcomes(failed=1)
-    assert "harness: INVALID: a promise was broken" in text_of(result)
+    assert "harness: INVALID: a promise was broken" in failure_of(result)
 
 
 VACUOUS = f"""
@@ -232,8 +236,7 @@ def test_nothing_was_proven(run_case):
 def test_unknown_fails_unless_it_is_allowed(suite):
     # One node has no halves: the nemesis never hits anything, and the run proves too little.
     result = suite(VACUOUS.replace("ALLOW", ""))
-    result.assert_outcomes(failed=1)
-    assert "harness: UNKNOWN: nothing was proven" in text_of(result)
+    assert "harness: UNKNOWN: nothing was proven" in failure_of(result)
     assert "certificate (what this run really did)" in text_of(result)
     suite(VACUOUS.replace("ALLOW", ", allow_unknown=True")).assert_outcomes(passed=1)
 
@@ -260,7 +263,15 @@ REFUSED = [
     ("history.check()", "names no checker; name some of:"),
     ('nemesis("kill-leader")', "inside the coroutine"),
     ('cluster(target="nothing")', "no target 'nothing'"),
+    ("asyncio.run(in_a_loop(run_case))", "call it from a plain `def test_...`"),
 ]
+IN_A_LOOP = """
+import asyncio
+
+async def in_a_loop(run_case):
+    run_case()
+
+"""
 
 
 def test_what_cannot_be_is_said_before_anything_starts(suite, pytester):
@@ -268,7 +279,7 @@ def test_what_cannot_be_is_said_before_anything_starts(suite, pytester):
         f"def test_{number:02}(run_case, cluster, nemesis, history):\n    {call}\n"
         for number, (call, _) in enumerate(REFUSED)
     ]
-    result = suite("\n".join(bodies))
+    result = suite(IN_A_LOOP + "\n".join(bodies))
     result.assert_outcomes(failed=len(REFUSED))
     sections = re.split(r"^_+ test_\d\d _+$", text_of(result), flags=re.MULTILINE)[1:]
     assert len(sections) == len(REFUSED)
@@ -293,21 +304,6 @@ def test_a_case_file_is_run_as_it_is(suite, pytester):
             assert (run.case.seed, run.environment, run.verdict.value) == (5, "sim", "valid")
         """
     ).assert_outcomes(passed=1)
-
-
-def test_a_running_loop_is_refused(suite):
-    result = suite(
-        """
-        import asyncio
-
-        def test_it(run_case):
-            async def body():
-                run_case()
-            asyncio.run(body())
-        """
-    )
-    result.assert_outcomes(failed=1)
-    assert "call it from a plain `def test_...`" in text_of(result)
 
 
 # --- what wins over what ---------------------------------------------------------------------
@@ -360,8 +356,7 @@ def test_a_marker_takes_names_only(suite):
             run_case()
         """
     )
-    result.assert_outcomes(failed=1)
-    assert "the marker harness takes keyword arguments only, not 'kudu'" in text_of(result)
+    assert "the marker harness takes keyword arguments only, not 'kudu'" in failure_of(result)
 
 
 # --- what is left behind ---------------------------------------------------------------------
@@ -550,14 +545,10 @@ def test_it(cluster, nemesis):
         passed=1
     )
     result = by_hand(body.replace("SAID", ""), "--harness-env=process")
-    result.assert_outcomes(failed=1)
-    assert "may change the clock of r2" in text_of(result)
+    assert "may change the clock of r2" in failure_of(result)
 
 
-def test_a_history_that_is_judged_invalid_fails_the_test(by_hand):
-    # A node that is killed and wiped forgets what it acknowledged.
-    result = by_hand(
-        """
+FORGETS = """
 def test_it(cluster, history):
     async def body(live):
         await write_until_ok(live, 1)
@@ -568,34 +559,23 @@ def test_it(cluster, history):
         await live.invoke("read", process=1)
 
     cluster(seed=3).run(body)
-    history.check("linearizable-register")
 """
-    )
-    result.assert_outcomes(failed=1)
-    text = text_of(result)
+"""A node that is killed and wiped forgets what it acknowledged."""
+
+
+def test_a_history_that_is_judged_invalid_fails_the_test(by_hand):
+    text = failure_of(by_hand(FORGETS + '    history.check("linearizable-register")'))
     assert "linearizable-register: invalid" in text
     line = r"^replay +pytest test_user.py::test_it --harness-seed=\d+$"
     assert re.search(line, text, re.MULTILINE)
 
 
 def test_a_later_judgement_takes_no_verdict_back(by_hand, pytester):
-    result = by_hand(
-        """
-def test_it(cluster, history):
-    async def body(live):
-        await write_until_ok(live, 1)
-        await live.cluster.inject(Kill(), ["r1"], lease_s=30)
-        await live.cluster.wipe("r1")
-        await live.cluster.start("r1")
-        await live.wait_ready()
-        await live.invoke("read", process=1)
-
-    cluster(seed=3).run(body)
+    checks = """
     history.check("linearizable-register", expect="invalid")
     assert history.check("crash").verdict.value == "valid"
-""",
-        "--harness-artifacts=kept",
-    )
+"""
+    result = by_hand(FORGETS + checks, "--harness-artifacts=kept")
     result.assert_outcomes(passed=1)
     assert "1 run: 1 invalid" in text_of(result)
     (folder,) = runs_in(pytester.path / "kept")
@@ -621,30 +601,33 @@ def test_it(run_case, history, monkeypatch):
     history.check("linearizable-register")
 """
     )
-    result.assert_outcomes(failed=1)
-    assert "nothing ran in this test yet, or the last run did not start" in text_of(result)
+    assert "nothing ran in this test yet, or the last run did not start" in failure_of(result)
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    ("does", "afterwards", "words"),
     [
-        ("history.check('linearizable-register')", "no operation was recorded"),
-        ("run_case(checkers=[])", "checkers is []; name at least one"),
+        ("pass", "history.check('linearizable-register')", "no operation was recorded"),
+        ("pass", "run_case(checkers=[])", "checkers is []; name at least one"),
+        (
+            "await asyncio.gather(live.invoke('read'), live.invoke('read'))",
+            "",
+            "process 0 does 'read' while its last operation is still open",
+        ),
+        ("async with nemesis('kill leader when event leader'): pass", "", "leave out 'when event"),
+        ("async with nemesis('cut client:1 from leader'): pass", "", "tells clients apart"),
     ],
 )
-def test_nothing_judged_is_nothing_passed(by_hand, line, reason):
-    result = by_hand(
-        f"""
-def test_it(cluster, run_case, history):
+def test_what_cannot_be_done_by_hand_fails_the_test(by_hand, does, afterwards, words):
+    result = by_hand(f"""
+def test_it(cluster, run_case, nemesis, history):
     async def body(live):
-        pass
+        {does}
 
     cluster().run(body)
-    {line}
-"""
-    )
-    result.assert_outcomes(failed=1)
-    assert reason in text_of(result)
+    {afterwards}
+""")
+    assert words in failure_of(result)
 
 
 def test_what_the_body_raises_comes_out_and_its_history_stays(by_hand, pytester):
@@ -658,8 +641,7 @@ def test_it(cluster):
     cluster().run(body)
 """
     )
-    result.assert_outcomes(failed=1)
-    assert "assert 'this' == 'that'" in text_of(result)
+    assert "assert 'this' == 'that'" in failure_of(result)
     (folder,) = runs_in(pytester.path / "store")
     assert (folder / "history.parquet").exists()
     assert "1 run: 1 not judged" in text_of(result)
@@ -675,29 +657,8 @@ def test_it(cluster, nemesis):
     cluster().run(body)
 """
     result = by_hand(body.replace("MAY", ""))
-    result.assert_outcomes(failed=1)
-    assert "hit nothing: missed: `cut halves` means no node" in text_of(result)
+    assert "hit nothing: missed: `cut halves` means no node" in failure_of(result)
     by_hand(body.replace("MAY", ", may_miss=True")).assert_outcomes(passed=1)
-
-
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ("kill leader when event leader", "leave out 'when event ...'"),
-        ("cut client:1 from leader", "tells clients apart"),
-    ],
-)
-def test_a_block_waits_for_no_event_and_tells_no_clients_apart(by_hand, fault, words):
-    result = by_hand(f"""
-def test_it(cluster, nemesis):
-    async def body(live):
-        async with nemesis({fault!r}):
-            pass
-
-    cluster(target="kudu", workload="ddl").run(body)
-""")
-    result.assert_outcomes(failed=1)
-    assert words in text_of(result)
 
 
 def test_a_strike_that_bites_nothing_fails_the_test(by_hand):
@@ -736,20 +697,6 @@ def test_it(cluster, history):
     history.check("linearizable-register")
 """
     ).assert_outcomes(passed=1)
-
-
-def test_one_process_does_one_operation_at_a_time(by_hand):
-    result = by_hand(
-        """
-def test_it(cluster):
-    async def body(live):
-        await asyncio.gather(live.invoke("read"), live.invoke("read"))
-
-    cluster().run(body)
-"""
-    )
-    result.assert_outcomes(failed=1)
-    assert "process 0 does 'read' while its last operation is still open" in text_of(result)
 
 
 def test_the_simulation_repeats_what_is_done_by_hand(by_hand, pytester):

@@ -58,6 +58,12 @@ async def slow(client: RpcClient, wait_s: float, *, service: str = "Test") -> Po
     return await client.call(WHERE, request, timeout_s=20.0)
 
 
+async def connected(session: Session) -> RpcClient:
+    client = RpcClient(session.env)
+    await echo(client)
+    return client
+
+
 @on(simulate)
 async def test_a_call_is_answered(session: Session) -> None:
     assert await echo(RpcClient(session.env), 7) == Pong(7, "n1 to client")
@@ -186,8 +192,7 @@ async def test_a_connect_that_began_behind_a_cut_does_not_outlive_it(session: Se
 
 @on(simulate)
 async def test_a_slow_call_keeps_its_connection_while_others_are_answered(session: Session) -> None:
-    client = RpcClient(session.env)
-    await echo(client)
+    client = await connected(session)
     (link,) = client._links.values()
     call = asyncio.create_task(client.call(WHERE, Slow(1, 60.0), timeout_s=2.0))
     await asyncio.sleep(1.0)
@@ -227,8 +232,7 @@ async def test_a_busy_service_refuses_unread_and_others_go_on(session: Session) 
 
 @on(simulate)
 async def test_a_restarted_server_is_reached_again(session: Session) -> None:
-    client = RpcClient(session.env)
-    await echo(client)
+    client = await connected(session)
     await session.cluster.kill("n1")
     await session.cluster.start("n1")
     await asyncio.sleep(0.1)
@@ -237,8 +241,7 @@ async def test_a_restarted_server_is_reached_again(session: Session) -> None:
 
 @on(simulate)
 async def test_a_cancelled_call_leaves_nothing_behind(session: Session) -> None:
-    client = RpcClient(session.env)
-    await echo(client)
+    client = await connected(session)
     call = asyncio.create_task(slow(client, 1.0))
     await asyncio.sleep(0.5)
     call.cancel()
@@ -251,8 +254,7 @@ async def test_a_cancelled_call_leaves_nothing_behind(session: Session) -> None:
 
 @on(simulate)
 async def test_a_closed_client_fails_its_calls(session: Session) -> None:
-    client = RpcClient(session.env)
-    await echo(client)
+    client = await connected(session)
     call = asyncio.create_task(slow(client, 1.0))
     await asyncio.sleep(0.1)
     client.close()

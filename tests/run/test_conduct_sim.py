@@ -195,25 +195,33 @@ def test_a_switch_is_found(bug, nemesis, known, tries):
     assert all(result.explanation for result in bad)
 
 
-class Interrupting:
-    """The simulation, with a Ctrl-C `after_s` seconds into the run."""
+class Changed:
+    """The simulation, whose sessions are as `change` makes them."""
 
-    def __init__(self, after_s):
-        self._sim = load_plugin("environments", "sim")
-        self._after_s = after_s
+    def __init__(self, change):
+        self.sim, self._change = load_plugin("environments", "sim"), change
 
     def execute(self, plan, main):
-        async def interrupted(session):
-            asyncio.get_running_loop().call_later(self._after_s, session.interrupted.set)
-            return await main(session)
+        async def changed(session):
+            return await main(self._change(session))
 
-        return self._sim.execute(plan, interrupted)
+        return self.sim.execute(plan, changed)
+
+
+def interrupting(after_s):
+    """The simulation, with a Ctrl-C `after_s` seconds into the run."""
+
+    def change(session):
+        asyncio.get_running_loop().call_later(after_s, session.interrupted.set)
+        return session
+
+    return Changed(change)
 
 
 @pytest.mark.parametrize("after_s", [0.01, 1.0, 9.0])
 def test_an_interrupted_run_heals_and_is_judged(after_s):
     case = toy(8, "kill-leader", time_limit_s=1000.0)
-    plan, outcome = run(case, environment=Interrupting(after_s))
+    plan, outcome = run(case, environment=interrupting(after_s))
     assert outcome.interrupted
     assert phases_of(outcome.history) == PHASES
     assert outcome.wall_ns < 60e9
@@ -330,22 +338,19 @@ class Clock:
         return getattr(self._clock, name)
 
 
-class Stoppable:
+class Stoppable(Changed):
     """The simulation, under a harness that can be stopped."""
 
     def __init__(self):
-        self.sim = load_plugin("environments", "sim")
+        super().__init__(self._stoppable)
         self.clock = None
 
-    def execute(self, plan, main):
-        async def stoppable(session):
-            self.clock = Clock(session.env.clock)
-            return await main(Behaving(session, env=Behaving(session.env, clock=self.clock)))
-
-        return self.sim.execute(plan, stoppable)
+    def _stoppable(self, session):
+        self.clock = Clock(session.env.clock)
+        return Behaving(session, env=Behaving(session.env, clock=self.clock))
 
     def stop(self, gap_s):
-        """Let so much time pass in which nothing of the harness runs."""
+        """Let this time pass, in which nothing of the harness runs."""
         self.clock.jumped_ns += int(gap_s * 1e9)
 
 
@@ -446,34 +451,31 @@ def test_a_state_that_went_on_is_read_again(field):
     assert len(snapshots) == 2
 
 
-class Spying:
+class Spying(Changed):
     """The simulation, which notes what is cut, thawed and healed in which order."""
 
     def __init__(self):
-        self._sim = load_plugin("environments", "sim")
+        super().__init__(self._spied)
         self.noted = []
         self.thawed = []
 
-    def execute(self, plan, main):
-        async def spying(session):
-            cluster = session.cluster
+    def _spied(self, session):
+        cluster = session.cluster
 
-            async def set_links(wanted, *, lease_s):
-                self.noted.append(("set-links", wanted))
-                return await cluster.set_links(wanted, lease_s=lease_s)
+        async def set_links(wanted, *, lease_s):
+            self.noted.append(("set-links", wanted))
+            return await cluster.set_links(wanted, lease_s=lease_s)
 
-            async def resume(node):
-                self.thawed.append(node)
-                await cluster.resume(node)
+        async def resume(node):
+            self.thawed.append(node)
+            await cluster.resume(node)
 
-            async def mend():
-                self.noted.append(("mend",))
-                await cluster.mend()
+        async def mend():
+            self.noted.append(("mend",))
+            await cluster.mend()
 
-            spied = Behaving(cluster, set_links=set_links, resume=resume, mend=mend)
-            return await main(Behaving(session, cluster=spied))
-
-        return self._sim.execute(plan, spying)
+        spied = Behaving(cluster, set_links=set_links, resume=resume, mend=mend)
+        return Behaving(session, cluster=spied)
 
 
 def test_the_rest_is_cut_off_from_the_core_until_all_is_healed():
@@ -533,24 +535,19 @@ def test_a_target_that_does_not_come_up_is_an_error_and_no_verdict(ready, words,
 # --- the world fails -------------------------------------------------------------------------
 
 
-class Stubborn:
+def stubborn():
     """The simulation, where the second kill does not take."""
+    kills = itertools.count(1)
 
-    def __init__(self):
-        self.sim = load_plugin("environments", "sim")
+    def change(session):
+        async def kill(node, **named):
+            if next(kills) == 2:
+                raise InfrastructureError("the process would not die")
+            return await session.cluster.kill(node, **named)
 
-    def execute(self, plan, main):
-        async def body(session):
-            kills = itertools.count(1)
+        return Behaving(session, cluster=Behaving(session.cluster, kill=kill))
 
-            async def kill(node, **named):
-                if next(kills) == 2:
-                    raise InfrastructureError("the process would not die")
-                return await session.cluster.kill(node, **named)
-
-            return await main(Behaving(session, cluster=Behaving(session.cluster, kill=kill)))
-
-        return self.sim.execute(plan, body)
+    return Changed(change)
 
 
 def test_a_fault_that_does_not_take_ends_the_run_at_once_and_keeps_the_history(tmp_path):
@@ -561,7 +558,7 @@ def test_a_fault_that_does_not_take_ends_the_run_at_once_and_keeps_the_history(t
     case = toy(13, faults=faults, time_limit_s=1000.0)
     folder.write_case(case)
     with pytest.raises(InfrastructureError, match="would not die"):
-        run(case, folder, Stubborn())
+        run(case, folder, stubborn())
     stored = load_run(folder.path)
     assert stored.record is None
     assert [op.value["action"] for op in stored.history.of_process(NEMESIS)] == ["inject", "heal"]

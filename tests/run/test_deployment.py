@@ -33,8 +33,11 @@ def node(name="n", **fields):
     return NodeSpec(**({"role": "r", "ports": (80,), "command": ("run",)} | fields), name=name)
 
 
+ON_ENV = {"command": (), "entry": "a:b", "config": {"x": 1, "y": 1}}
+
+
 def on_env(name="n", **fields):
-    return node(name, **({"command": (), "entry": "a:b", "config": {"x": 1, "y": 1}} | fields))
+    return node(name, **(ON_ENV | fields))
 
 
 GOOD = node(
@@ -90,21 +93,13 @@ def test_what_may_be_declared():
         ({"variants": {"v": Variant(entry="a:b")}}, "is a foreign program"),
         ({"variants": {"v": Variant(config={})}}, "is a foreign program"),
         ({"variants": {"v": Variant(image="i", dockerfile="d")}}, "declare one of them"),
+        (ON_ENV | {"variants": {"v": Variant(command=("x",))}}, "vary `entry`, `config`"),
+        (ON_ENV | {"stop_signal": "SIGINT"}, r"`stop_signal`.*cancelled"),
     ],
 )
 def test_what_is_refused(fields, message):
     with pytest.raises(UsageError, match=message):
         check_nodes([node(**fields), node("m")])
-
-
-def test_a_node_on_env_has_no_command_in_a_variant():
-    with pytest.raises(UsageError, match="vary `entry`, `config`"):
-        check_nodes([on_env(variants={"v": Variant(command=("x",))})])
-
-
-def test_a_node_on_env_is_stopped_by_no_signal():
-    with pytest.raises(UsageError, match=r"`stop_signal`.*cancelled"):
-        check_nodes([on_env(stop_signal="SIGINT")])
 
 
 def test_nodes_start_in_layers():

@@ -4,8 +4,8 @@ import asyncio
 
 from harness.ops import NS_PER_S, Attempt, OpType
 from harness.plugins import Completion, Convergence, Request
-from harness.run.bounded_calls import poll
 from harness.run.heartbeat import Heartbeat
+from harness.run.live_target import poll
 from harness.run.probe import probe
 from harness.run.recorder import Recorder
 

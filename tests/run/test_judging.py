@@ -156,8 +156,8 @@ def spinning():
 @pytest.mark.parametrize(
     ("does", "limits", "reason"),
     [
-        (spinning, Alarmed(cpu_s=0.01), "stopped after 0.01 s of CPU, with 1 operations to judge"),
-        (MemoryError, Limits(memory_mib=9), "more than 9 MiB of memory for 1 operations"),
+        (spinning, Alarmed(cpu_s=0.01), "stopped after 0.01 s of CPU, with 1 operation to judge"),
+        (MemoryError, Limits(memory_mib=9), "more than 9 MiB of memory for 1 operation"),
         (MemoryError, Limits(), "there was not enough memory"),
         (lambda: CheckerLimitError("too many states"), Limits(), "too many states"),
     ],

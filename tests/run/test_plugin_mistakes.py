@@ -72,6 +72,15 @@ def test_a_targets_mistake_names_it_and_the_method(method, mistake, words):
     assert words in str(caught.value)
 
 
+def test_a_system_without_the_base_class_is_told_to_inherit_from_it():
+    class Mine:
+        pass
+
+    target = Behaving(load_plugin("targets", "toy-register"), open=lambda _deployment: Mine())
+    with pytest.raises(TargetError, match=r"not a harness.plugins.System; write `class Mine\(Sys"):
+        run(CASE, target=target)
+
+
 @pytest.mark.parametrize(
     ("method", "mistake"),
     [

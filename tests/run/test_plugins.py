@@ -1,6 +1,5 @@
 """Plug-ins of others: whatever is wrong with one is one line, and harms nobody else."""
 
-import subprocess
 import sys
 
 import pytest
@@ -9,8 +8,16 @@ from harness.case import Case
 from harness.cli import main
 from harness.errors import UsageError
 from harness.plan.random_case import expand_any
-from harness.registry import load_plugin, plug_in_point, plugin_names
+from harness.registry import (
+    GROUPS,
+    ExtraMissingError,
+    load_all,
+    load_plugin,
+    plug_in_point,
+    plugin_names,
+)
 from tests.support.distributions import installed
+from tests.support.programs import python, run_program
 
 MODULE = """
 import sys
@@ -27,6 +34,9 @@ class Loose(Nemesis):
 class Stranger:
     api_version, name, doc, requires = 2, "stranger", "", frozenset()
     plan = aim = lambda *_: None
+class Misnamed(Nemesis):
+    api_version, name, doc, requires = 2, "other", "", frozenset()
+    plan = aim = lambda *_: None
 def Raises():
     raise ValueError("boom")
 def Exits():
@@ -37,6 +47,7 @@ old = strange_plugins:Old
 hollow = strange_plugins:Hollow
 loose = strange_plugins:Loose
 stranger = strange_plugins:Stranger
+misnamed = strange_plugins:Misnamed
 raises = strange_plugins:Raises
 exits = strange_plugins:Exits
 absent = no_such_module:X
@@ -60,6 +71,8 @@ def strange_plugins(tmp_path, monkeypatch):
         ("hollow", "lacks aim, plan"),
         ("stranger", r"not a harness.plugins.Nemesis; write `class Stranger\(Nemesis\)`"),
         ("loose", "has requires=None; it must be a set of Capabilities"),
+        ("misnamed", "has name='other'; it must be the key of its entry point, 'misnamed'"),
+        ("strange:misnamed", "must be the key of its entry point, 'misnamed'"),
         ("raises", "does not load: ValueError"),
         ("exits", "does not load: SystemExit"),
         ("absent", "does not load: ModuleNotFoundError"),
@@ -73,7 +86,7 @@ def test_a_broken_plugin_is_named_with_the_reason(name, words):
 @pytest.mark.usefixtures("strange_plugins")
 def test_broken_plugins_are_lines_of_the_list(capsys):
     assert main(["list", "all"]) == 0
-    assert capsys.readouterr().out.count("BROKEN") == 8
+    assert capsys.readouterr().out.count("BROKEN") == 9
 
 
 @pytest.mark.usefixtures("strange_plugins")
@@ -96,6 +109,79 @@ def test_the_plugins_of_others_can_be_left_out(monkeypatch):
     monkeypatch.setenv("HARNESS_NO_PLUGINS", "1")
     assert "old" not in plugin_names("nemeses")
     assert "kill-leader" in plugin_names("nemeses")
+
+
+NEEDY = """
+from checkers.foreign.model import LinearizabilityModel
+def Fast():
+    import no_such_speedups
+def Sdk():
+    raise ModuleNotFoundError("No module named 'docker'", name="docker")
+class Blank(LinearizabilityModel):
+    name, doc = "blank", ""
+    operation = None
+"""
+NEEDS = """[harness.nemeses]
+fast = needy_plugins:Fast
+sdk = needy_plugins:Sdk
+[harness.verbs]
+quick = no_such_speedups
+[harness.checkers]
+blank = needy_plugins:Blank
+"""
+REQUIRED = """Requires-Dist: another; extra == "slow"
+Requires-Dist: no-such-speedups[x]>=1 ; extra == 'fast'
+"""
+
+
+@pytest.fixture
+def needy_plugins(tmp_path, monkeypatch):
+    """A distribution whose plug-ins lack something."""
+    with installed(tmp_path, monkeypatch, "needy", NEEDY, NEEDS, REQUIRED):
+        yield
+
+
+# the Docker SDK leaves a socket unclosed if it cannot reach an engine
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.usefixtures("needy_plugins")
+def test_a_plugin_that_needs_an_extra_is_not_broken(capsys):
+    extras = {"fast": "needy[fast]", "sdk": "catalog-harness[docker]"}
+    for name, extra in extras.items():
+        with pytest.raises(ExtraMissingError) as caught:
+            load_plugin("nemeses", name)
+        assert f"pip install '{extra}'" in str(caught.value)
+    assert main(["quick"]) == 254
+    assert "pip install 'needy[fast]'" in capsys.readouterr().err
+    main(["list", "nemeses"])
+    main(["doctor"])
+    shown = capsys.readouterr().out
+    assert [shown.count(f"pip install '{extra}'") for extra in extras.values()] == [2, 2]
+    assert ("BROKEN" in shown, "FIX   plug-ins nemeses" in shown) == (False, False)
+
+
+@pytest.mark.usefixtures("needy_plugins")
+def test_a_model_without_a_specification_is_refused_when_it_is_loaded():
+    with pytest.raises(UsageError, match=r"'blank' of checkers .* lacks specification"):
+        load_plugin("checkers", "blank")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_an_unknown_name_is_answered_with_names_that_exist(group):
+    near, *_ = plugin_names(group)
+    for wrong, words in (("zzz", "one of: "), (near[:-1], "did you mean ")):
+        with pytest.raises(UsageError, match=rf"^no \w+( \w+)? '{wrong}'; {words}.* shows all"):
+            load_plugin(group, wrong)
+
+
+PROPER_NAMES = {"Delta", "Kudu's", "A"}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_line_of_a_plugin_is_a_phrase_without_a_stop(group):
+    for _, plugin in load_all(group):
+        begin, *_, end = plugin.doc.split()
+        assert not end.endswith("."), plugin.doc
+        assert not begin.istitle() or begin in PROPER_NAMES, plugin.doc
 
 
 MANY = """
@@ -215,10 +301,7 @@ def test_folders_of_a_user_hide_nothing_of_ours_and_ours_nothing_of_theirs(tmp_p
         if packaged:
             (tmp_path / name / "__init__.py").write_text("")
     (tmp_path / "workloads" / "mine.py").write_text("VALUE = 'mine'")
-    done = subprocess.run(
-        [sys.executable, "-c", LOOK], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == ["True"] * 4 + ["mine"], done.stderr
+    assert python(LOOK, cwd=tmp_path).split() == ["True"] * 4 + ["mine"]
 
 
 @pytest.mark.parametrize("file", ["workloads.py", "workloads/register.py"])
@@ -226,8 +309,6 @@ def test_a_module_of_a_user_that_hides_ours_is_named_with_the_way_out(tmp_path, 
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text("")
     look = "from harness.registry import load_plugin as load; load('workloads', 'register')"
-    done = subprocess.run(
-        [sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = run_program(sys.executable, "-c", look, cwd=tmp_path)
     last = done.stderr.strip().splitlines()[-1]
     assert [file in last, " -P" in last, "UsageError" in last] == [True] * 3

@@ -26,6 +26,12 @@ def index_of(history, f, time_ms):
     )
 
 
+def said_of(script, f, time_ms):
+    """The sentence about the operation of this kind that was called then."""
+    history = script.history()
+    return of(history, index_of(history, f, time_ms))
+
+
 def deposed(kind=None, *, term=True):
     """m1 was cut off, m2 leads, and m1 answers a read."""
     script = Script().fact(10, "leader", {"node": "m1", "term": 1})
@@ -47,8 +53,7 @@ def test_who_answered_who_led_and_which_fault_was_on():
 
 
 def test_answers_without_terms_say_who_had_led_before():
-    history = deposed("cut", term=False).history()
-    said = of(history, index_of(history, "read", 300))
+    said = said_of(deposed("cut", term=False), "read", 300)
     assert said.startswith("m1, leader of term 1 before, answered op ")
     assert "while m2 led in term 2" in said
 
@@ -103,16 +108,14 @@ def test_the_index_of_the_completion_means_the_same_operation():
     ],
 )
 def test_a_fault_is_told_by_its_kind(kind, words):
-    history = deposed(kind).history()
-    assert words in of(history, index_of(history, "read", 300))
+    assert words in said_of(deposed(kind), "read", 300)
 
 
 def test_a_fault_on_links_of_clients_is_told_in_its_own_words():
     script = deposed(None)
     cut = {"fault": "x-2", "targets": ["m3"], "kind": "cut", "note": "cut client:1 from m3"}
     script.nemesis(150, "some-nemesis", action="inject", clients=["client:1"], **cut)
-    history = script.history()
-    said = of(history, index_of(history, "read", 300))
+    said = said_of(script, "read", 300)
     assert "some-nemesis was on since 0.1 s (cut client:1 from m3)" in said
     assert "m3 off" not in said
 
@@ -142,8 +145,7 @@ def test_without_a_fault_the_last_one_is_named():
     script.nemesis(20, "kill-random", action="inject", **hit)
     script.nemesis(30, "kill-random", action="heal", **hit)
     script.op(50, 60, 0, "read", {}, "ok", {})
-    history = script.history()
-    said = of(history, index_of(history, "read", 50))
+    said = said_of(script, "read", 50)
     assert said.startswith("m1, leader of term 1, answered op ")
     assert said.endswith("no fault was on; the last, kill-random on m2, was healed at 0.0 s.")
 
@@ -185,12 +187,11 @@ def test_what_the_harness_did_itself_is_told_apart():
     script.fact(240, "infrastructure", {"node": "m2", "what": "the engine was gone"})
     starved = {"from_s": 0.29, "to_s": 0.31, "waited_s": {"m2": 0.04, "m3": 0.05}}
     script.fact(310, "starvation", starved)
-    history = script.history()
-    said = of(history, index_of(history, "read", 300))
+    said = said_of(script, "read", 300)
     assert "the harness itself did not run from 0.3 s to 0.3 s" in said
     assert "m2 and m3 waited for a processor until 0.3 s" in said
     assert said.endswith("the engine or host had failed at 0.2 s (the engine was gone).")
-    quiet = of(history, index_of(history, "write", 250))
+    quiet = said_of(script, "write", 250)
     assert "did not run" not in quiet
     assert "processor" not in quiet
 

@@ -17,9 +17,10 @@ TWO = specs("a", "b")
 TO_A, FROM_A = Link(CLIENT, "a"), Link("a", CLIENT)
 BOTH = [FROM_A, TO_A]
 LAN_MAX_S = 0.0011
+SLOW = {"latency": "uniform", "latency_ms_min": 5.0, "latency_ms_max": 5.0}
 
 
-@on(run, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0)
+@on(run, TWO, **SLOW)
 async def test_a_call_takes_two_latencies_and_some_processor_time(s):
     conn = await connect(s.env, "a")
     start = s.env.clock.monotonic_ns()
@@ -49,7 +50,7 @@ def test_latency_laws_stay_within_their_bounds(law):
         assert max(took) < 2.2
 
 
-@on(run, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0)
+@on(run, TWO, **SLOW)
 async def test_frames_in_flight_are_swallowed_when_a_cut_begins(s):
     conn = await connect(s.env, "a")
     await conn.send(b"x")  # arrives after 5 ms
@@ -59,7 +60,7 @@ async def test_frames_in_flight_are_swallowed_when_a_cut_begins(s):
     assert bite == Bite(1, "frames")
 
 
-@on(run, TWO, latency="uniform", latency_ms_min=5.0, latency_ms_max=5.0, retransmit=0.0)
+@on(run, TWO, **SLOW, retransmit=0.0)
 async def test_a_frame_sent_during_a_cut_is_swallowed_though_it_would_arrive_after_it(s):
     conn = await connect(s.env, "a")
     fault = await door(s).cut([TO_A])
@@ -128,14 +129,6 @@ async def test_the_kernel_gives_up_connecting_after_two_minutes(s):
 
 
 @on(run, TWO)
-async def test_the_answer_to_connecting_can_be_cut_as_well(s):
-    fault = await door(s).cut([FROM_A])
-    assert await within(2, connect(s.env, "a")) == "timeout"
-    await door(s).heal(fault)
-    assert await call(s.env, "a", b"x") == b"x@a"
-
-
-@on(run, TWO)
 async def test_a_kill_is_seen_by_peers_unless_a_cut_hides_it(s):
     conn = await connect(s.env, "a")
     await s.cluster.kill("a")
@@ -169,8 +162,7 @@ def test_a_cut_swallows_a_reset_when_it_is_sent_and_when_it_arrives(cut_first):
         await door(s).heal(fault)
         return await within(100, conn.recv())
 
-    knobs = {"latency": "uniform", "latency_ms_min": 5.0, "latency_ms_max": 5.0}
-    assert run(main, TWO, **knobs) == "timeout"
+    assert run(main, TWO, **SLOW) == "timeout"
 
 
 @on(run, TWO, retransmit=1.0)
@@ -195,24 +187,19 @@ async def test_a_full_backlog_is_silence(s):
     assert (await asyncio.gather(*waiting)).count("timeout") == 3
 
 
-@on(run, TWO)
-async def test_a_paused_node_completes_the_handshake_and_answers_later(s):
-    await call(s.env, "a", b"up?")
-    await s.cluster.pause("a", lease_s=LEASE_S)
-    conn = await connect(s.env, "a")
-    await conn.send(b"x")
-    assert await within(60, conn.recv()) == "timeout"
-    await s.cluster.resume("a")
-    assert await within(1, conn.recv()) == b"x@a"
+async def filled(conn):
+    """Send until the receiver's kernel takes no more; the number of frames that it took."""
+    sent = 0
+    while await within(1, conn.send(b"x" * 1_000_000)) is None:
+        sent += 1
+    return sent
 
 
 @on(run, TWO)
 async def test_back_pressure_stops_a_sender_and_a_cancelled_send_sent_nothing(s):
     conn = await connect(s.env, "a")
     await s.cluster.pause("a", lease_s=LEASE_S)
-    sent = 0
-    while await within(1, conn.send(b"x" * 1_000_000)) is None:
-        sent += 1
+    sent = await filled(conn)
     assert 3 <= sent <= 6
     await s.cluster.resume("a")
     for _ in range(sent):
@@ -245,8 +232,7 @@ async def test_try_send_stops_where_send_would_wait(s):
 async def test_back_pressure_ends_when_the_way_back_heals(s):
     conn = await connect(s.env, "a")
     await s.cluster.pause("a", lease_s=LEASE_S)
-    while await within(1, conn.send(b"x" * 1_000_000)) is None:
-        pass
+    await filled(conn)
     blocked = asyncio.create_task(conn.send(b"y"))
     fault = await door(s).cut([FROM_A])
     await s.cluster.resume("a")
@@ -260,8 +246,7 @@ async def test_back_pressure_ends_when_the_way_back_heals(s):
 async def test_a_reset_wakes_a_sender_that_waits_for_room(s):
     conn = await connect(s.env, "a")
     await s.cluster.pause("a", lease_s=LEASE_S)
-    while await within(1, conn.send(b"x" * 1_000_000)) is None:
-        pass
+    await filled(conn)
     blocked = asyncio.create_task(conn.send(b"y"))
     await asyncio.sleep(1)
     await s.cluster.kill("a")

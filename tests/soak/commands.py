@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 
+from harness.environments import procfs
 from harness.soak import MEASURES
 
 STARTED = []
@@ -90,21 +90,13 @@ def contents(store):
 
 def workers_of(pid):
     """The processes that `pid` started and that still run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            fields = stat.read_text().rpartition(") ")[2].split()
-            if int(fields[1]) == pid and fields[0] != "Z":
-                found.append(int(stat.parent.name))
-    return sorted(found)
+    return sorted(filter(alive, procfs.family(pid)[1:]))
 
 
 def alive(pid):
     """Whether the process runs (a zombie does not)."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        return stat.rpartition(") ")[2].split()[0] not in {"Z", "X"}
-    return False
+    process = procfs.identify(pid)
+    return process is not None and procfs.is_alive(process)
 
 
 def kill(process):

@@ -26,6 +26,7 @@ from harness.soak import CRASH, SeedJob, SeedResult, Tally, exit_code_of, pool, 
 from harness.soak.result import PASSING
 from harness.store import RunFolder, load_run
 from harness.support.interrupts import sigterm_interrupts
+from tests.soak.commands import workers_of
 from tests.support.programs import python
 from tests.support.waiting import wait_until
 
@@ -61,19 +62,6 @@ def in_workers(work, jobs=1, until=lambda _: True):
 
     soak(work, jobs=jobs, on_result=take)
     return sorted(found, key=lambda result: result.seed)
-
-
-def children():
-    """The processes that this one started and that still run."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(") ")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[1]) == os.getpid() and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return sorted(found)
 
 
 @pytest.mark.parametrize(
@@ -227,12 +215,14 @@ def test_an_interrupted_run_is_not_the_seeds(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_killed_worker_costs_nobody_anything():
-    before = children()  # other tests of this process may have left some, such as a server
+    before = workers_of(
+        os.getpid()
+    )  # other tests of this process may have left some, such as a server
     quiet = {result.seed: result.digest for result in in_workers(toys(1, 2, 3))}
 
     def kill_at_first(found):
         if found.seed == 1:
-            (worker,) = [child for child in children() if child not in before]
+            (worker,) = [child for child in workers_of(os.getpid()) if child not in before]
             os.kill(worker, signal.SIGKILL)
         return True
 
@@ -268,11 +258,11 @@ def test_a_seed_that_takes_for_ever_is_a_crash(monkeypatch):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_soak_leaves_no_worker(number):
-    before = children()
+    before = workers_of(os.getpid())
     sent = []
 
     def interrupt():
-        wait_until(lambda: len(set(children()) - set(before)) >= 2)
+        wait_until(lambda: len(set(workers_of(os.getpid())) - set(before)) >= 2)
         sent.append(time.monotonic())
         os.kill(os.getpid(), number)
 
@@ -282,7 +272,7 @@ def test_an_interrupted_soak_leaves_no_worker(number):
         in_workers(toys(*range(100), time_limit_s=1e6), jobs=2)
     thread.join()
     assert time.monotonic() - sent[0] < 20.0
-    assert [child for child in children() if child not in before] == []
+    assert [child for child in workers_of(os.getpid()) if child not in before] == []
 
 
 def test_a_result_is_taken_before_an_interrupt_is():

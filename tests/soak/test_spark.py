@@ -215,7 +215,7 @@ def test_a_wave_is_taken_to_its_end_and_no_other_begins(waves):
 
 
 def test_lost_results_are_noticed(waves):
-    with pytest.raises(InfrastructureError, match="lost the results of 1 seeds, first 13"):
+    with pytest.raises(InfrastructureError, match="lost the results of 1 seed, first 13"):
         SparkSoak().run(job(), iter(range(10, 20)), url="x", take=lambda _: True)
     assert len(waves) == 1
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.store import arrays
-from harness.store.arrays import column_of
+from harness.store import parquet
+from harness.store.parquet import column_of
 from tests.support.programs import python
 
 
@@ -45,7 +45,7 @@ def test_what_a_column_cannot_hold_is_refused(values, kind, error):
 
 
 def test_text_of_many_bytes_is_left_to_pyarrow(monkeypatch):
-    monkeypatch.setattr(arrays, "_TEXT_BYTES_MAX", 3)
+    monkeypatch.setattr(parquet, "_TEXT_BYTES_MAX", 3)
     assert column_of(["ab", None, "cd"], pa.string()).to_pylist() == ["ab", None, "cd"]
 
 

@@ -24,6 +24,12 @@ class Driver:
         self.generator = step.next
         return step.draft
 
+    def draft(self) -> Draft:
+        """The next draft, of a generator that does not wait."""
+        draft = self.next()
+        assert draft is not None
+        return draft
+
     def event(self, draft: Draft, process: int, kind: OpType, value: Any = None) -> None:
         op = Op(self.index, self.index, process, kind, draft.f, value)
         self.index += 1
@@ -38,8 +44,7 @@ class Driver:
         """The next drafts, each completed at once."""
         drafts = []
         for _ in range(count):
-            draft = self.next()
-            assert draft is not None
+            draft = self.draft()
             self.complete(draft)
             drafts.append(draft)
         return drafts

@@ -5,6 +5,8 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from harness.env import File
+
 NS_PER_S = 1_000_000_000
 
 
@@ -55,6 +57,52 @@ class FakeDisk:
     async def remove(self, path: str) -> None:
         self._change()
         self.files.pop(path, None)
+
+
+class MemoryFile:
+    def __init__(self, disk: "MemoryDisk", path: str) -> None:
+        self.disk, self.path = disk, path
+
+    async def read(self, offset: int, size: int) -> bytes:
+        return bytes(self.disk.files[self.path][offset : offset + size])
+
+    async def append(self, data: bytes) -> int:
+        await asyncio.sleep(0)
+        self.disk.files[self.path] += data
+        return self.size() - len(data)
+
+    async def sync(self) -> None:
+        await asyncio.sleep(0)
+        self.disk.durable[self.path] = self.size()
+
+    async def truncate(self, size: int) -> None:
+        del self.disk.files[self.path][size:]
+
+    def size(self) -> int:
+        return len(self.disk.files[self.path])
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryDisk(FakeDisk):
+    """A disk of files that grow, which knows how much of each was synced."""
+
+    files: dict[str, Any]  # of `bytearray`
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable: dict[str, int] = {}
+
+    async def open(self, path: str) -> File:
+        self.files.setdefault(path, bytearray())
+        return MemoryFile(self, path)
+
+    async def read(self, path: str) -> bytes:
+        return bytes(await super().read(path))
+
+    async def replace(self, path: str, data: bytes) -> None:
+        await super().replace(path, bytearray(data))
 
 
 class FakeEnv:

@@ -1,6 +1,7 @@
 """One suite, two servers: ours, and the real one built through the Go module proxy."""
 
 import contextlib
+import functools
 import http.client
 import itertools
 import json
@@ -98,8 +99,7 @@ def wait_serving(server: Server, process: subprocess.Popen[Any]) -> None:
 
 def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes]]:
     if kind == "real":
-        binary = build_real_server()
-        port = free_port()
+        binary, port = build_real_server(), free_port()
         process = subprocess.Popen(
             [binary, "-host", "127.0.0.1", "-port", str(port), "-proxy-metrics", *extra],
             stdout=subprocess.DEVNULL,
@@ -107,11 +107,9 @@ def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes
         server = Server(kind, "127.0.0.1", port)
         wait_serving(server, process)
         return server, process
+    words = (*("--listen", "127.0.0.1:0", "--proxy-metrics"), *extra)
     process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "harness.environments.toxiproxy"),
-            *("--listen", "127.0.0.1:0", "--proxy-metrics", *extra),
-        ],
+        [sys.executable, "-m", "harness.environments.toxiproxy", *words],
         stdout=subprocess.PIPE,
         cwd=REPOSITORY,
     )
@@ -122,19 +120,21 @@ def start_server(kind: str, *extra: str) -> tuple[Server, subprocess.Popen[bytes
     return Server(kind, host, int(port_text)), process
 
 
-@pytest.fixture(scope="session")
-def both_servers() -> Iterator[Callable[[str], Server]]:
-    running: dict[str, tuple[Server, subprocess.Popen[bytes]]] = {}
-
-    def get(kind: str) -> Server:
-        if kind not in running:
-            running[kind] = start_server(kind)
-        return running[kind][0]
-
-    yield get
-    for _, process in running.values():
+@contextlib.contextmanager
+def serving(kind: str, *extra: str) -> Iterator[Server]:
+    """A server that ends with the block."""
+    server, process = start_server(kind, *extra)
+    try:
+        yield server
+    finally:
         process.terminate()
         process.wait(LIMIT_S)
+
+
+@pytest.fixture(scope="session")
+def both_servers() -> Iterator[Callable[[str], Server]]:
+    with contextlib.ExitStack() as running:
+        yield functools.cache(lambda kind: running.enter_context(serving(kind)))
 
 
 @pytest.fixture(params=["ours", pytest.param("real", marks=pytest.mark.toxiproxy)])
@@ -214,9 +214,9 @@ _numbers = itertools.count()
 class Passage:
     """A proxy under test and how to talk through it."""
 
-    def __init__(self, server: Server, upstream: str) -> None:
+    def __init__(self, server: Server, upstream: str, *, name: str = "") -> None:
         self.server = server
-        self.name = f"p{next(_numbers)}"
+        self.name = name or f"p{next(_numbers)}"
         body = {"name": self.name, "listen": "127.0.0.1:0", "upstream": upstream}
         status, self.info, _ = server.request("POST", "/proxies", body)
         assert status == 201
@@ -235,6 +235,10 @@ class Passage:
         status, made, _ = self.server.request("POST", f"/proxies/{self.name}/toxics", body)
         assert status == 200, made
         return made["name"]
+
+    def change(self, toxic: str, **attributes: int) -> None:
+        path = f"/proxies/{self.name}/toxics/{toxic}"
+        assert self.server.request("POST", path, {"attributes": attributes})[0] == 200
 
     def remove(self, toxic: str) -> None:
         assert self.server.request("DELETE", f"/proxies/{self.name}/toxics/{toxic}")[0] == 204
@@ -267,6 +271,11 @@ def receive(conn: socket.socket, size: int) -> bytes:
         assert part, f"the connection ended after {len(data)} of {size} bytes"
         data += part
     return data
+
+
+def ask(conn: socket.socket, data: bytes) -> bytes:
+    conn.sendall(data)
+    return receive(conn, len(data))
 
 
 def receive_all(conn: socket.socket) -> bytes:

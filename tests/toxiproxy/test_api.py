@@ -39,12 +39,8 @@ def test_create_shows_the_real_port(server):
     made = make(server)
 
     assert {"name", "listen", "upstream", "enabled", "toxics"} <= set(made)
-    assert (
-        made["name"],
-        made["upstream"],
-        made["enabled"],
-        made["toxics"],
-    ) == ("p", UPSTREAM, True, [])
+    assert (made["name"], made["upstream"]) == ("p", UPSTREAM)
+    assert (made["enabled"], made["toxics"]) == (True, [])
     assert not made["listen"].endswith(":0")
     assert connects(made["listen"])
     assert (200, made) == server.request("GET", "/proxies/p")[:2]
@@ -58,27 +54,41 @@ def test_create_disabled_does_not_listen(server):
     assert made["listen"] == "127.0.0.1:0"
 
 
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        ({"listen": "127.0.0.1:0", "upstream": UPSTREAM}, "missing required field: name"),
-        ({"name": "p", "listen": "127.0.0.1:0"}, "missing required field: upstream"),
-        ({"name": 1}, "bad request body"),
-    ],
-)
-def test_create_validates(server, body, text):
-    assert_error(server.request("POST", "/proxies", body), 400, text)
+NO_PROXY = [
+    *(("GET", ""), ("POST", ""), ("DELETE", ""), ("GET", "/toxics"), ("POST", "/toxics")),
+    *(("GET", "/toxics/t"), ("POST", "/toxics/t"), ("DELETE", "/toxics/t")),
+]
+REFUSED = [
+    ("/proxies", {"listen": "127.0.0.1:0", "upstream": UPSTREAM}, 400, "required field: name"),
+    ("/proxies", {"name": "q", "listen": "127.0.0.1:0"}, 400, "missing required field: upstream"),
+    ("/proxies", {"name": 1}, 400, "bad request body"),
+    ("/proxies", b"{", 400, "bad request body: "),
+    ("/proxies", {"name": "p", "upstream": UPSTREAM}, 409, "proxy already exists"),
+    ("/proxies/p/toxics", {"type": "rabies"}, 400, "invalid toxic type"),
+    ("/proxies/p/toxics", {"type": ""}, 400, "invalid toxic type"),
+    ("/proxies/p/toxics", {"type": "latency", "stream": "sideways"}, 400, "can be either upstream"),
+    *(
+        ("/proxies/p/toxics", {"type": "latency", "attributes": {"latency": each}}, 400, "bad req")
+        for each in ("soon", 1.5)
+    ),
+    ("/proxies/p/toxics", {"name": "t", "type": "timeout"}, 409, "toxic already exists"),
+    ("/proxies/p/toxics/t", b"[", 400, "bad request body"),
+]
 
 
-def test_bad_json_is_a_bad_request(server):
-    assert_error(server.request("POST", "/proxies", raw=b"{"), 400, "bad request body: ")
-
-
-def test_create_twice_conflicts(server):
+@pytest.mark.parametrize(("path", "body", "status", "text"), REFUSED)
+def test_what_is_refused_changes_nothing(server, path, body, status, text):
     make(server)
+    server.request("POST", "/proxies/p/toxics", {"name": "t", "type": "latency"})
+    before = server.request("GET", "/proxies")
+    raw = body if isinstance(body, bytes) else None
+    assert_error(server.request("POST", path, body, raw=raw), status, text)
+    assert server.request("GET", "/proxies") == before
 
-    body = {"name": "p", "upstream": UPSTREAM}
-    assert_error(server.request("POST", "/proxies", body), 409, "proxy already exists")
+
+@pytest.mark.parametrize(("method", "path"), NO_PROXY)
+def test_unknown_proxy(server, method, path):
+    assert_error(server.request(method, f"/proxies/none{path}", {}), 404, "proxy not found")
 
 
 def test_create_on_a_taken_port_is_a_server_error_and_leaves_nothing(server):
@@ -87,23 +97,6 @@ def test_create_on_a_taken_port_is_a_server_error_and_leaves_nothing(server):
     body = {"name": "q", "listen": taken, "upstream": UPSTREAM}
     assert_error(server.request("POST", "/proxies", body), 500, f"listen tcp {taken}")
     assert_error(server.request("GET", "/proxies/q"), 404, "proxy not found")
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/proxies/none"),
-        ("POST", "/proxies/none"),
-        ("DELETE", "/proxies/none"),
-        ("GET", "/proxies/none/toxics"),
-        ("POST", "/proxies/none/toxics"),
-        ("GET", "/proxies/none/toxics/t"),
-        ("POST", "/proxies/none/toxics/t"),
-        ("DELETE", "/proxies/none/toxics/t"),
-    ],
-)
-def test_unknown_proxy(server, method, path):
-    assert_error(server.request(method, path, {}), 404, "proxy not found")
 
 
 def test_names_are_quoted_in_paths(server):
@@ -177,38 +170,8 @@ def test_every_toxic_keeps_its_attributes(server, kind, attributes):
     body = {"name": "t", "type": kind, "stream": "upstream", "attributes": attributes}
     assert server.request("POST", "/proxies/p/toxics", body)[0] == 200
     toxic = server.request("GET", "/proxies/p/toxics/t")[1]
-    assert ("t", kind, "upstream", attributes) == (
-        toxic["name"],
-        toxic["type"],
-        toxic["stream"],
-        toxic["attributes"],
-    )
-
-
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
-        ({"type": "rabies"}, "invalid toxic type"),
-        ({"type": ""}, "invalid toxic type"),
-        ({"type": "latency", "stream": "sideways"}, "stream was invalid, can be either upstream"),
-        ({"type": "latency", "attributes": {"latency": "soon"}}, "bad request body"),
-        ({"type": "latency", "attributes": {"latency": 1.5}}, "bad request body"),
-    ],
-)
-def test_toxic_validation(server, body, text):
-    make(server)
-
-    assert_error(server.request("POST", "/proxies/p/toxics", body), 400, text)
-    assert server.request("GET", "/proxies/p/toxics")[1] == []
-
-
-def test_toxic_names_are_unique_in_a_proxy(server):
-    make(server)
-    body = {"name": "t", "type": "latency", "stream": "upstream"}
-    assert server.request("POST", "/proxies/p/toxics", body)[0] == 200
-
-    again = body | {"type": "timeout", "stream": "downstream"}
-    assert_error(server.request("POST", "/proxies/p/toxics", again), 409, "toxic already exists")
+    expected = {"name": "t", "type": kind, "stream": "upstream", "attributes": attributes}
+    assert toxic == expected | {"toxicity": 1}
 
 
 def test_toxic_update_changes_attributes_and_toxicity_only(server):
@@ -226,7 +189,6 @@ def test_toxic_update_changes_attributes_and_toxicity_only(server):
         "toxicity": 0.5,
         "attributes": {"latency": 9, "jitter": 2},
     }
-    assert_error(server.request("POST", "/proxies/p/toxics/t", raw=b"["), 400, "bad request body")
 
 
 def test_toxic_delete(server):
@@ -251,20 +213,13 @@ def test_populate_makes_keeps_and_replaces(server):
         {"name": "off", "listen": "127.0.0.1:0", "upstream": UPSTREAM, "enabled": False},
     ]
     status, answer, content_type = server.request("POST", "/populate", body)
-    assert (
-        status,
-        [proxy["name"] for proxy in answer["proxies"]],
-    ) == (201, ["kept", "moved", "new", "off"])
+    assert status == 201
+    assert [proxy["name"] for proxy in answer["proxies"]] == ["kept", "moved", "new", "off"]
     assert content_type.startswith("application/json")
     proxies = server.request("GET", "/proxies")[1]
     assert [toxic["name"] for toxic in proxies["kept"]["toxics"]] == ["t"]
     assert proxies["moved"]["upstream"] == "127.0.0.1:10"
-    assert [proxies[name]["enabled"] for name in ("kept", "moved", "new", "off")] == [
-        True,
-        True,
-        True,
-        False,
-    ]
+    assert [name for name, proxy in proxies.items() if not proxy["enabled"]] == ["off"]
 
 
 def test_populate_checks_all_before_it_makes_any(server):
@@ -284,11 +239,8 @@ def test_populate_that_fails_lists_what_was_made(server):
         {"name": "b", "listen": taken, "upstream": UPSTREAM},
     ]
     status, answer, _ = server.request("POST", "/populate", body)
-    assert (
-        status,
-        answer["status"],
-        [proxy["name"] for proxy in answer["proxies"]],
-    ) == (500, 500, ["a"])
+    assert (status, answer["status"]) == (500, 500)
+    assert [proxy["name"] for proxy in answer["proxies"]] == ["a"]
     assert f"listen tcp {taken}" in answer["error"]
 
 
@@ -323,13 +275,6 @@ def test_unknown_paths(server, path):
 )
 def test_wrong_methods(server, method, path):
     assert server.request(method, path)[0] == 405
-
-
-def test_version(server):
-    status, version, _ = server.request("GET", "/version")
-
-    assert status == 200
-    assert list(version) == ["version"]
 
 
 def test_patch_updates(server):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.support.waiting import LIMIT_S, wait_until
-from tests.toxiproxy.conftest import is_silent, receive, receive_all
+from tests.toxiproxy.conftest import ask, is_silent, receive, receive_all
 
 BIG = random.Random(7).randbytes(3_000_000)
 
@@ -28,11 +28,6 @@ def takes(call, low_s: float, high_s: float) -> bool:
         if took_s < high_s:
             return True
     return False
-
-
-def ask(conn: socket.socket, data: bytes) -> bytes:
-    conn.sendall(data)
-    return receive(conn, len(data))
 
 
 def exchange(conn: socket.socket, data: bytes) -> bytes:
@@ -133,15 +128,14 @@ def test_removing_latency_lets_held_data_go_at_once(through):
     assert ask(conn, b"still open") == b"still open"
 
 
-def test_changes_around_held_data_let_it_go(server, through):
+def test_changes_around_held_data_let_it_go(through):
     """An update, and a toxic added behind, both interrupt the toxic that holds a chunk."""
     passage = through()
     toxic = passage.add("latency", "upstream", latency=60_000)
     conn = passage.connect()
     conn.sendall(b"held")
     assert is_silent(conn, 0.1)
-    path = f"/proxies/{passage.name}/toxics/{toxic}"
-    server.request("POST", path, {"attributes": {"latency": 50_000}})
+    passage.change(toxic, latency=50_000)
     assert receive(conn, 4) == b"held"
 
     conn.sendall(b"again")
@@ -152,15 +146,14 @@ def test_changes_around_held_data_let_it_go(server, through):
     assert ask(conn, b"free") == b"free"
 
 
-def test_toxics_reach_open_connections(server, through):
+def test_toxics_reach_open_connections(through):
     passage = through()
     conn = passage.connect()
     assert ask(conn, b"before") == b"before"
 
     toxic = passage.add("latency", latency=1000)
     assert timed(lambda: ask(conn, b"during"))[1] > 0.9
-    path = f"/proxies/{passage.name}/toxics/{toxic}"
-    server.request("POST", path, {"attributes": {"latency": 20}})
+    passage.change(toxic, latency=20)
     assert any(timed(lambda: ask(conn, b"updated"))[1] < 0.9 for _ in range(20))
     passage.remove(toxic)
     assert ask(conn, b"after") == b"after"
@@ -325,14 +318,13 @@ def test_limit_data_closes_after_its_bytes(through):
     assert BIG[:1234] == receive_all(passage.connect())  # each connection on its own
 
 
-def test_limit_data_counts_across_updates(server, through):
+def test_limit_data_counts_across_updates(through):
     passage = through()
     toxic = passage.add("limit_data", bytes=100)
     conn = passage.connect()
     assert ask(conn, b"a" * 60) == b"a" * 60
 
-    path = f"/proxies/{passage.name}/toxics/{toxic}"
-    server.request("POST", path, {"attributes": {"bytes": 80}})
+    passage.change(toxic, bytes=80)
     conn.sendall(b"b" * 60)
     assert receive_all(conn) == b"b" * 20
 

@@ -11,17 +11,12 @@ from harness.environments.toxiproxy.api import TOKEN_VARIABLE
 from harness.environments.toxiproxy.client import ToxiproxyClient, ToxiproxyError
 from harness.environments.toxiproxy.metrics import CONNECTIONS, SWALLOWED, parse_metrics
 from tests.support.waiting import LIMIT_S, wait_until
-from tests.toxiproxy.conftest import echo, is_silent, receive, start_server
+from tests.toxiproxy.conftest import Passage, ask, echo, is_silent, receive, serving
 
 
 @pytest.fixture
 def server(ours):
     return ours
-
-
-def ask(conn, data: bytes) -> bytes:
-    conn.sendall(data)
-    return receive(conn, len(data))
 
 
 def counters(server, *families):
@@ -79,15 +74,8 @@ def test_reset_resets_and_counts(server, through):
 
 def test_a_seed_repeats_which_connections_are_hit(upstream):
     def hits(seed: int) -> list[bool]:
-        server, process = start_server("ours", "--seed", str(seed))
-        try:
-            body = {"name": "p", "listen": "127.0.0.1:0", "upstream": upstream(echo)}
-            server.request("POST", "/proxies", body)
-            from tests.toxiproxy.conftest import Passage
-
-            passage = Passage.__new__(Passage)
-            passage.server, passage.name, passage._open = server, "p", []
-            passage.info = server.request("GET", "/proxies/p")[1]
+        with serving("ours", "--seed", str(seed)) as server:
+            passage = Passage(server, upstream(echo), name="p")
             passage.add("limit_data", "downstream", toxicity=0.5, bytes=0)
             outcome = []
             for _ in range(12):
@@ -96,16 +84,13 @@ def test_a_seed_repeats_which_connections_are_hit(upstream):
                 outcome.append(conn.recv(1) == b"")  # closed, and not by patience
             passage.close()
             return outcome
-        finally:
-            process.terminate()
-            process.wait(LIMIT_S)
 
     first = hits(1)
     assert first == hits(1)
     assert {True, False} == set(first)
 
 
-def test_bandwidth_of_zero_passes_nothing_until_it_is_more(server, through):
+def test_bandwidth_of_zero_passes_nothing_until_it_is_more(through):
     """A real Toxiproxy takes the new rate in the middle of a chunk, and may end over it."""
     passage = through()
     conn = passage.connect()
@@ -113,16 +98,14 @@ def test_bandwidth_of_zero_passes_nothing_until_it_is_more(server, through):
     toxic = passage.add("bandwidth", rate=0)
     conn.sendall(b"held")
     assert is_silent(conn, 0.1)
-    path = f"/proxies/{passage.name}/toxics/{toxic}"
-    assert server.request("POST", path, {"attributes": {"rate": 100}})[0] == 200
+    passage.change(toxic, rate=100)
     assert receive(conn, 4) == b"held"
     assert ask(conn, b"on") == b"on"
 
 
 def test_with_a_token_nobody_else_reads_or_changes_anything(monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "secret")
-    server, process = start_server("ours")
-    try:
+    with serving("ours") as server:
         body = {"name": "p", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:9"}
         right = {"Authorization": "Bearer secret"}
         assert server.request("POST", "/proxies", body, headers=right)[0] == 201
@@ -133,9 +116,6 @@ def test_with_a_token_nobody_else_reads_or_changes_anything(monkeypatch):
             for wrong in ({}, {"Authorization": "Bearer x"}, {"Authorization": "secret"}):
                 assert server.request(method, path, headers=wrong)[0] == 401
         assert list(server.request("GET", "/proxies", headers=right)[1]) == ["p"]
-    finally:
-        process.terminate()
-        process.wait(LIMIT_S)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +130,8 @@ async def test_client_reports_url_status_and_body(server):
     client = ToxiproxyClient(server.url)
     with pytest.raises(ToxiproxyError) as caught:
         await client.add_toxic("a->b:1", "t", "latency", "upstream", {})
-    assert (404, f"{server.url}/proxies/a-%3Eb%3A1/toxics") == (
-        caught.value.status,
-        caught.value.url,
-    )
+    assert caught.value.status == 404
+    assert caught.value.url == f"{server.url}/proxies/a-%3Eb%3A1/toxics"
     assert "proxy not found" in caught.value.body
     await client.close()
 

@@ -18,7 +18,7 @@ from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from tests.support.env import FakeDisk
 from tests.tserver.fakes import UUID, FakeReplica, alter, create, delete
 from tests.tserver.test_manager import code as refused_by
-from tests.tserver.test_manager import manager, replica_of
+from tests.tserver.test_manager import manager, opened, replica_of, with_tablet
 
 Code = ConsensusErrorCode
 MEMBERS = m.RaftConfig(9, (m.PeerConfig("b" * 32, "t2:7050"), m.PeerConfig(UUID, "t1:7050")))
@@ -69,16 +69,14 @@ async def test_an_empty_replica_is_copying_until_it_has_what_its_source_had():
     await caught_up(tablets, 9)
     assert state_of(tablets) == ("READY", "RUNNING")
     assert dirty == ["x"]
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     assert state_of(restarted) == ("READY", "RUNNING")
 
 
 async def test_a_copy_goes_on_after_a_restart():
     disk = FakeDisk()
     await manager(disk).start_copy(await asked_by_leader())
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     assert state_of(restarted) == ("COPYING", "RUNNING")
     await caught_up(restarted, 9)
     assert state_of(restarted) == ("READY", "RUNNING")
@@ -98,8 +96,7 @@ async def test_a_crash_at_any_step_leaves_a_copy_under_way_or_nothing(steps):
     disk.fail_after = None
     for task in tablets._env.tasks:
         task.cancel()
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     (updated, _) = restarted.report(None)
     assert bool(updated) == bool(disk.files)
     assert made <= bool(updated)
@@ -110,11 +107,9 @@ async def test_a_crash_at_any_step_leaves_a_copy_under_way_or_nothing(steps):
 
 async def test_a_copy_takes_the_place_of_a_tombstone():
     disk = FakeDisk()
-    tablets = manager(disk)
-    await tablets.create_tablet(create())
+    tablets = await with_tablet(disk)
     await tablets.delete_tablet(TOMBSTONE)
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     for server in (tablets, restarted):
         assert state_of(server) == ("TOMBSTONED", "STOPPED")
         assert await server.start_copy(await asked_by_leader()) is None
@@ -167,15 +162,13 @@ async def test_one_transition_at_a_time():
 
 
 async def test_a_copy_starts_as_the_tablet_did_whatever_was_altered_since():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     await tablets.alter_schema(alter(4, "a", "b"))
     assert msgspec.json.decode(replica_of(tablets).copy_source())["schema_version"] == 3
 
 
 async def test_leaders_report_the_health_of_their_peers():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     health = {"b" * 32: m.PeerHealth.FAILED, UUID: m.PeerHealth.HEALTHY}
     replica = replica_of(tablets)
     replica.health, replica.pending_config = health, MEMBERS

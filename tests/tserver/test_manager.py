@@ -38,6 +38,21 @@ def manager(disk: FakeDisk | None = None, dirty: list[str] | None = None) -> Tab
     return TabletManager(node, consensus=nothing, on_dirty=marks.append)
 
 
+async def with_tablet(
+    disk: FakeDisk | None = None, dirty: list[str] | None = None
+) -> TabletManager:
+    tablets = manager(disk, dirty)
+    await tablets.create_tablet(create())
+    return tablets
+
+
+async def opened(disk: FakeDisk) -> TabletManager:
+    """A server that starts with what is on the disk."""
+    tablets = manager(disk)
+    await tablets.open_all()
+    return tablets
+
+
 async def code(operation: Awaitable[None]) -> Code | None:
     """The code of the refusal."""
     try:
@@ -66,16 +81,14 @@ async def test_create_is_idempotent_and_makes_the_tablet_dirty():
 
 
 async def test_the_versions_that_a_replica_has_are_announced():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     await tablets.alter_schema(alter(4, "a"))
     told = [data for kind, data in tablets._env.events if kind == "checkpoint"]
     assert told == [{"group": "x", "version": 3}, {"group": "x", "version": 4}]
 
 
 async def test_requests_meant_for_another_server_are_refused():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     other = {"dest_uuid": "b" * 32}
     for operation in (
         tablets.create_tablet(create("y", **other)),
@@ -95,8 +108,7 @@ async def test_server_outside_the_configuration_creates_nothing():
 
 async def test_deleted_tablet_is_gone_and_its_id_refused_until_a_restart():
     disk, dirty = FakeDisk(), []
-    tablets = manager(disk, dirty)
-    await tablets.create_tablet(create())
+    tablets = await with_tablet(disk, dirty)
     dirty.clear()
     assert await tablets.delete_tablet(delete()) is None
     assert dirty == ["x"]
@@ -105,8 +117,7 @@ async def test_deleted_tablet_is_gone_and_its_id_refused_until_a_restart():
     assert (await code(tablets.delete_tablet(delete()))) is Code.TABLET_NOT_FOUND
     assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_FOUND
     assert (await code(tablets.create_tablet(create()))) is Code.TABLET_NOT_FOUND
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     assert await restarted.create_tablet(create()) is None
 
 
@@ -126,8 +137,7 @@ async def test_memory_of_deleted_ids_is_bounded_and_says_so(monkeypatch):
 @pytest.mark.parametrize(("mine", "expected", "error"), [(5, 5, None), (6, 5, Code.CAS_FAILED)])
 @pytest.mark.parametrize("kind", ["DELETED", "TOMBSTONED"])
 async def test_deletion_decided_on_old_news_fails(kind, mine, expected, error):
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     peers = (m.PeerConfig(UUID, "t1:7050"),)
     replica_of(tablets).committed_config = m.RaftConfig(mine, peers)
     request = delete(delete_type=kind, cas_config_opid_index=expected)
@@ -136,13 +146,11 @@ async def test_deletion_decided_on_old_news_fails(kind, mine, expected, error):
 
 async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
     disk = FakeDisk()
-    tablets = manager(disk)
-    await tablets.create_tablet(create())
+    tablets = await with_tablet(disk)
     tombstone = delete(delete_type="TOMBSTONED")
     assert await tablets.delete_tablet(tombstone) is None
     assert await tablets.delete_tablet(tombstone) is None  # of a tombstone: nothing to do
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     for server in (tablets, restarted):
         (reported,), _ = server.report(None)
         assert (reported.state, reported.data_state) == ("STOPPED", "TOMBSTONED")
@@ -159,8 +167,7 @@ async def test_tombstone_keeps_the_vote_state_and_survives_a_restart():
 
 
 async def test_unknown_delete_type_is_refused():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     assert await code(tablets.delete_tablet(delete(delete_type="COPYING"))) is Code.UNKNOWN_ERROR
 
 
@@ -176,8 +183,7 @@ async def test_a_crash_at_any_step_leaves_a_whole_replica_or_none(steps):
     except OSError:
         pass
     disk.fail_after = None
-    restarted = manager(disk)
-    await restarted.open_all()
+    restarted = await opened(disk)
     if deleted:
         assert disk.files == {}
     (updated, _) = restarted.report(None)
@@ -228,8 +234,7 @@ async def test_only_one_transition_at_a_time():
 )
 async def test_versions_of_a_schema_change(version, columns, error, logged):
     dirty: list[str] = []
-    tablets = manager(dirty=dirty)
-    await tablets.create_tablet(create())
+    tablets = await with_tablet(dirty=dirty)
     dirty.clear()
     assert (await code(tablets.alter_schema(alter(version, *columns)))) is error
     assert len(replica_of(tablets).log) == logged
@@ -239,8 +244,7 @@ async def test_versions_of_a_schema_change(version, columns, error, logged):
 
 
 async def test_only_the_leader_changes_a_schema():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     replica_of(tablets).role = "FOLLOWER"
     assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.NOT_THE_LEADER
     assert replica_of(tablets).log == []
@@ -255,8 +259,7 @@ async def test_only_the_leader_changes_a_schema():
     ],
 )
 async def test_failed_replication_is_reported_and_may_be_asked_again(raised, expected):
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     replica = replica_of(tablets)
     replica.raises = raised
     assert (await code(tablets.alter_schema(alter(4, "a")))) is expected
@@ -265,15 +268,13 @@ async def test_failed_replication_is_reported_and_may_be_asked_again(raised, exp
 
 
 async def test_replica_that_bootstraps_changes_nothing():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     replica_of(tablets).state_text = "BOOTSTRAPPING"
     assert (await code(tablets.alter_schema(alter(4, "a")))) is Code.TABLET_NOT_RUNNING
 
 
 async def test_second_change_meanwhile_is_told_to_come_back():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     replica = replica_of(tablets)
     gate, plain = asyncio.Event(), replica.replicate
 
@@ -291,8 +292,7 @@ async def test_second_change_meanwhile_is_told_to_come_back():
 
 
 async def test_dump_is_plain_data():
-    tablets = manager()
-    await tablets.create_tablet(create())
+    tablets = await with_tablet()
     assert tablets.dump() == {
         "uuid": UUID,
         "counters": {"tablets in transition": 0},

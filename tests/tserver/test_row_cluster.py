@@ -67,7 +67,7 @@ async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
             m.RowOperation(m.RowKind.INSERT, ()),
             m.RowOperation(m.RowKind.INSERT, ("x",), {9: "v"}),
             m.RowOperation(m.RowKind.INSERT, ("x",), {1: 5}),
-        ],
+        ]
     }
     for code, rows in bad.items():
         for number, one in enumerate(rows):
@@ -81,10 +81,7 @@ async def test_bad_requests_are_refused_and_change_nothing(servers: Servers):
         (Code.INVALID_SCAN_SPEC, {"batch_rows": 0}),
         (Code.INVALID_SCAN_SPEC, {"page_token": b"\xc1"}),
         (Code.MISMATCHED_SCHEMA, {"projection": (0, 9)}),
-        (
-            Code.INVALID_SNAPSHOT,
-            {"mode": ReadMode.READ_AT_SNAPSHOT, "snapshot_timestamp": far},
-        ),
+        (Code.INVALID_SNAPSHOT, {"mode": ReadMode.READ_AT_SNAPSHOT, "snapshot_timestamp": far}),
     ]
     for code, request in scans:
         assert (await servers.page(leader, **request)).error.code is code
@@ -360,10 +357,7 @@ async def judge(servers: Servers, known: Known) -> None:
     for timestamp, seen in known.snapshots.items():
         for node in NAMES:
             _, now = await servers.scan_ok(
-                [node],
-                mode=ReadMode.READ_AT_SNAPSHOT,
-                snapshot_timestamp=timestamp,
-                batch_rows=500,
+                [node], mode=ReadMode.READ_AT_SNAPSHOT, snapshot_timestamp=timestamp, batch_rows=500
             )
             assert now == seen
         assert {k for k in seen if k[0] == "u"} == {

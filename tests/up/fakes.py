@@ -10,6 +10,7 @@ from harness.errors import InfrastructureError
 from harness.plan.planning import TargetPlan
 from harness.plugins import Convergence, Target, TargetSettings
 from harness.up.cluster import StandingCluster
+from harness.up.records import Standing
 from tests.support.cluster import FakeCluster, FakeEnv, FakeSystem
 
 
@@ -51,3 +52,12 @@ def standing(cluster=None):
         cluster=cluster or Cluster(), env=FakeEnv(), interrupted=asyncio.Event()
     )
     return StandingCluster(plan, session, ProcessEnvironment())
+
+
+def record_of(**fields):
+    """What is written down of a cluster that stands."""
+    return Standing(**{
+        "name": "dev", "environment": "process", "target": "kudu", "profile": "strict",
+        "bugs": (), "seed": 1, "run_id": "up-dev-1", "holder": "1:1", "started": "",
+        "folder": "/state/dev", "nodes": (), **fields,
+    })  # fmt: skip

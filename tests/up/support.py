@@ -16,12 +16,12 @@ from harness.cluster import CLIENT
 from harness.environments import procfs
 from harness.environments.host.env import RealClientEnv
 from harness.environments.procfs import ProcessId
-from harness.environments.warden import RUN_VARIABLE
 from harness.errors import EXIT_CRASH, EXIT_USAGE
 from harness.ops import OpType
 from harness.plugins import Deployment, Request, TargetSettings
 from harness.plugins.options import with_defaults
 from harness.registry import load_plugin
+from tests.process.conftest import processes_of, roles_of
 from tests.support.cleaning import kill_at_once, only_cleaner
 from tests.support.programs import run_program
 from tests.support.waiting import LIMIT_S
@@ -91,16 +91,6 @@ def holder_of(cluster):
     return ProcessId.parse(cluster["holder"])
 
 
-def processes_of(run_id):
-    """Its processes, each with what it is there for."""
-    return [
-        process
-        for process in procfs.all_processes()
-        if procfs.environment_of(process.pid).get(RUN_VARIABLE) == run_id
-        and procfs.is_alive(process)
-    ]
-
-
 def lose_holder(up, cluster, *, with_warden):
     """Kill it; `down` removes its leftovers, or `clean` if nothing else could."""
     name = cluster["name"]
@@ -118,13 +108,7 @@ def lose_holder(up, cluster, *, with_warden):
 
 
 def _kill_with_warden(cluster):
-    wardens = [
-        process.pid
-        for process in processes_of(cluster["run_id"])
-        if procfs.environment_of(process.pid).get("HARNESS_PROCESS") == "warden"
-    ]
-    assert wardens
-    kill_at_once(holder_of(cluster).pid, *wardens)
+    kill_at_once(holder_of(cluster).pid, roles_of(cluster["run_id"])["warden"])
 
 
 def addresses_of(cluster):
@@ -145,7 +129,7 @@ def see_pages(*urls):
 
 def left_of(cluster):
     """Whatever of a cluster is still there, but for what only an engine knows of."""
-    found = [str(process) for process in processes_of(cluster["run_id"])]
+    found = [*map(str, processes_of(cluster["run_id"]))]
     if procfs.is_alive(holder_of(cluster)):
         found.append("its holder")
     found += [str(path) for path in Path(tempfile.gettempdir()).glob(f"*{cluster['run_id']}*")]

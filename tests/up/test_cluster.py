@@ -98,11 +98,33 @@ async def test_what_resists_keeps_nothing_else_from_being_healed():
     here = standing()
     await here.break_by_hand("cut leader from members", None)
     await here.break_by_hand("kill node:m1", None)
+    here.session.cluster.down.add("t1")  # by itself
     here.session.cluster.failing = True
-    with pytest.raises(InfrastructureError):
+    with pytest.raises(InfrastructureError, match="'f1' could not be undone: it resists"):
         await here.heal_everything()
     assert here.session.cluster.down == set()
-    assert [each.id for each in (await here.status()).faults] == ["f1"]
+    assert ("mend",) in here.session.cluster.calls
+    report = await here.status()
+    assert [[each.id for each in some] for some in (report.faults, report.healed)] == [
+        ["f1"],
+        ["f2"],
+    ]
+    here.session.cluster.failing = False
+    assert [each.id for each in await here.heal_everything()] == ["f1"]
+
+
+async def test_nodes_are_started_even_if_nothing_else_can_be_mended():
+    class Unmended(Cluster):
+        async def mend(self):
+            raise InfrastructureError("no engine")
+
+    here = standing(Unmended())
+    await here.break_by_hand("kill node:m1", None)
+    here.session.cluster.down.add("t1")  # by itself
+    with pytest.raises(InfrastructureError, match="no engine"):
+        await here.heal_everything()
+    assert here.session.cluster.down == set()
+    assert (await here.status()).faults == ()
 
 
 async def test_who_heals_what_is_being_healed_hears_the_same():

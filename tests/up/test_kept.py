@@ -14,8 +14,8 @@ from harness.cluster import NodeSpec
 from harness.errors import InfrastructureError, UsageError
 from harness.up.kept_data import DATA, find_kept, keep, record, refuse_other_nodes, seed_of
 from harness.up.lifecycle import clean_places, take_down
-from harness.up.records import Order, Place, Standing, claim
-from tests.up.fakes import Cluster, standing
+from harness.up.records import Order, Place, claim
+from tests.up.fakes import Cluster, record_of, standing
 
 NODES = [
     NodeSpec(name="m1", role="master", ports=(7051,), entry="a:b"),
@@ -70,11 +70,7 @@ def test_data_that_are_not_all_there_are_not_kept():
 
 def test_who_comes_while_a_holder_that_has_saved_its_data_ends_waits_for_that(monkeypatch):
     place = ended()
-    standing = Standing(
-        name="dev", environment="process", target="kudu", profile="strict", bugs=(), seed=1,
-        run_id="up-dev-1", holder="1:1", started="", folder="", nodes=(),
-    )  # fmt: skip
-    place.write_standing(standing)
+    place.write_standing(record_of())
 
     def closed(folder, question, *, timeout_s):
         (place.folder / "owner").unlink()  # it has ended meanwhile

@@ -11,6 +11,7 @@ import pytest
 from harness.environments import procfs
 from harness.environments.controller import Controller
 from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_USAGE
+from tests.process.conftest import processes_of
 from tests.support.cleaning import only_cleaner
 from tests.support.waiting import wait_until
 from tests.up.support import (
@@ -21,7 +22,6 @@ from tests.up.support import (
     keep_and_go_on,
     left_of,
     lose_holder,
-    processes_of,
     see_pages,
 )
 

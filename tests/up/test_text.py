@@ -12,7 +12,8 @@ from harness.cli.up.text import (
 )
 from harness.environments.controller import Life
 from harness.up.cluster import Broken, Healed, NodeStatus, StatusReport
-from harness.up.records import NodeRow, Standing
+from harness.up.records import NodeRow
+from tests.up.fakes import record_of
 
 
 def shown(standing):
@@ -23,21 +24,11 @@ def row(name, role, port, **more):
     return NodeRow(name=name, role=role, addresses={f"{name}:{port}": f"127.0.0.1:4{port}"}, **more)
 
 
-STANDING = Standing(
-    name="dev",
-    environment="process",
-    target="kudu",
-    profile="strict",
-    bugs=(),
-    seed=1,
-    run_id="up-dev-1",
-    holder="1:1",
-    started="2026-01-01T00:00:00+00:00",
-    folder="/state/dev",
+STANDING = record_of(
     nodes=(
         row("m1", "master", 7051, data="/tmp/x/m1", pages="http://127.0.0.1:48051/"),
         row("t1", "tserver", 7050, data="/tmp/x/t1"),
-    ),
+    )
 )
 BROKEN = Broken(id="f1", fault="kill leader", targets=("m1",), note="killed m1", left_s=30.0)
 HEALED = Healed(id="f1", fault="kill leader", targets=("m1",), count=1, unit="processes")

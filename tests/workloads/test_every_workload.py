@@ -7,7 +7,7 @@ from harness.registry import load_plugin
 from tests.support.cases import case_of
 from tests.support.drafts import Driver
 from workloads import ddl, hms_ddl
-from workloads.mixes import parse_mix
+from workloads.contention import parse_mix
 
 TARGET = {"masters": 3, "spare_masters": 2, "tservers": 4}
 COUNT = 200

@@ -37,9 +37,7 @@ def drafts(count: int = 600, **options: Any) -> list[Draft]:
 
 def test_tables_are_created_before_anything_else_and_again_until_they_are_there() -> None:
     driver = Driver(RowsWorkload().generator(case(tables=1)))
-    first, second = driver.next(), driver.next()
-    assert first is not None
-    assert second is not None
+    first, second = driver.draft(), driver.draft()
     assert [draft.value["name"] for draft in (first, second)] == ["r0", BANK]
     assert second.value["partitions"] == 1
     driver.event(first, 0, OpType.INVOKE, first.value)
@@ -47,13 +45,11 @@ def test_tables_are_created_before_anything_else_and_again_until_they_are_there(
     assert driver.next() is None
     driver.event(first, 0, OpType.INFO)
     driver.event(second, 1, OpType.OK)
-    again = driver.next()
-    assert again is not None
+    again = driver.draft()
     assert again.value["name"] == "r0"
     assert again.value["nonce"] != first.value["nonce"]
     driver.complete(again, OpType.FAIL, {"result": "exists"})
-    following = driver.next()
-    assert following is not None
+    following = driver.draft()
     assert following.f != "create"
 
 
@@ -111,8 +107,7 @@ def test_scans_go_back_to_timestamps_that_were_answered() -> None:
     driver = Driver(RowsWorkload().generator(case(past=100)))
     answered, seen = [], set()
     for number in range(300):
-        draft = driver.next()
-        assert draft is not None
+        draft = driver.draft()
         at = draft.value.get("at")
         if at is not None:
             assert (draft.value["mode"], draft.value["replica"]) == ("snapshot", "any")

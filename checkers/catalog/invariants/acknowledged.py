@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from checkers.catalog.history import is_late
 from checkers.catalog.invariants.permissions import CatalogFindings, Permissions
 from checkers.catalog.invariants.snapshot import LIVE_TABLES, Snapshot
-from checkers.catalog.part import is_late
 from checkers.catalog.sentences import sentence, table_words, tried
 from checkers.verdict.sentences import ops
 from harness.ops import History, OpType, Pair

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from checkers.catalog.history import catalog_part
 from checkers.catalog.invariants.acknowledged import check_acknowledged
 from checkers.catalog.invariants.answers import check_answers
 from checkers.catalog.invariants.dumps import (
@@ -19,7 +20,6 @@ from checkers.catalog.invariants.permissions import CatalogFindings
 from checkers.catalog.invariants.refusals import check_refusals
 from checkers.catalog.invariants.snapshot import check_snapshot, read_snapshot
 from checkers.catalog.invariants.state import check_checkpoints, check_column_ids, check_state
-from checkers.catalog.part import unbounded_part
 from checkers.verdict.invariants import CATALOG, counted_by_name
 from checkers.verdict.permitted import gone_nodes
 from harness.errors import counted
@@ -46,7 +46,7 @@ class CatalogInvariantsChecker(Checker):
         Both the history and the snapshot are read in linear time, so `time_limit_s` is not needed.
         """
         del case, time_limit_s
-        history = unbounded_part(history)
+        history = catalog_part(history, bounded=False)
         findings = CatalogFindings(self.name, history)
         check_history(history, findings)
         snapshots = list(history.facts("snapshot"))

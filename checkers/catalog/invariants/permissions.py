@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.catalog.part import creates_by_name
+from checkers.catalog.permits import creates_by_name
 from checkers.verdict.findings import Findings
 from checkers.verdict.invariants import CATALOG
 from harness.ops import History, Pair

@@ -96,14 +96,14 @@ class Catalog(Model[State, CatalogInput, Answer]):
         so that an answer about the version stays true for ever.
         """
         operations = tuple(operations)
+        self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
+        self._index = {name: number for number, name in enumerate(self.names)}
         self._bindings = dict(bindings)
         self._once = once
         self._rules = rules
         self._facts = TableFacts(operations if once else ())
         self._bound_keys = {key: ident for ident, key in self._bindings.items()}
         self._all_bound = self._facts.all_bound(self._bindings)
-        self.names: tuple[str, ...] = tuple(sorted(_names(operations)))
-        self._index = {name: number for number, name in enumerate(self.names)}
         self._tables: _Numbered[Table | None] = _Numbered(None)  # number 0 is ABSENT
         self._links: _Numbered[_Link] = _Numbered()
         self._late: _Numbered[frozenset[str]] = _Numbered(frozenset())
@@ -159,18 +159,18 @@ class Catalog(Model[State, CatalogInput, Answer]):
         self, state: State, input_: Alter | Rename | Delete, output: Answer | Unknown
     ) -> tuple[bool, State]:
         index = self._index[input_.name]
+        table = self._tables.things[state[index]]
+        assert table is not None
+        link = self._links.things[table.chain]
         if isinstance(input_, Delete):
             if output is UNKNOWN:
-                if not self._unknown_delete_possible(state[index]):
+                if not self._facts.allow_unknown_delete(self.table_id(table), link.version):
                     return True, state
             else:
                 legal, state = self._match(state, index, output.table_id, output.version)
                 if not legal:
                     return False, state
             return True, (*state[:index], ABSENT, *state[index + 1 :])
-        table = self._tables.things[state[index]]
-        assert table is not None
-        link = self._links.things[table.chain]
         columns: Columns | None = link.columns
         version, target = link.version + 1, index
         if isinstance(input_, Alter):
@@ -180,11 +180,17 @@ class Catalog(Model[State, CatalogInput, Answer]):
             target = self._index[input_.new_name]
             if state[target] != ABSENT:
                 columns = None
-        if columns is None or not self._change_possible(
-            table, version, self.names[target], columns, unknown=output is UNKNOWN
+        ident = self.table_id(table)
+        if columns is None or not self._facts.allow_change(
+            ident, version, self.names[target], columns, unknown=output is UNKNOWN
         ):
             return output is UNKNOWN, state
-        if output is UNKNOWN and isinstance(input_, Alter) and not self._matters(table, link):
+        if (
+            output is UNKNOWN
+            and isinstance(input_, Alter)
+            and (ident is not None or self._all_bound)
+            and not self._facts.alter_matters(ident, version)
+        ):
             return True, state
         # No request returns the payload of an older version.
         previous = -1 if self._rules.payload else table.chain
@@ -196,32 +202,6 @@ class Catalog(Model[State, CatalogInput, Answer]):
             return True, tuple(after)
         legal, matched = self._match(tuple(after), target, output.table_id, output.version)
         return legal, matched if legal else state
-
-    def _change_possible(
-        self, table: Table, version: int, name: str, columns: Columns, *, unknown: bool
-    ) -> bool:
-        """Whether the other answers are consistent with this version of the table."""
-        if not self._once:
-            return True
-        ident = self.table_id(table)
-        if ident is None:
-            return True
-        if unknown and not self._facts.allows_unknown_change(ident, version):
-            return False
-        return self._facts.allows(ident, version, name, columns)
-
-    def _matters(self, table: Table, link: _Link) -> bool:
-        """Whether an answer could show that an unknown alter changed this version of the table."""
-        ident = self.table_id(table)
-        if ident is None and not self._all_bound:
-            return True
-        return self._facts.alter_matters(ident, link.version + 1)
-
-    def _unknown_delete_possible(self, number: int) -> bool:
-        table = self._tables.things[number]
-        assert table is not None
-        ident = self.table_id(table)
-        return ident is None or self._facts.allows_unknown_delete(ident, self.version(table))
 
     def _step_read(self, state: State, input_: Get | Look, output: Answer) -> tuple[bool, State]:
         index = self._index[input_.name]
@@ -313,6 +293,11 @@ class Catalog(Model[State, CatalogInput, Answer]):
     def table(self, state: State, name: str) -> Table | None:
         """The table under `name` in `state`."""
         return self._tables.things[state[self._index[name]]]
+
+    def under(self, state: State, name: str) -> tuple[str | None, int, Columns] | None:
+        """The id, the version and the newest columns of the table under `name` in `state`."""
+        table = self.table(state, name)
+        return table and (self.table_id(table), self.version(table), self.columns(table))
 
     def version(self, table: Table) -> int:
         """The newest version of `table`."""

@@ -158,23 +158,22 @@ class TableFacts:
         """Whether an answer could show that an unknown create made a table that is never shown."""
         return self._is_empty or name in self._taken
 
-    def allows(self, ident: str, version: int, name: str, columns: Columns | None) -> bool:
-        """Whether the table can have had this name and these columns at this version."""
+    def allow_change(
+        self, ident: str | None, version: int, name: str, columns: Columns, *, unknown: bool
+    ) -> bool:
+        """Whether an operation can have made this version, with this name and these columns."""
+        if ident is None:
+            return True
         key = (ident, version)
-        if self._names.get(key, name) != name:
-            return False
-        return columns is None or self._columns.get(key, columns) == columns
+        if unknown:
+            end = self._deleted.get(ident)
+            if key in self._changes or (end is not None and version > end):
+                return False
+        return self._names.get(key, name) == name and self._columns.get(key, columns) == columns
 
-    def allows_unknown_change(self, ident: str, version: int) -> bool:
-        """Whether an operation of unknown outcome can have made this version."""
-        if (ident, version) in self._changes:
-            return False
-        end = self._deleted.get(ident)
-        return end is None or version <= end
-
-    def allows_unknown_delete(self, ident: str, version: int) -> bool:
+    def allow_unknown_delete(self, ident: str | None, version: int) -> bool:
         """Whether an operation of unknown outcome can have deleted the table at this version."""
-        return ident not in self._deleted and version >= self._last.get(ident, 0)
+        return ident is None or (ident not in self._deleted and version >= self._last.get(ident, 0))
 
 
 def _target(given: CatalogInput) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from checkers.linearizability.model import UNKNOWN, Operation
+
 Columns = tuple[str, ...]
 
 
@@ -96,6 +98,9 @@ class Answer(NamedTuple):
     listing: tuple[tuple[str, str | None, int | None], ...] = ()
 
 
+CatalogOperation = Operation[CatalogInput, Answer]
+
+
 def apply_steps(columns: Columns, steps: Iterable[Sequence[str]]) -> Columns | None:
     """The columns after the steps of an alter, or `None` if a step does not apply.
 
@@ -124,3 +129,18 @@ def is_plain_list(answer: Answer) -> bool:
     ids = {ident for _, ident, _ in answer.listing}
     plain = len(names) == len(ids) == len(answer.listing) and None not in ids
     return answer.result == "ok" and plain
+
+
+def answer_of(operation: CatalogOperation) -> Answer | None:
+    """The answer of an operation; `None` if its outcome is unknown."""
+    return None if operation.said is UNKNOWN else operation.said
+
+
+def shown_by(operation: CatalogOperation) -> tuple[str, ...]:
+    """The ids of the tables that a known operation shows."""
+    answer = answer_of(operation)
+    if answer is None or answer.result != "ok":
+        return ()
+    if isinstance(operation.input, ListTables):
+        return tuple(str(e[1]) for e in answer.listing) if is_plain_list(answer) else ()
+    return () if answer.table_id is None else (answer.table_id,)

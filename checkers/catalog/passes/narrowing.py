@@ -18,12 +18,20 @@ verified with the original intervals, and after "no order" the original interval
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final, NamedTuple
 
-from checkers.catalog.models.types import ListTables, is_plain_list
-from checkers.catalog.passes.views import CatalogOperation, answer_of, shown_by, versions_of
+from checkers.catalog.models.types import (
+    CatalogOperation,
+    ListTables,
+    answer_of,
+    is_plain_list,
+    shown_by,
+)
+from checkers.catalog.passes.lifetimes import versions_of
 
 ROUNDS_MAX: Final = 4
 """The number of rounds over all tables and lists; one bound leads to another."""
@@ -163,13 +171,24 @@ class _Bounds:
     def leave_out(
         self, listings: Sequence[tuple[int, frozenset[str]]], lives: dict[str, _Life]
     ) -> None:
-        """A list without a table comes before all of the table's life, or after all of it."""
+        """A list without a table comes before all of the table's life, or after all of it.
+
+        A list that was over before all calls of the life, or called after all its returns, cannot
+        change any interval, so only the lists in between are looked at. Intervals only shrink, so
+        the choice may use the intervals as they were at first.
+        """
         calls, ends = self.calls, self.ends
+        by_end = sorted(listings, key=lambda listing: ends[listing[0]])
+        list_ends = [ends[listing] for listing, _ in by_end]
+        # the first call of each list and of all lists that end later
+        list_calls = [*accumulate([calls[listing] for listing, _ in reversed(by_end)], min)][::-1]
         for table, life in lives.items():
-            earliest = min([ends[position] for position in life.members])
-            latest = max([calls[position] for position in life.members])
+            member_calls = [calls[position] for position in life.members]
+            member_ends = [ends[position] for position in life.members]
+            earliest, latest = min(member_ends), max(member_calls)
             begin, over = -float("inf"), float("inf")
-            for listing, listed in listings:
+            first = bisect_right(list_ends, min(member_calls))
+            for listing, listed in by_end[first : bisect_left(list_calls, max(member_ends))]:
                 if table in listed:
                     continue
                 # the table had existed before the list, so it was gone

@@ -17,15 +17,51 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-from checkers.catalog.models.types import Alter, Answer, CatalogInput, Create, Delete, Rename
-from checkers.linearizability import UNKNOWN, Model, Operation
+from checkers.catalog.models.types import (
+    Alter,
+    Answer,
+    CatalogInput,
+    CatalogOperation,
+    Create,
+    Delete,
+    Rename,
+)
+from checkers.linearizability import UNKNOWN, CheckOutcome, Model, Result
+from harness.ops import Pair
+from harness.vocabularies import fields_of
 
-CatalogOperation = Operation[CatalogInput, Answer]
 CHANGES: Final = (Create, Alter, Rename, Delete)
 TRIALS_MAX: Final = 20_000
 """The maximum number of model steps spent on guessing lost operations."""
 CANDIDATES_MAX: Final = 40
 """The maximum number of lost operations to consider at a time, the earliest calls first."""
+
+
+def replayed(
+    model: Model[Any, CatalogInput, Answer],
+    operations: Sequence[CatalogOperation],
+    pairs: Mapping[int, Pair],
+) -> CheckOutcome | None:
+    """The order of the revisions in the answers of `pairs`, if that order is legal."""
+    revisions: dict[int, int] = {}
+    for index, pair in pairs.items():
+        revision = fields_of(pair.completion).get("revision")
+        if isinstance(revision, int):
+            revisions[index] = revision
+    order = replay(model, operations, revisions)
+    if order is None:
+        return None
+    returns = sum(not operation.is_unknown for operation in operations)
+    return CheckOutcome(
+        result=Result.OK,
+        reason="a legal order exists",
+        witness=(order,) if order else (),
+        decided_by="a replay in the order of revisions",
+        steps=len(order),
+        configurations=0,
+        progress=returns,
+        returns=returns,
+    )
 
 
 def replay(

@@ -52,7 +52,6 @@ class Accesses:
         return np.where(nil_read & (self.wrote >= 0), self.wrote, self.read)
 
     def key_of(self, version: LongArray) -> IntArray:
-        """The key of each version."""
         return (np.searchsorted(self.nil, version, side="right") - 1).astype(np.int32)
 
 

@@ -53,9 +53,7 @@ def _edges(index: AppendIndex, builder: GraphBuilder) -> None:
 
 
 def _last_writers(index: AppendIndex) -> IntArray:
-    """For each read, the append of its last element; -1 for empty lists and elements without
-    writer.
-    """
+    """For each read, the append of its last element; -1 for empty lists or no writer."""
     last = np.full(len(index.reads), -1, np.int32)
     seen = index.version >= 0
     last[seen] = index.writer[index.version[seen]]
@@ -66,10 +64,7 @@ def _last_writers(index: AppendIndex) -> IntArray:
 
 
 def infer_append(columns: Columns) -> Inference:
-    """Infer dependencies and non-cycle anomalies of a list-append history.
-
-    Raises `Refused` if one value was appended to one key twice.
-    """
+    """Infer dependencies and anomalies. Raises `Refused` if a key got one value twice."""
     index = index_appends(columns)
     builder = GraphBuilder(columns)
     _edges(index, builder)
@@ -251,9 +246,7 @@ class _Groups:
         return appends[earliest]
 
     def lost_updates(self) -> tuple[IntArray, list[IntArray]]:
-        """Groups of reads (rows) that saw one version, each followed by its transaction's own
-        append.
-        """
+        """Groups of reads (rows) of one version, each followed by its transaction's own append."""
         columns, index = self.index.columns, self.index
         before = self._previous_read()
         leads = np.flatnonzero(self.is_read & (before < 0))

@@ -18,9 +18,7 @@ class AppendExplainer:
         self._columns = index.columns
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """The reason why `source` precedes `target`: the earliest access of `target` that shows
-        it.
-        """
+        """The reason why `source` precedes `target`: the first access of `target` to show it."""
         columns = self._columns
         for mop in columns.mops(target):
             if bool(columns.write[mop]) == (relation == WR):

@@ -38,7 +38,6 @@ class AppendIndex:
     longest: LongArray
 
     def key_of(self, version: LongArray) -> IntArray:
-        """The key of each version."""
         return (np.searchsorted(self.first, version, side="right") - 1).astype(np.int32)
 
 

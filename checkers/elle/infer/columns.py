@@ -103,7 +103,6 @@ class Columns:
         return sum(array.nbytes for array in every if isinstance(array, np.ndarray))
 
     def read_list(self, mop: int) -> IntArray:
-        """The values that the read `mop` returned."""
         start = int(self.list_start[mop])
         return self.pool[start : start + int(self.list_length[mop])]
 
@@ -118,11 +117,9 @@ class Columns:
         return mops[order], group[order]
 
     def render_value(self, value: int) -> str:
-        """A value as the history shows it."""
         return "nil" if value == NIL else render(self.values[value])
 
     def render_key(self, key: int) -> str:
-        """A key as the history shows it."""
         return render(self.keys[key])
 
     def render_mop(self, mop: int) -> str:
@@ -301,8 +298,7 @@ class _Builder:
         self.list_lengths.append(length)
         # `True` and 1.0 equal 1 in Python but are different data.
         plain = _PLAIN.issuperset(map(type, value))
-        # A start below zero stands for the longest list of key -start-1, which is stored at the
-        # end.
+        # A start below zero means the longest list of key -start-1, stored at the end.
         if plain and length <= size and longest[:length] == value:
             self.list_starts.append(-key - 1)
         elif plain and length > size and value[:size] == longest:

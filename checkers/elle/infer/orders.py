@@ -99,7 +99,6 @@ class _State:
     pairs: list[Pair]
 
     def copy(self) -> _State:
-        """A copy for backtracking."""
         return _State([*self.after], [*self.before], {**self.later}, [*self.earlier], [*self.pairs])
 
 
@@ -226,7 +225,6 @@ class _Search:
         )
 
     def _settle(self, key: int, one: int, two: int) -> None:
-        """Order `one` before `two`."""
         after, before = self._state.after, self._state.before
         for source, target in self._edges(key, one, two):
             if after[source] >> target & 1:
@@ -268,9 +266,7 @@ class _Search:
             self._require_invisible()
 
     def _follows_one_sort(self) -> bool:
-        """Whether one topological order satisfies all open pairs; if not, the state is
-        unchanged.
-        """
+        """Whether one topological order satisfies all open pairs; otherwise nothing changes."""
         saved = self._state.copy()
         place = [before.bit_count() for before in saved.before]
         try:
@@ -293,10 +289,7 @@ def _direct(nodes: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """For each node, all nodes that follow it and all nodes that precede it, as bits.
-
-    Raises `_Unsatisfiable` if the edges have a cycle.
-    """
+    """The followers and the predecessors of each node, as bits. Raises `_Unsatisfiable`."""
     out: list[set[int]] = [set() for _ in range(nodes)]
     for source, target in edges:
         out[source].add(target)
@@ -323,7 +316,6 @@ def _closure(nodes: int, edges: list[tuple[int, int]]) -> tuple[list[int], list[
 
 
 def _bits(mask: int) -> Iterator[int]:
-    """The positions of the set bits."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

@@ -55,7 +55,6 @@ class _Version:
     final: bool = True
 
     def told(self) -> str:
-        """The value as text."""
         return "absent" if self.value is None else render(self.value)
 
 
@@ -73,9 +72,7 @@ class _Unseen:
 
 
 def infer_predicates(columns: PredicateColumns) -> Inference:
-    """Infer dependencies and anomalies without a cycle; raises `Refused` if writes are not
-    unique.
-    """
+    """Infer dependencies and anomalies without a cycle; raises `Refused` for writes not unique."""
     index = _Index(columns)
     for txn in np.flatnonzero(columns.type == OK).tolist():
         _Reads(index, txn).all()
@@ -144,9 +141,7 @@ class _Index:
         return version.txn >= 0 and bool(self.columns.type[version.txn] == FAIL)
 
     def unseen(self, predicate: Predicate) -> list[_Unseen]:
-        """For each key, the non-matching versions; keys that leave several candidates are left
-        out.
-        """
+        """For each key, the non-matching versions, unless several candidates are left."""
         candidates = self._unseen.get(predicate)
         if candidates is None:
             candidates = []
@@ -286,7 +281,6 @@ class _Reads:
                 index.record("predicate-read-miss", (self.txn,), key, text)
 
     def _seen(self, access: Access, key: int, value: Any) -> None:
-        """Handle a read that returned a value."""
         version = self.index.written[key].get(identity(value))
         if version is None:
             name = self.index.columns.render_key(key)

@@ -56,10 +56,7 @@ class RegisterOptions:
 
 
 def infer_register(columns: Columns, options: RegisterOptions) -> Inference:
-    """Infer dependencies and non-cycle anomalies of a register history.
-
-    Raises `Refused` if one value was written to one key twice.
-    """
+    """Infer dependencies and anomalies. Raises `Refused` if a key got one value twice."""
     writers = Writers(columns)
     initial = _initial(columns, options.initial_values)
     unwritten = _unwritten(columns, writers, initial)

@@ -27,9 +27,7 @@ class RegisterExplainer:
         return range(int(low), int(high))
 
     def explain(self, source: int, target: int, relation: int) -> Reason:
-        """The reason why `source` precedes `target`: the first key that `target` accessed
-        explains it.
-        """
+        """The reason why `source` precedes `target`: the first key `target` accessed to show it."""
         accesses = self._accesses
         mine = {int(accesses.key[row]): row for row in self._rows(source)}
         columns = accesses.columns

@@ -87,7 +87,6 @@ class Graph:
 
     @property
     def members(self) -> int:
-        """The number of transactions."""
         return len(self.columns)
 
     @property
@@ -274,7 +273,6 @@ class GraphBuilder:
         self.add(up[:-1], up[1:], JOINT)
 
     def build(self, *, realtime: bool) -> Graph:
-        """The graph of all added edges."""
         empty = np.zeros(0, np.int32)
         return Graph(
             self._columns,

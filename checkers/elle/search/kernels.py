@@ -68,8 +68,7 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
     order: LongArray | None = None
     first = np.zeros(0, np.int64)
     work = _WORK_FACTOR * len(source) + 1000
-    # A path without a cycle has at most as many steps as nodes: edges that still fall then never
-    # settle.
+    # A path without a cycle has at most as many steps as nodes; falling edges then never settle.
     for rounds in range(min(_ROUNDS_MAX, len(level))):
         if not len(falling) or work < 0:
             break
@@ -94,9 +93,7 @@ def settle(level: LongArray, ceiling: LongArray, source: IntArray, target: IntAr
 
 
 def clusters(level: LongArray, low: LongArray, high: LongArray) -> LongArray:
-    """For each node, the number of the merged interval [low, high] that contains its level, or
-    -1.
-    """
+    """For each node, the number of the merged interval [low, high] with its level, or -1."""
     order = np.argsort(low, kind="stable")
     low, reach = low[order], np.maximum.accumulate(high[order])
     opens = np.ones(len(low), np.bool_)

@@ -121,7 +121,6 @@ class Search:
 
     @cached_property
     def _raw(self) -> Adjacency:
-        """All edges."""
         whole = self._component
         return _adjacency(whole.count, whole.source, whole.target, whole.relation)
 
@@ -133,9 +132,7 @@ class Search:
     # --- existence ---------------------------------------------------------------------------
 
     def _label(self, relations: int, *, extended: bool) -> IntArray:
-        """Component labels of the subgraph; `extended` has each node twice (see the comment
-        below).
-        """
+        """Component labels of the subgraph; `extended` has each node twice (comment below)."""
         labels = self._labels.get((relations, extended))
         if labels is None:
             # All relations of an edge count here, not only the relation that names the step.
@@ -147,8 +144,7 @@ class Search:
                 rw = (whole.relation[keep] & (RW | RWP)) != 0
                 joint = whole.relation[keep] == JOINT
                 free = ~rw & ~joint
-                # Node i represents i after a free step, and node i + count represents i after an
-                # anti-dependency.
+                # Node i is i after a free step; node i + count is i after an anti-dependency.
                 source, target = (
                     np.concatenate(
                         [source[free], source[free] + count, source[rw], source[joint] + count]
@@ -163,9 +159,7 @@ class Search:
         return labels
 
     def _members(self, model: str) -> int:
-        """The number of transactions in the smallest component that refutes `model`; 0 if none
-        does.
-        """
+        """The number of transactions in the smallest component that refutes `model`, or 0."""
         relations, _ = _REFUTED_BY[model]
         label = self._label(relations, extended=model in _SNAPSHOTS)
         size = np.bincount(label)
@@ -208,8 +202,7 @@ class Search:
         for name in self.kinds_left(refuted):
             if name in redundant:
                 continue
-            # Without anti-dependencies, the kind of a cycle does not depend on the names of its
-            # steps.
+            # Without anti-dependencies, the kind of a cycle does not depend on its steps' names.
             raw = not Kind.named(name).rw
             try:
                 with budget.part(budget.steps // 4 + 1) as part:
@@ -223,9 +216,7 @@ class Search:
         return list({cycle.name: cycle for cycle in reversed(cycles)}.values())[::-1], unfinished
 
     def show(self, model: str, budget: Budget) -> Cycle | None:
-        """A cycle that refutes `model` however its steps are named; `None` if the search is too
-        hard.
-        """
+        """A cycle that refutes `model` by any names of steps; `None` if the search is too hard."""
         for name in _REFUTED_BY[model][1]:
             try:
                 with budget.part(budget.steps // 2 + 1) as part:

@@ -113,7 +113,6 @@ def _walk_key(
 
 
 def _bits(mask: int) -> list[int]:
-    """The positions of the set bits."""
     positions = []
     while mask:
         low = mask & -mask

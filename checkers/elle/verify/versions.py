@@ -18,9 +18,7 @@ ANYBODY = "anybody"
 
 
 def list_orders(raw: Raw, key: Any) -> tuple[list[Any], list[Any]]:
-    """The longest reads of `key` without repetitions; and all reads that are no prefix of the
-    first.
-    """
+    """The longest reads of `key` without repetitions, and all reads that are no prefix of one."""
     every = [
         list(value or ())
         for txn in raw.on.get(key, ())
@@ -58,9 +56,7 @@ def next_in_list(raw: Raw, key: Any, value: Any, after: Any, orders: Any) -> boo
 
 
 def promises(raw: Raw, key: Any) -> tuple[set[Any], dict[Any, Any], dict[Any, Any]]:
-    """The versions that a reader overwrote; and for each version its writers, first end, last
-    call.
-    """
+    """The versions that a reader overwrote; each version's writers, first end and last call."""
     over: set[Any] = set()
     left: dict[Any, Any] = {}
     met: dict[Any, Any] = {}

@@ -54,9 +54,7 @@ class Insertion:
         )
 
     def put(self, ident: int, end: float, gap: int) -> bool:
-        """Insert an operation into `gap` (at least `low`); `False` if it had returned before
-        that.
-        """
+        """Insert an operation into `gap` (at least `low`); `False` if it returned before that."""
         after = bisect.bisect_right(self._calls, end)
         if after < len(self._firsts) and gap > self._firsts[after]:
             return False
@@ -73,7 +71,6 @@ class Insertion:
         return True
 
     def order(self) -> tuple[int, ...]:
-        """The ids of all operations, in order."""
         order: list[int] = []
         for gap in range(len(self._ids) + 1):
             order += self._inserted.get(gap, ())

@@ -25,9 +25,7 @@ METHOD: Final = "the chain of what reads showed"
 
 
 class Addition(NamedTuple):
-    """One addition of an element; `end` is infinite if it never returned; `is_new` is its
-    answer.
-    """
+    """One addition of an element; `end` is infinite without a return; `is_new` is its answer."""
 
     id: int
     call: float

@@ -75,7 +75,6 @@ class _Block:
     last: Access | None = None
 
     def add(self, rank: int, access: Access) -> None:
-        """Add an operation."""
         self.entries.append((rank, access))
         if access.end < self.first_end:
             self.first_end, self.first = access.end, access
@@ -189,9 +188,7 @@ class _History:
         return [block for block in blocks if block.entries]
 
     def _is_start(self, access: Access) -> bool:
-        """Whether a block begins with this operation: the value that it overwrites is not
-        unique.
-        """
+        """Whether a block begins with this operation: the overwritten value is not unique."""
         if access.makes is NOTHING or not self._is_unique(access.makes):
             return False
         return access.needs is NOTHING or not self._is_unique(access.needs)
@@ -236,8 +233,7 @@ class _History:
             if access.call > first_end:
                 assert first is not None, "only an operation has an end that is finite"
                 links = self._links(block, [first, access])
-                # If the later value was not written in time, that value is a contradiction by
-                # itself.
+                # If the later value was not written in time, it is a contradiction by itself.
                 is_maker = access.makes is not NOTHING and not links
                 core = [first] if is_maker else [first, self._shown(access)]
                 raise _ContradictionError([*core, *links])
@@ -251,8 +247,7 @@ class _History:
                 raise self._clash(before, after)
         starts = [block.first_end for block in forward]
         for block in blocks:
-            # Forward zones are disjoint now: only the last one that begins earlier can contain this
-            # block.
+            # Forward zones are disjoint now: only the last to begin earlier can contain this one.
             at = bisect.bisect_left(starts, block.last_call) - 1
             if not block.is_forward and at >= 0 and block.first_end < forward[at].last_call:
                 raise self._clash(forward[at], block)

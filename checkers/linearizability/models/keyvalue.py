@@ -40,7 +40,6 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         self._partitioned = partitioned
 
     def init(self) -> State:
-        """No key has a value."""
         return ()
 
     def step(
@@ -58,12 +57,10 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return True, tuple(sorted([*rest, (input_.key, value)], key=_by_key))
 
     def _first(self, key: Hashable) -> str:
-        """The first value of `key`."""
         initial = self._initial
         return initial if isinstance(initial, str) else initial.get(key, "")
 
     def read_only(self, input_: KeyValueInput, output: str | Unknown | None, /) -> bool:
-        """Gets."""
         del output
         return input_.f == "get"
 
@@ -72,13 +69,11 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return self.read_only(input_, output)
 
     def footprint(self, input_: KeyValueInput, /) -> frozenset[str]:
-        """The key of the operation."""
         return frozenset((repr(input_.key),))
 
     def partition(
         self, operations: Sequence[Operation[KeyValueInput, str | None]], /
     ) -> Sequence[Sequence[Operation[KeyValueInput, str | None]]]:
-        """One part per key."""
         if not self._partitioned:
             return [operations]
         parts: dict[Hashable, list[Operation[KeyValueInput, str | None]]] = {}

@@ -40,7 +40,6 @@ class Mutex(Model[str | None, MutexInput, bool]):
         return output is UNKNOWN or output == granted, after
 
     def read_only(self, input_: MutexInput, output: bool | Unknown, /) -> bool:
-        """Refusals."""
         del input_
         return output is False
 

@@ -40,9 +40,7 @@ class _Queue:
     def restricted(
         self, operations: Sequence[QueueOperation], elements: Sequence[Hashable], /
     ) -> Sequence[QueueOperation]:
-        """Keep the operations on these elements; an "empty" answer says that none of them was
-        there.
-        """
+        """Keep the operations on these elements; an "empty" answer says that none was there."""
         return [
             operation
             for operation in operations
@@ -56,7 +54,6 @@ class _Queue:
         ]
 
     def observes(self, input_: QueueInput, output: Element | Unknown | None, /) -> bool:
-        """Dequeues."""
         del output
         return isinstance(input_, Dequeue)
 
@@ -92,7 +89,6 @@ class Queue(_Queue, Model[Elements, QueueInput, Element | None]):
     """First in, first out; initially empty."""
 
     def init(self) -> Elements:
-        """No elements."""
         return ()
 
     def step(
@@ -117,7 +113,6 @@ class UnorderedQueue(_Queue, NondeterministicModel[Elements, QueueInput, Element
     """Elements leave in any order; an unknown dequeue may have taken any element."""
 
     def init(self) -> Iterable[Elements]:
-        """No elements."""
         return [()]
 
     def step(

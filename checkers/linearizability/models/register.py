@@ -67,7 +67,6 @@ class Register(Model[Scalar, RegisterInput, Scalar]):
         self._initial = initial
 
     def init(self) -> Scalar:
-        """The initial value."""
         return self._initial
 
     def step(
@@ -238,7 +237,6 @@ class MultiRegister(Model[tuple[tuple[Key, Scalar], ...], Txn, Txn]):
         return True, _sorted(values)
 
     def read_only(self, input_: Txn, output: Txn | Unknown, /) -> bool:
-        """Transactions that only read."""
         del output
         return all(f == "read" for f, _, _ in input_.micro)
 

@@ -90,7 +90,6 @@ class Set(Model[int, SetInput, SetOutput]):
         return bits_of
 
     def init(self) -> int:
-        """No elements."""
         return 0
 
     def step(
@@ -147,10 +146,7 @@ class Set(Model[int, SetInput, SetOutput]):
         return list(parts.values())
 
     def decide(self, operations: Sequence[SetOperation], /) -> Decision | None:
-        """Decide by the chain of reads, or by a read of an element that was never added.
-
-        The chain needs a history without removals.
-        """
+        """Decide by the chain of reads, if nothing is removed, or a read of an unknown element."""
         additions: list[Addition] = []
         looks: list[Look] = []
         is_exact = True

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
+from harness.errors import counted
 from harness.ops import CheckResult, Counterexample, History, Op, OpType, Pair
 from harness.support.html_template import filled, script_safe
 
@@ -39,7 +40,7 @@ def render_page(
     explanation = [line for result in results for line in result.explanation]
     if len(explanation) > SENTENCES_MAX:
         rest = len(explanation) - SENTENCES_MAX
-        explanation = [*explanation[:SENTENCES_MAX], f"... and {rest} more sentences"]
+        explanation = [*explanation[:SENTENCES_MAX], f"... and {counted(rest, 'more sentence')}"]
     reason = "; ".join(result.reason for result in results)
     drawings = [svg for result in results for svg in result.details.get("drawings", ())]
     rows, lanes, cut = _rows(history, counterexample)

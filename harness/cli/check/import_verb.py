@@ -119,9 +119,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _case_of_export(history: History, workload: str) -> Case:
-    """The case for a history that the harness exported; raises the checkers' errors about its
-    values.
-    """
+    """The case of a history that the harness exported; raises the checkers' errors about values."""
     case = Case(seed=0, target=IMPORTED, workload=workload, faults=())
     for checker in checkers_of(case):
         try:

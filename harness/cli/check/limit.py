@@ -30,9 +30,7 @@ _HELP: Final = (
 
 
 def add_check_limit(parser: Parser, text: str = _HELP, *, searches: bool = True) -> None:
-    """Add the options to `parser`; with `searches` also the limits of searches. `text` is the help
-    text of the first option.
-    """
+    """Add the options, with `searches` also their limits; `text` is the first option's help."""
     parser.add_argument(
         FLAG,
         type=_seconds,
@@ -82,7 +80,6 @@ class _Exported(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Store the value; called by argparse."""
         del parser, option_string
         os.environ[str(self.const)] = str(values)
         setattr(namespace, self.dest, values)

@@ -24,6 +24,7 @@ from harness.errors import (
     HarnessError,
     HistoryError,
     UsageError,
+    counted,
     located,
 )
 from harness.formats import Source, model_for, open_history
@@ -169,7 +170,7 @@ def _reuse(path: Path, times: int) -> str:
     """The warning for a foreign history whose processes continue after `info`."""
     return (
         f"{path}: a process was used again after an operation of it ended in info "
-        f"({times} time{'s' * (times != 1)}); such operations may take effect at any later time"
+        f"({counted(times, 'time')}); such operations may take effect at any later time"
     )
 
 

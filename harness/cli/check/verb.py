@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     request = _request(parsed)
     tasks, aside, failures = find_tasks(parsed.path)
     if aside.files:
-        what = f"{aside.files} file{'' if aside.files == 1 else 's'}"
+        what = counted(aside.files, "file")
         note(
             f"harness: left {what} aside that {'is' if aside.files == 1 else 'are'} no history, "
             f"{'' if aside.files == 1 else 'such as '}{str(aside.first)!r}"
@@ -109,9 +109,7 @@ def _headline(verdict: Verdict, about: str) -> Text:
 
 
 def _exit_code(verdicts: list[Verdict], failures: list[Failed]) -> int:
-    """The rank of an outcome: a proven violation comes first; a missing verdict is worse than an
-    unknown one.
-    """
+    """The exit code: a proven violation first, then a missing verdict, then an unknown one."""
     if failures and Verdict.INVALID not in verdicts:
         return max(failure.exit_code for failure in failures)
     return EXIT_CODES[worst(verdicts)]
@@ -236,9 +234,7 @@ def _no_number(name: str) -> object:
 
 
 def _require_comparable(text: str, value: object) -> None:
-    """Raise `UsageError` for symbols, which result from lost shell quotes, and for NaN, which
-    equals nothing.
-    """
+    """Raise `UsageError` for symbols (the shell took the quotes) and NaN, which equals nothing."""
     values = [value]
     if isinstance(value, dict):
         values += [*value, *value.values()]
@@ -259,9 +255,10 @@ def require_kind(name: str, kind: str) -> None:
     if name in plugin_names("checkers"):
         actual = load_model(name).kind
         if actual != kind:
-            raise UsageError(f"--{kind} is {name!r}, which is a {actual}; use --{actual} {name}")
+            raise UsageError(f"--{kind} is {name!r}, a name of --{actual}; use --{actual} {name}")
         return
-    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, model_names(kind))}")
+    see = "harness list checkers"
+    raise UsageError(f"--{kind} is {name!r}; {choices_near(name, model_names(kind), see=see)}")
 
 
 def _outcomes(tasks: list[Task], request: CheckRequest, *, jobs: int) -> Iterator[Outcome | Failed]:

@@ -37,9 +37,7 @@ def chosen_reporters(text: str) -> list[str]:
 
 
 def _made_by_default(name: str) -> bool:
-    """Whether to run the reporter by default. One that does not load is tried, so that a note gives
-    the reason.
-    """
+    """Whether to run the reporter by default; one that does not load is tried, for a note."""
     try:
         reporter: Reporter = load_plugin("reporters", name)
     except UsageError:
@@ -48,9 +46,7 @@ def _made_by_default(name: str) -> bool:
 
 
 def make_artefacts(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    """The path of each artefact that was made; a note on stderr names failed artefacts and the
-    reason.
-    """
+    """The path of each artefact that was made; notes on stderr name the failed ones."""
     made: dict[str, str] = {}
     for name in names:
         try:

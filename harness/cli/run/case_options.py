@@ -21,7 +21,7 @@ from harness.cli.parser import Parser
 from harness.cli.project import NO_CONFIG
 from harness.errors import UsageError, listed
 from harness.faults.parser import parse
-from harness.plan.needs import flags_of, needed_options
+from harness.plan.planning import flags_of, needed_options
 from harness.plan.random_case import DRAWABLE
 from harness.plugins import Option, Target, Workload
 from harness.registry import load_all, load_plugin
@@ -237,7 +237,6 @@ def _target_of(parsed: argparse.Namespace) -> str:
 
 
 def _usual_workload(target: str) -> str:
-    """The default workload of a target."""
     return str(load_plugin("targets", target).workload or _DEFAULTS.workload)
 
 
@@ -264,7 +263,6 @@ def _add_option(group: Any, owner: str, option: Option) -> None:
 
 
 def _metavar(option: Option) -> str:
-    """The placeholder for an option's value in help texts."""
     if option.name == "mix":
         return "KIND=WEIGHT,.."
     if option.name.endswith("-ms"):
@@ -343,9 +341,7 @@ def _nemeses(parsed: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _checkers(text: str) -> tuple[str, ...]:
-    """The names that `default` stands for. None is left out, so that a verdict always means the
-    same.
-    """
+    """The names after `default`, which is required, so that a verdict always means the same."""
     default, *added = (name.strip() for name in text.split(","))
     if default != DEFAULT or not all(len(name) > 1 and name[0] == "+" for name in added):
         raise UsageError(

@@ -24,7 +24,7 @@ from harness.cli.output import say
 from harness.cli.parser import Parser
 from harness.cli.run.case_options import case_from, parse_case_options
 from harness.environments.sim.trace import first_divergence
-from harness.errors import EXIT_INVALID, EXIT_VALID, InfrastructureError, UsageError
+from harness.errors import EXIT_INVALID, EXIT_VALID, InfrastructureError, UsageError, counted
 from harness.plan.planning import plan_case
 from harness.registry import load_plugin
 
@@ -52,7 +52,10 @@ def main(arguments: Sequence[str]) -> int:
         if len(dict.fromkeys(digests)) > 1:
             say(f"NOT DETERMINISTIC: seed {case.seed}: equal traces, but the histories differ")
             return EXIT_INVALID
-    say(f"deterministic: seed {case.seed} gave the same bytes in {parsed.runs} interpreters")
+    say(
+        f"deterministic: seed {case.seed} gave the same bytes "
+        f"in {counted(parsed.runs, 'interpreter')}"
+    )
     return EXIT_VALID
 
 

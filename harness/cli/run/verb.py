@@ -156,7 +156,6 @@ def default_name(case: Case) -> str:
 def _report(
     plan: Plan, environment: Environment, kept: KeptRun, folder: Path, replay: str
 ) -> dict[str, Any]:
-    """The JSON object of `--json`."""
     outcome, judgement, record = kept.outcome, kept.judgement, kept.record
     return {
         "schema_version": 1,

@@ -85,13 +85,15 @@ def in_numbers(judgement: Judgement) -> str:
     if certified is None:
         return ""
     certificate, faults = certified.details["certificate"], _faults(certified)
-    numbers = [counted(_operations(certificate), "operation")]
+    operations = sum(_numbers(certificate.get("operations")).values())
+    numbers = [counted(operations, "operation")]
     numbers += [counted(faults, "fault")] if faults else ["no fault"]
     changes = certificate.get("changes_of_leader")
     if isinstance(changes, int):
         numbers.append(counted(changes, "leader change"))
     elif isinstance(changes, str) and changes != "not observed":
-        numbers.append(f"{changes} leader changes")
+        words = "leader change" if changes.endswith(" 1") else "leader changes"  # "at least 1"
+        numbers.append(f"{changes} {words}")
     return ", ".join(numbers)
 
 
@@ -103,10 +105,6 @@ def _with_certificate(results: Sequence[CheckResult]) -> CheckResult | None:
     """The result that describes the run's activity; `None` if no checker counts it."""
     has = (each for each in results if isinstance(each.details.get("certificate"), Mapping))
     return next(has, None)
-
-
-def _operations(certificate: Mapping[str, Any]) -> int:
-    return sum(_numbers(certificate.get("operations")).values())
 
 
 def _numbers(found: object) -> dict[str, int]:
@@ -157,7 +155,8 @@ def _in_few_lines(result: CheckResult) -> list[str]:
         unusual.insert(0, f"too few processors {starved}")
     unknown = kinds.get("info", 0)
     if unknown > UNKNOWN_SHARE_NORMAL * sum(kinds.values()):
-        unusual.append(f"{unknown} of {sum(kinds.values())} operations have an unknown outcome")
+        of = counted(sum(kinds.values()), "operation")
+        unusual.append(f"{unknown} of {of} {'has' if unknown == 1 else 'have'} an unknown outcome")
     return [*lines, *([f"unusual: {'; '.join(unusual)}"] if unusual else [])]
 
 

@@ -109,9 +109,7 @@ def _check_executor(parsed: argparse.Namespace) -> None:
 
 
 def _check_lake(parsed: argparse.Namespace) -> None:
-    """Refuse a lake in the store's folder: it would lie among the runs that are still to be moved
-    there.
-    """
+    """Refuse a lake in the store's folder: it would lie among the runs that move there."""
     if parsed.lake is None:
         return
     parts = urlsplit(parsed.lake) if "://" in parsed.lake else None
@@ -189,7 +187,6 @@ def _try_writing(path: Path) -> None:
 
 
 def _files_asked_for(parsed: argparse.Namespace) -> list[tuple[str, Path]]:
-    """Option and path of each output file."""
     paths = ((name, getattr(parsed, name)) for name in ("junit", "summary_json", "github_summary"))
     return [(f"--{name.replace('_', '-')}", Path(path)) for name, path in paths if path is not None]
 

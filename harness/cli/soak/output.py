@@ -29,8 +29,7 @@ from harness.ops import Verdict
 from harness.soak.campaign import Campaign
 from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
-from harness.soak.memory import memory_bytes_max
-from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups
+from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups, memory_bytes_max
 from harness.support.atomic_file import replacing
 from harness.verdict.known import KnownFailures
 
@@ -287,7 +286,6 @@ class SoakOutput:
         return tally.valid_bytes / tally.valid_kept if tally.valid_kept else None
 
     def _head(self) -> list[str]:
-        """The lines about all seeds together."""
         campaign, spec, tally = self.campaign, self.campaign.spec, self.campaign.tally
         counts = ", ".join(f"{count} {name}" for name, count in tally.shown.items())
         before = f" ({campaign.done_before} of them before)" if campaign.done_before else ""

@@ -10,7 +10,7 @@ from harness.cli.output import note
 from harness.cli.run.progress import Progress
 from harness.cli.status_line import StatusLine, fitting
 from harness.cli.styles import VERDICT_STYLES, bar, joined, styled
-from harness.errors import clipped
+from harness.errors import clipped, counted
 from harness.soak.result import PASSING, SeedJob, SeedResult, Tally
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class SoakProgress:
             for name, count in self._tally.verdicts.items()
             if count and name not in PASSING
         )
-        text = f"{self._tally.seeds}/{self._total} seeds, {failures or 'all valid'}"
+        text = f"{self._tally.seeds}/{counted(self._total, 'seed')}, {failures or 'all valid'}"
         return ", ".join([text, *self._pace(elapsed_s)])
 
     def _pace(self, elapsed_s: float) -> list[str]:
@@ -126,7 +126,7 @@ class SoakProgress:
         ]
         pace = f"  {', '.join(self._pace(now_s - self._begin_s))}"
         done = self._tally.seeds
-        text = joined(f"{done}/{self._total} seeds", *counts, pace)
+        text = joined(f"{done}/{counted(self._total, 'seed')}", *counts, pace)
         seeds = [f"seed {seed} ({now_s - at:.0f} s)" for seed, at in list(self._running.items())]
         running = styled(fitting(["running:", *seeds], self._status.width))
         return Group(bar(done, self._total, text), running)

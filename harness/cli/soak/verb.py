@@ -18,13 +18,7 @@ from harness.cli.run.verb import default_name
 from harness.cli.soak.options import SIM, check_writable, parse_seeds, parse_soak
 from harness.cli.soak.output import Replays, SinkArtefacts, SoakOutput
 from harness.cli.soak.progress import SoakProgress
-from harness.errors import (
-    EXIT_CRASH,
-    EXIT_INTERRUPTED,
-    EXIT_INVALID,
-    InfrastructureError,
-    counted,
-)
+from harness.errors import EXIT_CRASH, EXIT_INTERRUPTED, EXIT_INVALID, InfrastructureError, counted
 from harness.ops import Verdict
 from harness.plan.planning import plan_case
 from harness.plan.random_case import NONE, undrawn
@@ -195,8 +189,9 @@ def _work(
 
 
 def _exit_code(campaign: Campaign, known: KnownFailures, *, interrupted: bool) -> int:
-    """The overall verdict: one invalid seed makes it invalid, and an unfinished soak is never
-    valid. Seeds that a known failure excuses do not count.
+    """The overall verdict: one invalid seed makes it invalid; an unfinished soak is not valid.
+
+    Seeds that a known failure excuses do not count.
     """
     code = campaign.tally.exit_code
     if known and campaign.tally.seeds:

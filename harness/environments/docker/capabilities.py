@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harness.cluster import (
-    STREAMS,
-    Capability,
-    Fidelity,
-    LinkQuality,
-    StreamQuality,
-)
+from harness.cluster import STREAMS, Capability, Fidelity, LinkQuality, StreamQuality
 from harness.environments.host.capabilities import EVERYWHERE
 from harness.errors import UsageError
 
@@ -42,10 +36,7 @@ LINK_QUALITY: Final = (
 
 
 def check_shape(quality: LinkQuality | StreamQuality, missing: Mapping[Capability, str]) -> None:
-    """Raise `UsageError` if links cannot get this quality.
-
-    `missing` has the capabilities that the engine's kernel lacks, with the reasons.
-    """
+    """Raise `UsageError` for a quality that needs a `missing` capability, with the reason."""
     if isinstance(quality, StreamQuality):
         quality.check()
         for what in STREAMS & missing.keys():

@@ -14,15 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from harness.cluster import (
-    Bite,
-    Capability,
-    Fidelity,
-    Link,
-    LinkState,
-    NodeState,
-    Usage,
-)
+from harness.cluster import Bite, Capability, Fidelity, Link, LinkState, NodeState, Usage
 from harness.environments.docker.capabilities import CAPABILITIES, ENVIRONMENT
 from harness.environments.docker.deploy import Blueprint
 from harness.environments.docker.engine.engine import Engine
@@ -123,12 +115,10 @@ class DockerCluster(RealCluster[DockerNode]):
         return await self._in_thread(self._engine.usage, self._node(node).container)
 
     def data_place(self, node: str) -> str:
-        """A human-readable description of where a node's data is."""
         where = self._disks.paths().get(node)
         return f"volume {self._blueprint.places[node].volume}" if where is None else where
 
     async def save_data(self, node: str, folder: Path) -> None:
-        """Copy the data of a stopped node to a new folder."""
         container = self._node(node).container
         await self._in_thread(self._engine.copy_out, container, DATA_FOLDER, folder)
 

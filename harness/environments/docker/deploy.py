@@ -120,10 +120,7 @@ def check_plan(plan: DeploymentPlan) -> None:
 
 
 def _subnets(run_id: str, used: Sequence[ipaddress.IPv4Network]) -> Iterator[str]:
-    """Candidate /24 networks in 10.0.0.0/8 that no route of this machine covers.
-
-    The order depends on the run.
-    """
+    """Unused /24 networks in 10.0.0.0/8, in an order that depends on the run."""
     for index in range(_SUBNET_TRIES_MAX):
         digest = hashlib.blake2b(f"{run_id}/{index}".encode(), digest_size=2).digest()
         subnet = ipaddress.IPv4Network(f"10.{digest[0]}.{digest[1]}.0/24")
@@ -221,7 +218,6 @@ class Blueprint:
         return [name for name, place in self.places.items() if place.clock]
 
     def labels(self, node: str) -> dict[str, str]:
-        """The labels of everything that is created for the node."""
         return {
             RUN_LABEL: self._plan.run_id,
             CONTROLLER_LABEL: self._controller,

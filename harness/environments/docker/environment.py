@@ -28,11 +28,7 @@ from harness.environments.docker.removal import remove_dead_runs, remove_run
 from harness.environments.docker.undo import undo_by
 from harness.environments.host.capabilities import FOREIGN
 from harness.environments.host.limits import require_limits
-from harness.environments.host.session import (
-    RealRun,
-    guarded_main,
-    run_interruptible,
-)
+from harness.environments.host.session import RealRun, guarded_main, run_interruptible
 from harness.environments.host.watch import Interference
 from harness.environments.warden import Warden
 from harness.errors import InfrastructureError
@@ -183,7 +179,6 @@ class _Run(RealRun):
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
     ) -> T:
-        """Deploy and run `main`."""
         self._warden = self._start_warden()
         # Guarded before anything exists, so the warden cleans up even after a half-done deployment.
         self._warden.guard(_RUN_KEY, undo_by("remove", self._plan.run_id, self._controller))
@@ -213,10 +208,7 @@ class _Run(RealRun):
         )
 
     async def _interferences(self) -> dict[str, Interference | None]:
-        """The interference seen now, by node or helper.
-
-        A node is left out if its state changed while the engine was being asked.
-        """
+        """The interference seen now, without nodes whose state changed meanwhile."""
         assert self._cluster is not None
         assert self._outsiders is not None
         before = self._cluster.idle()

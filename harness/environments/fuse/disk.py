@@ -195,7 +195,6 @@ class FuseDisk:
         return int(felt["eio"] + felt["enospc"] + felt["slow"])
 
     async def mend(self) -> None:
-        """Heal the disk if it is faulty."""
         if self._quality != DiskQuality():
             await self.worsen_disk(DiskQuality())
 
@@ -208,15 +207,11 @@ class FuseDisk:
         await self._ask("sync")
 
     async def wipe(self) -> None:
-        """Delete all content."""
         await self._ask("wipe")
 
     @contextlib.asynccontextmanager
     async def hurried(self, *, after_s: float = 0.0) -> AsyncIterator[None]:
-        """Release delayed requests within this context.
-
-        A process that waits for a disk cannot be killed.
-        """
+        """Release delayed requests meanwhile: a process that waits for a disk cannot be killed."""
 
         async def hurry() -> None:
             await asyncio.sleep(after_s)

@@ -43,10 +43,7 @@ def mounted_at(path: Path | str, process: int | str = "self") -> str | None:
 
 
 def detach(path: Path) -> bool:
-    """Unmount a disk; false if no disk is mounted at `path`.
-
-    Raises `InfrastructureError` if the mount cannot be removed.
-    """
+    """Unmount a disk; false if there is none at `path`. Raises `InfrastructureError`."""
     path = path.parent.resolve() / path.name  # the mount itself may be dead
     complaints: list[str] = []
     for command in (["umount", "--lazy", "--"], ["fusermount3", "-u", "-z", "--"]):

@@ -8,14 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
-from harness.cluster import (
-    ClusterEvent,
-    DiskQuality,
-    NodeSpec,
-    NodeState,
-    Spring,
-    known_node,
-)
+from harness.cluster import ClusterEvent, DiskQuality, NodeSpec, NodeState, Spring, known_node
 from harness.environments.host.capabilities import check_slow
 from harness.environments.host.control import gather_all
 from harness.environments.host.logs import EventBus

@@ -20,13 +20,7 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from harness.cluster import (
-    DiskQuality,
-    NodeSpec,
-    NodeState,
-    check_clock,
-    env_nodes_only,
-)
+from harness.cluster import DiskQuality, NodeSpec, NodeState, check_clock, env_nodes_only
 from harness.environments.faulty import ClockError
 from harness.environments.host.foreignclock import ForeignClock
 from harness.environments.host.lines import NodeLine
@@ -134,7 +128,6 @@ class NodeControl:
             self._behind = False
 
     def hear(self, line: NodeLine) -> None:
-        """Handle an answer of the node."""
         try:
             if line.event == STOPPED:
                 stop = msgspec.convert(line.data, Stopped).stop
@@ -224,7 +217,6 @@ class NodeControl:
             await self._set(aliases=dict(aliases))
 
     async def mend(self) -> None:
-        """Heal the clock and the disk if they are faulty."""
         if self.foreign_clock is not None:
             await self.foreign_clock.mend(self._state())
         clock = self.condition.clock
@@ -265,7 +257,6 @@ class NodeControl:
             )
 
     def _lives(self, boot: int) -> bool:
-        """Whether incarnation `boot` is running now."""
         return self._boot == boot and self._state() is NodeState.RUNNING
 
     async def _obeyed(self, number: int, boot: int, limit_s: float) -> bool:

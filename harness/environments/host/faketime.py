@@ -70,10 +70,7 @@ def find_library() -> Path | None:
 
 
 def preload(library: str, node: str, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables to add to a node's environment `given`.
-
-    `folder` is the folder of shared memory on the node's system.
-    """
+    """The variables to add to a node's environment `given`; shared memory is in `folder`."""
     names = Names.of(node)
     loaded = given.get("LD_PRELOAD", "")
     return {
@@ -107,10 +104,7 @@ def shift_ns(error: ClockError, now_ns: int) -> int:
 
 
 def without_waits(library: bytes) -> bytes:
-    """A copy of libfaketime in which the wait functions are undefined symbols.
-
-    Raises `InfrastructureError` if `library` is not such a library.
-    """
+    """A copy of libfaketime without wait functions. Raises `InfrastructureError` otherwise."""
     symbols = dict(_symbols(library))
     missing = [name.decode() for name in sorted(_WAITS - symbols.keys())]
     if missing:

@@ -209,7 +209,6 @@ class ForeignClock:
         return seen if isinstance(seen, _Seen) else None
 
     async def mend(self, state: NodeState) -> None:
-        """Correct the clock if it is wrong."""
         if self._error.offset_ns or self._error.drift_ppm:
             await self.skew(state, offset_ns=0, drift_ppm=0)
 

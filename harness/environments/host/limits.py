@@ -58,10 +58,7 @@ def descriptors_needed(nodes: int, clients: int, ends: int = 1) -> int:
 
 
 def require_limits(plan: DeploymentPlan) -> None:
-    """Make sure that the limits suffice for this deployment, raising soft limits if needed.
-
-    Raises `UsageError` if the hard limits do not suffice.
-    """
+    """Raise soft limits for this deployment; `UsageError` if the hard limits do not suffice."""
     nodes, told_apart = len(plan.nodes), len(plan.ends) - 1
     if told_apart > CLIENT_ENDS_MAX:
         raise UsageError(

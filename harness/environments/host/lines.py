@@ -35,12 +35,7 @@ class NodeLine(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-def _plain(value: Any) -> Any:
-    """The `repr` of a value that JSON cannot represent, since an error would kill the node."""
-    return repr(value)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_encoder = msgspec.json.Encoder(enc_hook=repr)  # an error would kill the node
 _decoder = msgspec.json.Decoder(NodeLine)
 
 

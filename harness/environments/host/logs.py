@@ -90,7 +90,6 @@ class EventBus:
         return remove
 
     async def springs_have_run(self, node: str) -> None:
-        """Wait for the springs that a node's last event triggered."""
         if sprung := self._sprung_last.get(node):
             await asyncio.wait(sprung)
 
@@ -209,7 +208,6 @@ class NodeLog:
             self._file = None
 
     def tail(self, last_lines: int) -> list[str]:
-        """The last `last_lines` lines, oldest first."""
         return list(self._tail)[-last_lines:] if last_lines > 0 else []
 
     def close(self) -> None:

@@ -138,7 +138,6 @@ class RealConn:
         return True
 
     def _reset(self, error: Exception) -> ConnectionResetError:
-        """Abort the broken connection and return the error to raise."""
         self.abort()
         return ConnectionResetError(f"the connection to {self.peer} broke: {error}")
 
@@ -250,10 +249,6 @@ class RealNetwork:
             reader, writer = await dial(host, port, limit=_READ_BUFFER_BYTES)
         except OSError as error:
             raise ConnectionRefusedError(f"{address} ({host}:{port}): {error}") from error
-        if writer.get_extra_info("sockname") == writer.get_extra_info("peername"):
-            # A self-connection: nothing listens, and the kernel chose this port as our own.
-            writer.transport.abort()
-            raise ConnectionRefusedError(f"{address} ({host}:{port}): nothing listens there")
         conn = self._conn(reader, writer)
         greeted = False
         try:

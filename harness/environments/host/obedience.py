@@ -54,7 +54,6 @@ class Obedience:
         self._goes_on = 0
 
     def be(self, condition: Condition) -> None:
-        """Apply this condition from now on."""
         self._clock.set(condition.clock)
         self._touched += self._trouble.set(condition.disk)
         self._stops_at = condition.stops_at

@@ -92,10 +92,7 @@ def find_module(name: str) -> ModuleSpec | None:
 
 
 def located(package: str) -> list[Path]:
-    """The folders of a top-level package, or the single file of a module.
-
-    Raises `UsageError` if no package or module has that name.
-    """
+    """The folders of a package, or the file of a module; `UsageError` if there is none."""
     spec = find_module(package)
     paths: list[Path] = []
     if spec is not None and spec.submodule_search_locations:

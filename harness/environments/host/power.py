@@ -93,7 +93,6 @@ class SyncedLength:
         self._say(max, length)
 
     def truncated(self, length: int) -> None:
-        """Record that the file was truncated to `length`."""
         self._say(min, length)
 
     def _say(self, which: Callable[[int, int], int], length: int) -> None:

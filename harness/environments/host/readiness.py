@@ -49,7 +49,6 @@ class LineWatch:
         self.seen = False
 
     def __call__(self, line: str) -> None:
-        """Check one line."""
         if self._pattern is not None and not self.seen:
             self.seen = self._pattern.search(line) is not None
 

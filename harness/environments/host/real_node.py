@@ -238,7 +238,6 @@ class RealNode(ABC):
         return f"pause/{self.spec.name}"
 
     def _begun(self) -> None:
-        """Note that an incarnation has begun."""
         self.state = NodeState.RUNNING
         self.control.started(self.boots)
         variant = {"variant": self.variant} if self.spec.variants else {}
@@ -272,10 +271,7 @@ class RealNode(ABC):
             _log.warning("%s", error)
 
     def tell(self, what: str, *, undid: str | None = None) -> None:
-        """Publish a failure of the harness or its host.
-
-        `undid` is the kind of the fault that the failure ended early, if any.
-        """
+        """Publish a failure of the harness or its host; it ended a fault of the kind `undid`."""
         data = {"what": what} | ({} if undid is None else {"undid": undid})
         self._bus.publish(self.spec.name, "infrastructure", data)
 

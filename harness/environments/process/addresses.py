@@ -59,7 +59,6 @@ class Ports:
             raise
 
     def real(self, node: str, port: int) -> int:
-        """The real port; raises `UsageError` for an undeclared one."""
         try:
             return self._real[node, port]
         except KeyError:
@@ -91,7 +90,6 @@ class Ports:
         return taken
 
     def close(self) -> None:
-        """Release all ports."""
         for holder in self._held.values():
             holder.close()
         self._held.clear()
@@ -123,10 +121,7 @@ def _hold_port() -> socket.socket:
 
 
 def shared_ports(specs: Sequence[NodeSpec]) -> set[tuple[str, int]]:
-    """The (node, port) pairs that need a shared address because a placeholder names them.
-
-    Raises `UsageError` for an undeclared port.
-    """
+    """The ports that placeholders name by address. Raises `UsageError` for an undeclared one."""
     declared = {f"{spec.name}:{port}": (spec.name, port) for spec in specs for port in spec.ports}
     hosts = {spec.name: [(spec.name, port) for port in spec.ports] for spec in specs}
     shared: set[tuple[str, int]] = set()

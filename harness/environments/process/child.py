@@ -43,15 +43,11 @@ class Account(NamedTuple):
     environment: dict[str, str]
 
     def own(self, folder: Path) -> None:
-        """Make the account the owner of the folder."""
         os.chown(folder, self.uid, self.gid)
 
 
 def account_of(user: str | None) -> Account | None:
-    """The account of a node that declares `user`; `None` means the harness's own.
-
-    Raises `UsageError` if this machine has no such account.
-    """
+    """The account `user`; `None` is the harness's own. Raises `UsageError` if it is missing."""
     if user is None or os.geteuid() != 0:
         return None
     name, _, group = user.partition(":")

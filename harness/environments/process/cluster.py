@@ -70,11 +70,9 @@ class ProcessCluster(RealCluster[ProcessNode]):
         return await asyncio.to_thread(self._node(node).usage)
 
     def data_place(self, node: str) -> str:
-        """A human-readable description of where a node's data is."""
         return str(self._node(node).data_folder)
 
     async def save_data(self, node: str, folder: Path) -> None:
-        """Copy the data of a stopped node to a new folder."""
         await asyncio.to_thread(shutil.copytree, self._node(node).data_folder, folder)
 
     # --- links -------------------------------------------------------------------------------

@@ -27,11 +27,7 @@ from harness.environments.host.capabilities import FOREIGN
 from harness.environments.host.control import prove_clocks
 from harness.environments.host.limits import check_declarations, require_limits
 from harness.environments.host.logs import NodeLog
-from harness.environments.host.session import (
-    RealRun,
-    guarded_main,
-    run_interruptible,
-)
+from harness.environments.host.session import RealRun, guarded_main, run_interruptible
 from harness.environments.host.starvation import LINK_PROXY
 from harness.environments.host.watch import Interference
 from harness.environments.process.addresses import Ports, Topology, shared_ports
@@ -165,7 +161,6 @@ class _Run(RealRun):
     async def run(
         self, main: Callable[[Session], Coroutine[Any, Any, T]], interrupted: asyncio.Event
     ) -> T:
-        """Deploy and run `main`."""
         plan = self._plan
         self._own_scratch()
         warden = self._warden = self._start_warden()

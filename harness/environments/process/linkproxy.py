@@ -166,7 +166,6 @@ class _Output:
                 self._withheld[report.address] = report
 
     def ended(self, code: int) -> None:
-        """Handle the end of the server."""
         text = "\n".join([*self._complaints, self._line.decode("utf-8", "replace")]).strip()
         error = InfrastructureError(f"the link proxy ended with code {code}: {text}")
         if not self.address.done():

@@ -216,7 +216,6 @@ class LinkFaults:
         self._warden.guard(self._guard_key(toxic), undo, deadline_s=lease_s + AFTER_LEASE_S)
 
     async def _take_off(self, fault: _Fault, links: Sequence[Link]) -> Bite:
-        """Remove a fault from these links; returns the measured effect."""
         toxics = [toxic for link in links for toxic in fault.toxics[link]]
         places = {toxic.place for toxic in toxics}
         self._find_undone(fault, toxics, await self._client.proxies())

@@ -123,7 +123,6 @@ class ProcessNode(RealNode):
 
     @property
     def data_folder(self) -> Path:
-        """The folder with the node's data."""
         return self._data
 
     def _make_data_folder(self) -> None:
@@ -141,7 +140,6 @@ class ProcessNode(RealNode):
 
     @property
     def pid(self) -> int | None:
-        """The pid of the node's process; `None` while the node is down."""
         return None if self._child is None else self._child.pid
 
     def interference(self) -> Interference | None:
@@ -226,7 +224,9 @@ class ProcessNode(RealNode):
             listens=self.spec.entry is not None,
             on_output=self.log.feed,
             on_exit=self._exited,
-            on_lost=self._output_lost,
+            on_lost=lambda error: self.tell(
+                f"the output of {self.spec.name} cannot be read any more: {error}"
+            ),
             account=self._account,
             calling=self._calling,
         )
@@ -238,7 +238,6 @@ class ProcessNode(RealNode):
 
     @property
     def _form(self) -> NodeSpec:
-        """The node's declaration for the current variant."""
         return as_variant(self.spec, self.variant)
 
     def _filled(self, word: str) -> str:
@@ -291,9 +290,6 @@ class ProcessNode(RealNode):
         return await asyncio.to_thread(probe.missing, LOOPBACK, real, path)
 
     # --- the end -----------------------------------------------------------------------------
-
-    def _output_lost(self, error: OSError) -> None:
-        self.tell(f"the output of {self.spec.name} cannot be read any more: {error}")
 
     def _exited(self, code: int) -> None:
         self._processor.end()

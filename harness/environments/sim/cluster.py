@@ -67,7 +67,6 @@ class SimCluster:
 
     @property
     def capabilities(self) -> Mapping[Capability, Fidelity]:
-        """All capabilities, with exact fidelity."""
         return CAPABILITIES
 
     @property
@@ -105,7 +104,6 @@ class SimCluster:
                 begin(spring(event), lambda rest: driver.env.spawn(rest, name=f"trap-{kind}"))
 
     def publish(self, node: str, kind: str, encoded: bytes, by_driver: bool) -> None:
-        """Deliver an event of a node to the driver."""
         driver = self._driver.incarnation
         if self._subscribers and driver is not None:
             driver.loop.call_soon(self._deliver, node, kind, encoded, by_driver)

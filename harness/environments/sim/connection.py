@@ -320,7 +320,6 @@ class SimConn:
             waiter.set_result(None)
 
     def become_reset(self) -> None:
-        """Reset this end of the connection; unread frames are lost."""
         if self.state is EndState.OPEN:
             self._become(EndState.RESET)
 

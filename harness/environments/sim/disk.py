@@ -94,7 +94,6 @@ class DiskStore:
         self._requests = 0
 
     def held_bytes(self) -> int:
-        """The total visible size of all files."""
         return sum(len(inode.visible) for inode in self.files.values())
 
     # --- timing -----------------------------------------------------------------------------
@@ -203,7 +202,6 @@ class DiskStore:
             inode.unsynced[-1] = last[:torn_bytes]
 
     def wipe(self) -> bool:
-        """Empty the disk; returns whether it had any files."""
         had = bool(self.files)
         self.files.clear()
         return had

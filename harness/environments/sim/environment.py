@@ -70,7 +70,7 @@ class SimEnvironment(Environment):
 
     api_version = 1
     name = "sim"
-    doc = "Deterministic simulation in one process, in virtual time: a seed replays a run exactly."
+    doc = "a simulation in one process and in virtual time, in which a seed repeats a run exactly"
     capabilities: Mapping[Capability, Fidelity] = CAPABILITIES
 
     @override
@@ -79,7 +79,6 @@ class SimEnvironment(Environment):
 
     @override
     def draw_knobs(self, rng: random.Random) -> dict[str, Any]:
-        """The knobs of the simulated world that a seed draws."""
         return draw_knobs(rng)
 
     def execute(self, plan: DeploymentPlan, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
@@ -154,7 +153,6 @@ class _Deployment:
         )
 
     def run(self, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
-        """Start the nodes and run the driver to its end."""
         world = self.world
         driver = self._machines[CLIENT].boot()
         assert isinstance(driver.env, SimClientEnv)

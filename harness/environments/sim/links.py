@@ -90,7 +90,6 @@ class Direction:
         return {fault: each for fault, each in old.items() if fault not in wanted}
 
     def touch_cuts(self) -> None:
-        """Count a swallowed frame."""
         for fault in self.cuts:
             fault.touched += 1
 

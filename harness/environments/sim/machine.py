@@ -85,7 +85,6 @@ class Machine:
 
     @property
     def state(self) -> NodeState:
-        """The current state of the node."""
         if self.incarnation is None:
             return NodeState.DOWN
         return NodeState.PAUSED if self.incarnation.loop.paused else NodeState.RUNNING
@@ -152,14 +151,12 @@ class Machine:
                 waiter.set_result(None)
 
     def set_slow(self, factor: float) -> None:
-        """Make every callback take `factor` times as long."""
         self._slow_factor = factor
         if self.incarnation is not None:
             self.incarnation.loop.cost_ns = self.cost_ns
 
     @property
     def cost_ns(self) -> int:
-        """The virtual time that a callback currently takes."""
         return round(self._cost_ns * self._slow_factor)
 
 
@@ -189,18 +186,15 @@ class Incarnation:
         self._main.add_done_callback(self._main_done)
 
     def cancel_main(self) -> None:
-        """Ask for a graceful end."""
         self.stopping = True
         if self._main is not None:
             self._main.cancel()
 
     def check_alive(self) -> None:
-        """Raise `CancelledError` if the incarnation is dead."""
         if not self.loop.alive:
             raise asyncio.CancelledError(f"{self.name} is dead: the world is out of its reach")
 
     def spawn(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in a task; an unhandled error panics the node."""
         task = self.loop.create_task(coro, name=name)
         task.add_done_callback(self._task_done)
         return task

@@ -77,7 +77,6 @@ class Fabric:
         self.aliases: dict[str, str] = {}
 
     def link(self, source: str, destination: str) -> Direction:
-        """The state of one link."""
         key = Link(source, destination)
         state = self._links.get(key)
         if state is None:
@@ -98,7 +97,6 @@ class Fabric:
     # --- connections ------------------------------------------------------------------------
 
     async def connect(self, owner: Host, address: Address) -> SimConn:
-        """Connect a node; see `harness.env.Network.connect`."""
         if address.node not in self._machines:
             raise ConnectionRefusedError(f"no node is named {address.node!r}")
         attempt = _Attempt(owner, self._end_of(owner), address)
@@ -270,11 +268,9 @@ class _Attempt:
         self.over = False
 
     def link(self, fabric: Fabric) -> Direction:
-        """The link from the caller to the destination."""
         return fabric.link(self.source, self.address.node)
 
     def fail(self, error: Exception) -> None:
-        """End the attempt with an error."""
         if not self.future.done():
             self.future.set_exception(error)
 
@@ -338,7 +334,6 @@ class SimNetwork:
         return listener
 
     async def connect(self, address: Address) -> SimConn:
-        """Connect to an address; the caller sets its own timeout."""
         self._owner.check_alive()
         await self._owner.loop.thawed()
         return await self._fabric.connect(self._owner, address)

@@ -31,7 +31,6 @@ class TraceWriter:
         self._lines_max = lines_max
 
     def write(self, now_ns: int, node: str, what: str) -> None:
-        """Record that `what` happened on `node`."""
         if self._lines_left > 0:
             self._file.write(f"{now_ns / 1e9:.9f} {node} {what}\n")
         elif self._lines_left == 0:
@@ -39,7 +38,6 @@ class TraceWriter:
         self._lines_left -= 1
 
     def close(self) -> None:
-        """Flush and close; safe to call twice."""
         self._file.close()
 
 

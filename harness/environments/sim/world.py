@@ -70,7 +70,6 @@ class World:
     # --- for its loops and machines ----------------------------------------------------------
 
     def new_loop(self, name: str, clock: SimClock, *, cost_ns: int) -> NodeLoop:
-        """Create a loop for a new incarnation."""
         # The abstract base class declares more methods than asyncio itself needs.
         loop = NodeLoop(self, name, clock, cost_ns=cost_ns)  # type: ignore[abstract]
         self.loops.append(loop)

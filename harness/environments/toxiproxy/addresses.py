@@ -64,7 +64,6 @@ class SharedAddress:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Start listening."""
         self._server, self.address = await listen(self.address, self._accepted)
 
     async def stop(self) -> None:

@@ -116,7 +116,6 @@ class Api:
         self._routes += [(method, pattern, action) for method in methods.split()]
 
     async def handle(self, request: Request) -> Response:
-        """Serve one request."""
         authorization = request.headers.get("authorization", "")
         if self._authorization and not hmac.compare_digest(
             authorization.encode("latin-1"), self._authorization
@@ -142,7 +141,6 @@ class Api:
         return Response(404, b"404 page not found\n", TEXT)
 
     async def close(self) -> None:
-        """Stop every proxy."""
         for address in self._addresses:
             await address.stop()
         for proxy in self._proxies.values():

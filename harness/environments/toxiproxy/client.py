@@ -90,7 +90,6 @@ class ToxiproxyClient:
         return (await self._request("GET", "version")).decode("utf-8", "replace")
 
     async def proxies(self) -> dict[str, ProxyInfo]:
-        """All proxies by name."""
         return self._decode(await self._request("GET", "proxies"), dict[str, ProxyInfo])
 
     async def populate(self, proxies: Sequence[tuple[str, str, str]]) -> tuple[ProxyInfo, ...]:
@@ -142,7 +141,6 @@ class ToxiproxyClient:
     async def add_toxic(
         self, proxy: str, name: str, kind: str, stream: str, attributes: dict[str, int]
     ) -> None:
-        """Add a toxic."""
         body = {"name": name, "type": kind, "stream": stream, "attributes": attributes}
         await self._request("POST", "proxies", proxy, "toxics", body=body)
 

@@ -50,7 +50,6 @@ class Link:
         self._closed = False
 
     def start(self, entries: list[ToxicEntry]) -> None:
-        """Build the chain and start all stages."""
         for entry in entries:
             self._append(entry)
         for stub in self._stubs:
@@ -77,7 +76,6 @@ class Link:
             stub.start()
 
     async def update(self, entry: ToxicEntry) -> None:
-        """Restart a toxic with its new attributes."""
         async with self._change:
             stub = self._find(entry)
             if stub is not None and await stub.interrupt():

@@ -59,10 +59,7 @@ def render_metrics(proxies: Sequence[Proxy]) -> str:
 
 
 def parse_metrics(text: str, families: Iterable[str]) -> dict[tuple[str, str, str], float]:
-    """Parse the samples of `families`, as (family, proxy, direction or "") -> value.
-
-    Raises `ValueError` for an invalid line.
-    """
+    """The samples, as (family, proxy, direction or "") -> value. Raises `ValueError`."""
     wanted = frozenset(families)
     samples: dict[tuple[str, str, str], float] = {}
     for line in text.splitlines():

@@ -107,7 +107,6 @@ class _Connection:
         self._resets: set[asyncio.Task[None]] = set()
 
     def end(self, direction: str, end: End) -> None:
-        """Handle the end of one direction."""
         self._ended.add(direction)
         writer = self.writers[direction]
         match end:
@@ -133,7 +132,6 @@ class _Connection:
         self.reset()
 
     def reset(self) -> None:
-        """Send RST both ways."""
         for writer in self.writers.values():
             sockets.reset_at_once(writer)
 
@@ -192,20 +190,17 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
         return len(self._connections)
 
     # --- life ----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start listening."""
         if self.enabled:
             return
         self._server, self.listen = await listen(self.listen, self.adopt)
         self.enabled = True
 
     async def stop(self) -> None:
-        """Stop listening and close every connection."""
         if not self.enabled:
             return
         self.enabled = False
@@ -316,19 +311,16 @@ class Proxy:
     # --- toxics ------------------------------------------------------------------------------
 
     def toxic(self, name: str) -> ToxicEntry:
-        """The toxic with this name."""
         for entry in self.toxics:
             if entry.name == name:
                 return entry
         raise ApiError(404, "toxic not found")
 
     def require_free(self, name: str) -> None:
-        """Raise `ApiError` if a toxic already has this name."""
         if any(entry.name == name for entry in self.toxics):
             raise ApiError(409, "toxic already exists")
 
     async def add_toxic(self, entry: ToxicEntry) -> None:
-        """Add a toxic to all current and future connections."""
         self.require_free(entry.name)
         self.toxics.append(entry)
         await self._on_links(entry.direction, lambda link: link.add(entry))
@@ -345,7 +337,6 @@ class Proxy:
         await self._on_links(entry.direction, lambda link: link.remove(entry))
 
     async def remove_all_toxics(self) -> None:
-        """Remove all toxics."""
         for entry in list(self.toxics):
             await self.remove_toxic(entry)
 

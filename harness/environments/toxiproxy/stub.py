@@ -207,7 +207,6 @@ class Stub:
 
     @property
     def held_bytes(self) -> int:
-        """The remaining size of the held chunk."""
         return 0 if self._held is None else len(self._held.data)
 
     @property
@@ -239,7 +238,6 @@ class Stub:
         self._held = _Chunk(rest, held.arrived_s) if rest else None
 
     def swallow(self) -> None:
-        """Drop the held chunk."""
         self.swallowed_bytes += self.held_bytes
         self._chain.counters.swallowed_bytes += self.held_bytes
         self._held = None
@@ -250,7 +248,6 @@ class Stub:
         self._held.arrived_s += delay_s
 
     def reset(self) -> None:
-        """Reset the whole connection, both ways."""
         self._chain.reset_connection()
 
     def start(self) -> None:

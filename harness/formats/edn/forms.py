@@ -44,9 +44,7 @@ _FIRST_WORD: Final = re.compile(rb"[\s,]*?([ \t]*+)((?:#[\w.]+)?\{:[\w/-]+ )")
 
 @dataclass(eq=False, slots=True)
 class Piece:
-    """Some complete forms of a file. `line` and `column` (from 1) are the position where `data`
-    begins.
-    """
+    """Some complete forms of a file, which begin at `line` and `column` (from 1)."""
 
     forms: list[Any]
     data: bytes
@@ -98,10 +96,7 @@ def _cut(buffer: bytes, span: int) -> int:
 
 
 def _closed(buffer: bytes) -> int:
-    """The end of the last complete form of brackets; 0 for none. Slower than `_cut`, but exact.
-
-    Mistakes are left to the readers.
-    """
+    """The end of the last complete form of brackets, 0 for none: slower than `_cut`, but exact."""
     depth = end = 0
     for match in _STRUCTURE.finditer(buffer):
         sign = match[0]
@@ -133,7 +128,6 @@ class _Stream:
         self._span = BLOCK_BYTES
 
     def pieces(self) -> Iterator[Piece]:
-        """All pieces of the file; raises `HistoryError`."""
         self._fill(BLOCK_BYTES)
         self._buffer = self._buffer.removeprefix(codecs.BOM_UTF8)
         if self._unwrap:
@@ -190,7 +184,6 @@ class _Stream:
             raise located(self._source, *place, what) from None
 
     def _drop(self, text: str, position: int) -> None:
-        """Drop the buffer before `position`."""
         self._line, self._column = _moved(text, position, self._line, self._column)
         self._buffer = self._buffer[len(text[:position].encode()) :]
 

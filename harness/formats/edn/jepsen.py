@@ -75,9 +75,7 @@ def load_edn(path: Path | str) -> History:
 
 
 def _settled(value: Any) -> Any:
-    """A client's value; refuses NaN, which does not even equal itself, since no check can handle
-    it.
-    """
+    """A client's value; refuses NaN, which equals nothing, so that no check can handle it."""
     value = settled(value)
     if _NAN in msgspec.json.encode(value):
         raise HistoryError(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from harness.errors import HarnessError, InfrastructureError, UsageError, clipped
+from harness.errors import HarnessError, InfrastructureError, UsageError, clipped, counted
 from results.lake.log.refusals import RIGHTS_CODES, RefusedError
 
 T = TypeVar("T")
@@ -159,6 +159,7 @@ class Patience:
         except tenacity.RetryError as error:
             last = error.last_attempt
             raise InfrastructureError(
-                f"cannot {what}, after {last.attempt_number} tries: {last.exception()}"
+                f"cannot {what}, after {counted(last.attempt_number, 'try', 'tries')}: "
+                f"{last.exception()}"
             ) from last.exception()
         return answer

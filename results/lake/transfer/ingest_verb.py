@@ -83,8 +83,8 @@ class Status:
         if self._line.due_s() is not None:
             rate = found.looked / max(time.monotonic() - self._begin_s, 1e-9)
             self._line.show(
-                f"{found.looked}/{found.total} runs, {rate:.0f} a second; {found.present} known, "
-                f"{found.appended} appended"
+                f"{found.looked}/{counted(found.total, 'run')}, {rate:.0f} a second; "
+                f"{found.present} known, {found.appended} appended"
             )
 
     def finish(self) -> None:

@@ -62,7 +62,7 @@ class LakeSink(SoakSink):
 
     api_version = 1
     name = "lake"
-    doc = "Delta tables on a local disk or in object storage (docs/lake.md)."
+    doc = "Delta tables on a local disk or in object storage (docs/lake.md)"
 
     def open(
         self,

@@ -114,7 +114,7 @@ def _runs(lake: Lake, files: Sequence[FileRef], batches: dict[Run, str]) -> Iter
             yield Finding(file.table, True, f"{file.name} cannot be read: {error}")
             continue
         if read.rows != file.rows:
-            text = f"{file.name} has {read.rows} rows; the log says {file.rows}"
+            text = f"{file.name} has {counted(read.rows, 'row')}; the log says {file.rows}"
             yield Finding(file.table, True, text)
         if file.table == MAIN and len(read.runs) != read.rows:
             yield Finding(MAIN, True, f"{file.name} has a run twice")

@@ -23,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from harness.errors import counted
 from harness.ops import NS_PER_S
 
 LOG_CHARS_MAX: Final = 1_500_000
@@ -172,8 +173,8 @@ def _align(
                 statistics.median(abs(value - offset_by_clock[clock]) for value in values) / 1e6
             )
             sentences.append(
-                f"Log times are aligned with the history by {len(values)} elections that both "
-                f"saw (half of them within {spread_ms:.1f} ms)."
+                f"Log times are aligned with the history by {counted(len(values), 'election')} "
+                f"that both saw (half of them within {spread_ms:.1f} ms)."
             )
         elif any(log.clock == clock for log in logs):
             if clock == "seconds":

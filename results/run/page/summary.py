@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.case import Case
+from harness.errors import counted
 from harness.ops import CheckResult, History, OpType, PartialOrder, Verdict
 from harness.store import StoredRun
 from harness.verdict.explain import counterexample_of
@@ -171,7 +172,10 @@ def facts_of_case(stored: StoredRun) -> list[tuple[str, str]]:
         ("workload", _with_options(case.workload, case.workload_options)),
         ("nemeses", ", ".join(case.nemeses)),
         ("seed", str(case.seed)),
-        ("load", f"{case.rate:g} operations/s by {case.concurrency} clients, {_limit(case)}"),
+        (
+            "load",
+            f"{case.rate:g} operations/s by {counted(case.concurrency, 'client')}, {_limit(case)}",
+        ),
     ]
     if case.target_options:
         rows.append(("target options", _with_options("", case.target_options)))

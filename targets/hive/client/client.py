@@ -145,7 +145,6 @@ class MetastoreClient:
         return f"{self._client_id}-{self._count}"
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -302,9 +301,7 @@ class MetastoreClient:
     # --- connections -------------------------------------------------------------------------
 
     async def _connected(self, operation: Operation, *, again: bool) -> Connection:
-        """The open connection, or a new one: on request (`again`), after its lifetime, or if none
-        is open.
-        """
+        """The open connection, or a new one: on request, after its lifetime, or if none is open."""
         self._note_uris(operation, self._uris.given)
         channel = self._channel
         if channel is not None and not (again or channel.broken or self._is_old()):

@@ -8,7 +8,7 @@ import msgspec
 
 from harness.env import Address, Env
 from targets.hive import api
-from targets.hive.channel import Channel
+from targets.hive.channel import Channel, ChannelError
 
 _reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
@@ -64,3 +64,19 @@ class _Call:
 
     def close(self) -> None:
         self._channel.close()
+
+
+async def ask_once(
+    connect: Connect, address: Address, call: api.ApiCall, *, timeout_s: float
+) -> api.Reply | None:
+    """The reply over a connection for this call alone; `None` if none came."""
+    try:
+        connection = await connect(address, timeout_s=timeout_s)
+    except ChannelError:
+        return None
+    try:
+        return await connection.call(call, timeout_s=timeout_s)
+    except ChannelError:
+        return None
+    finally:
+        connection.close()

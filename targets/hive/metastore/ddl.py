@@ -148,8 +148,7 @@ class Ddl:
                 raise MetastoreError(NO_SUCH_OBJECT, message)
         else:
             await session.delete(PARAMETERS, equal(TBL_ID=table.ident))
-            # A table that was renamed meanwhile has its directory elsewhere; this one is another
-            # table's.
+            # A table renamed meanwhile has its directory elsewhere; this one is another's.
             if self._with_directories and Bug.DROP_RENAME not in self._bugs:
                 await remove_directory(session, table.full_name)
         return table, None

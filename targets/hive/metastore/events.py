@@ -80,7 +80,6 @@ class Events:
         self._env.event("change-written", event=number)  # the change is not committed yet
 
     async def _next(self, session: Session) -> tuple[int, int]:
-        """The next event id and its time."""
         locked = Bug.HIVE_16886 not in self._bugs
         (row,) = await session.select(SEQUENCE, _ONE, for_update=locked)
         number, last_ms = row["NEXT_EVENT_ID"], row["LAST_TIME"]

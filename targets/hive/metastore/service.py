@@ -6,6 +6,7 @@ id. A later copy of the request gets the stored answer, whichever metastore it r
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -36,7 +37,6 @@ from targets.hive.api import (
     TokenCall,
 )
 from targets.hive.bugs import Bug
-from targets.hive.metastore.cache import Cache
 from targets.hive.metastore.ddl import Changed, Ddl
 from targets.hive.metastore.events import Events, now_ms
 from targets.hive.metastore.reads import (
@@ -44,6 +44,7 @@ from targets.hive.metastore.reads import (
     read_databases,
     read_names,
     read_table,
+    read_tables,
 )
 from targets.hive.metastore.transactions import Transactions
 from targets.hive.metastore.warehouse import has_directory, make_directory, remove_directory
@@ -54,6 +55,7 @@ from targets.hive.tokens.manager import TokenManager
 _call: Final = msgspec.msgpack.Decoder(ApiCall)
 EVENTS_MAX: Final = 1000
 """The maximum number of events in one answer."""
+_REFRESH_S: Final = 1.0
 _WITHOUT_REQUEST_IDS: Final = frozenset({Bug.NO_REQUEST_IDS, Bug.HIVE_25144})
 
 Change = CreateTable | AlterTable | DropTable
@@ -86,7 +88,7 @@ class Service:
         self._bugs = bugs
         self._events = Events(env, transactions, bugs)
         self._ddl = Ddl(self._events, bugs, kudu=kudu)
-        self._cache = Cache(env, transactions) if Bug.CACHED_STORE in bugs else None
+        self._cache = _Cache(transactions) if Bug.CACHED_STORE in bugs else None
 
     async def answer(self, body: msgspec.Raw) -> Reply:
         """The answer to a request, which may be malformed."""
@@ -145,7 +147,7 @@ class Service:
             case _:
                 raise AssertionError(f"{call!r} is no read")
 
-    async def _read_cached(self, cache: Cache, call: GetTable | GetTableMeta) -> Any:
+    async def _read_cached(self, cache: _Cache, call: GetTable | GetTableMeta) -> Any:
         tables = await cache.tables()
         if isinstance(call, GetTableMeta):
             return sorted(tables)
@@ -267,6 +269,32 @@ class Service:
             await session.delete(DATABASES, equal(NAME=call.name))
 
         await self._transactions.run(Isolation.SERIALIZABLE, run)
+
+
+class _Cache:
+    """Switch CACHED-STORE: all tables in the memory of one metastore, reloaded periodically.
+
+    Hive's CachedStore updates itself from the log of events, every minute by default. A change made
+    through this metastore is visible here at once.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._tables: dict[tuple[str, str], MetaTable] | None = None
+        self._read_s = 0.0
+
+    async def tables(self) -> dict[tuple[str, str], MetaTable]:
+        """All tables by database and name, at most `_REFRESH_S` old."""
+        now_s = asyncio.get_running_loop().time()
+        if self._tables is None or now_s - self._read_s > _REFRESH_S:
+            tables = await self._transactions.run(Isolation.SERIALIZABLE, read_tables)
+            self._tables = {(table.database, table.name): table for table in tables}
+            self._read_s = now_s
+        return self._tables
+
+    def forget(self) -> None:
+        """Drop the cached tables after a change through this metastore."""
+        self._tables = None
 
 
 def _found(table: MetaTable | None, call: GetTable) -> MetaTable:

@@ -34,7 +34,6 @@ class Transactions:
     """Access to the database: a metastore runs every transaction through `run`."""
 
     def __init__(self, env: Env, database: Database) -> None:
-        """Start without an open session."""
         self._env = env
         self._database = database
         self._idle: list[Session] = []
@@ -82,9 +81,7 @@ class Transactions:
         return result
 
     async def _begin(self, isolation: Isolation) -> Session:
-        """A session with an open transaction. If an idle session is dead, a new one takes its
-        place.
-        """
+        """A session with an open transaction. A new session takes the place of a dead idle one."""
         while self._idle:
             session = self._idle.pop()
             try:
@@ -98,6 +95,5 @@ class Transactions:
         return session
 
     def close(self) -> None:
-        """Close all sessions."""
         while self._idle:
             self._idle.pop().close()

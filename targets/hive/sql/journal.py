@@ -89,8 +89,7 @@ class Journal:
             self.store.replay(_record_of.decode(body))
         if offset < len(data):
             await file.truncate(offset)
-        # Recovery has read what a killed process wrote without a sync; from now on it must be
-        # durable.
+        # Recovery may have read what a killed process wrote without a sync; make it durable.
         await file.sync()
 
     async def write(self, changes: tuple[Change, ...]) -> None:

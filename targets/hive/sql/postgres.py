@@ -76,7 +76,6 @@ class PostgresDatabase:
         self._answer_s = answer_s
 
     async def connect(self) -> PostgresSession:
-        """A new session. Raises `ConnectionLostError`."""
         import psycopg
 
         host, port = self._env.endpoint(self._env.net.resolve(self._address))
@@ -112,7 +111,6 @@ class PostgresSession:
     # --- statements --------------------------------------------------------------------------
 
     async def begin(self, isolation: Isolation) -> None:
-        """Start a transaction."""
         if self._status is not _Status.IDLE:
             raise RefusedStatementError("there is already a transaction in progress")
         await self._execute(_BEGIN[isolation])
@@ -126,7 +124,6 @@ class PostgresSession:
         limit: int | None = None,
         for_update: bool = False,
     ) -> Sequence[Row]:
-        """The selected rows."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("select * from {}").format(Identifier(table)) + _matching(where)
@@ -143,7 +140,6 @@ class PostgresSession:
         return [dict(zip(columns, row, strict=True)) for row in await cursor.fetchall()]
 
     async def insert(self, table: str, row: Row) -> int | None:
-        """Add a row."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("insert into {} ({}) values ({})").format(
@@ -159,7 +155,6 @@ class PostgresSession:
         return None if inserted is None else int(inserted[0])
 
     async def update(self, table: str, values: Row, where: Where) -> int:
-        """Change rows; returns their number."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("update {} set {}").format(
@@ -171,7 +166,6 @@ class PostgresSession:
         return int(cursor.rowcount)
 
     async def delete(self, table: str, where: Where) -> int:
-        """Remove rows; returns their number."""
         from psycopg.sql import SQL, Identifier
 
         query = SQL("delete from {}").format(Identifier(table)) + _matching(where)
@@ -179,18 +173,15 @@ class PostgresSession:
         return int(cursor.rowcount)
 
     async def commit(self) -> None:
-        """Commit: make the changes durable and visible."""
         if self._status is _Status.FAILED:
             # PostgreSQL would answer with a rollback, and no error.
             raise RefusedStatementError("current transaction is aborted")
         await self._run("commit", ())
 
     async def rollback(self) -> None:
-        """Roll back."""
         await self._execute("rollback")
 
     def close(self) -> None:
-        """Close the connection."""
         if self._closed:
             return
         self._closed = True

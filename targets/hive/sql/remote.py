@@ -50,7 +50,6 @@ class StoreDatabase:
         self._answer_s = answer_s
 
     async def connect(self) -> StoreSession:
-        """A new session. Raises `ConnectionLostError`."""
         try:
             channel = await Channel.open(self._env, self._address, timeout_s=self._connect_s)
         except ChannelError as error:
@@ -78,7 +77,6 @@ class StoreSession:
         return reply.answer
 
     async def begin(self, isolation: Isolation) -> None:
-        """Start a transaction."""
         await self._do(Begin(isolation))
 
     async def select(
@@ -90,31 +88,24 @@ class StoreSession:
         limit: int | None = None,
         for_update: bool = False,
     ) -> Sequence[Row]:
-        """The selected rows."""
         rows: list[Row] = await self._do(Select(table, where, order, limit, for_update))
         return rows
 
     async def insert(self, table: str, row: Row) -> int | None:
-        """Add a row."""
         serial: int | None = await self._do(Insert(table, row))
         return serial
 
     async def update(self, table: str, values: Row, where: Where) -> int:
-        """Change rows; returns their number."""
         return int(await self._do(Update(table, values, where)))
 
     async def delete(self, table: str, where: Where) -> int:
-        """Remove rows; returns their number."""
         return int(await self._do(Delete(table, where)))
 
     async def commit(self) -> None:
-        """Commit: make the changes durable and visible."""
         await self._do(Commit())
 
     async def rollback(self) -> None:
-        """Roll back."""
         await self._do(Rollback())
 
     def close(self) -> None:
-        """Close the connection."""
         self._channel.close()

@@ -34,23 +34,19 @@ class DatabaseTokens:
         return await self._run(run)
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; returns its number."""
         row: Row = {"MASTER_KEY": encode(key).decode()}
         number = await self._write(lambda session: session.insert(MASTER_KEYS, row))
         assert number is not None, "keys have a serial column"
         return number
 
     async def remove_key(self, number: int) -> None:
-        """Remove a key."""
         await self._write(lambda session: session.delete(MASTER_KEYS, equal(KEY_ID=number)))
 
     async def keys(self) -> Mapping[int, MasterKey]:
-        """All keys."""
         rows = await self._run(lambda session: session.select(MASTER_KEYS, order="KEY_ID"))
         return {_number(row): decode_key(str(row["MASTER_KEY"])) for row in rows}
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Store a token."""
         row: Row = {"TOKEN_IDENT": ident, "TOKEN": encode(token).decode()}
         try:
             await self._write(lambda session: session.insert(TOKENS, row))
@@ -59,26 +55,22 @@ class DatabaseTokens:
                 raise
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored form of a token."""
         where = equal(TOKEN_IDENT=ident)
         rows = await self._run(lambda session: session.select(TOKENS, where))
         return decode_token(str(rows[0]["TOKEN"])) if rows else None
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Replace the stored form of a token."""
         row: Row = {"TOKEN": encode(token).decode()}
         where = equal(TOKEN_IDENT=ident)
         return await self._write(lambda session: session.update(TOKENS, row, where)) > 0
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Remove a token."""
         where = equal(TOKEN_IDENT=ident)
         if only is not None:
             where += equal(TOKEN=encode(only).decode())
         return await self._write(lambda session: session.delete(TOKENS, where)) > 0
 
     async def all(self) -> Mapping[str, StoredToken]:
-        """All tokens."""
         rows = await self._run(lambda session: session.select(TOKENS))
         return {str(row["TOKEN_IDENT"]): decode_token(str(row["TOKEN"])) for row in rows}
 

@@ -76,7 +76,6 @@ class TokenManager:
     def __init__(
         self, env: Env, store: TokenStore, times: TokenTimes, bugs: frozenset[Bug]
     ) -> None:
-        """Create without access to the store."""
         self._env = env
         self._store = store
         self._times = times

@@ -20,37 +20,30 @@ class MemoryTokens:
         self._tokens: dict[str, StoredToken] = {}
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; returns its number."""
         number = self._next_key
         self._next_key += 1
         self._keys[number] = key
         return number
 
     async def remove_key(self, number: int) -> None:
-        """Remove a key."""
         self._keys.pop(number, None)
 
     async def keys(self) -> Mapping[int, MasterKey]:
-        """All keys."""
         return dict(self._keys)
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Store a token."""
         self._tokens.setdefault(ident, token)
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored form of a token."""
         return self._tokens.get(ident)
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Replace the stored form of a token."""
         if ident not in self._tokens:
             return False
         self._tokens[ident] = token
         return True
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Remove a token."""
         stored = self._tokens.get(ident)
         if stored is None or (only is not None and stored != only):
             return False
@@ -58,5 +51,4 @@ class MemoryTokens:
         return True
 
     async def all(self) -> Mapping[str, StoredToken]:
-        """All tokens."""
         return dict(self._tokens)

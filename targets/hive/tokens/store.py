@@ -47,10 +47,7 @@ def decode_key(data: str | bytes) -> MasterKey:
 
 
 class TokenStore(Protocol):
-    """A store of tokens and keys. Each call is atomic.
-
-    All methods raise `MetastoreError` if the store does not answer.
-    """
+    """Tokens and keys. Each call is atomic, and raises `MetastoreError` without an answer."""
 
     async def add_key(self, key: MasterKey) -> int:
         """Keep a new key; returns its number."""

@@ -59,44 +59,37 @@ class ZooKeeperTokens:
         return session
 
     async def add_key(self, key: MasterKey) -> int:
-        """Keep a new key; returns its number."""
         with self._translated():
             session = await self._open()
             path = await session.create(f"{_KEYS}/", encode(key), sequential=True)
         return int(path.rpartition("/")[2])
 
     async def remove_key(self, number: int) -> None:
-        """Remove a key."""
         with self._translated(), contextlib.suppress(NoNodeError):
             await (await self._open()).delete(f"{_KEYS}/{number:010d}")
 
     async def keys(self) -> Mapping[int, MasterKey]:
-        """All keys."""
         with self._translated():
             children = await self._read_all(_KEYS)
         return {int(name): decode_key(data) for name, data in children.items()}
 
     async def add(self, ident: str, token: StoredToken) -> None:
-        """Store a token."""
         with self._translated(), contextlib.suppress(NodeExistsError):
             await (await self._open()).create(f"{_TOKENS}/{ident}", encode(token))
 
     async def get(self, ident: str) -> StoredToken | None:
-        """The stored form of a token."""
         with self._translated(), contextlib.suppress(NoNodeError):
             znode = await (await self._open_now()).get(f"{_TOKENS}/{ident}")
             return decode_token(znode.data)
         return None
 
     async def replace(self, ident: str, token: StoredToken) -> bool:
-        """Replace the stored form of a token."""
         with self._translated(), contextlib.suppress(NoNodeError):
             await (await self._open()).set(f"{_TOKENS}/{ident}", encode(token))
             return True
         return False
 
     async def remove(self, ident: str, only: StoredToken | None = None) -> bool:
-        """Remove a token."""
         path, version = f"{_TOKENS}/{ident}", None
         with self._translated(), contextlib.suppress(NoNodeError, BadVersionError):
             session = await self._open()
@@ -110,7 +103,6 @@ class ZooKeeperTokens:
         return False
 
     async def all(self) -> Mapping[str, StoredToken]:
-        """All tokens."""
         with self._translated():
             children = await self._read_all(_TOKENS)
         return {ident: decode_token(data) for ident, data in children.items()}

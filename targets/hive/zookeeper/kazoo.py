@@ -67,25 +67,20 @@ class KazooZooKeeper:
         self._connected = asyncio.Event()
 
     async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
-        """Create a znode."""
         return str(await self._do("create", path, data, sequence=sequential))
 
     async def get(self, path: str) -> Znode:
-        """The data and version of a znode."""
         data, stat = await self._do("get", path)
         return Znode(data, stat.version)
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Replace the data of a znode."""
         stat = await self._do("set", path, data, _ANY_VERSION if version is None else version)
         return int(stat.version)
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a znode."""
         await self._do("delete", path, _ANY_VERSION if version is None else version)
 
     async def children(self, path: str) -> Sequence[str]:
-        """The names of a znode's children."""
         return sorted(await self._do("get_children", path))
 
     async def fence(self) -> None:

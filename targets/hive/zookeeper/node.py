@@ -50,7 +50,6 @@ class _Server:
         self.tree = Tree.decode(body)
 
     async def answer(self, body: msgspec.Raw) -> Reply:
-        """Execute one call."""
         try:
             call = _call.decode(body)
         except msgspec.MsgspecError as error:

@@ -64,23 +64,18 @@ class RemoteZooKeeper:
         return reply.answer
 
     async def create(self, path: str, data: bytes, *, sequential: bool = False) -> str:
-        """Create a znode."""
         return str(await self._do(Create(path, data, sequential)))
 
     async def get(self, path: str) -> Znode:
-        """The data and version of a znode."""
         return Znode(*await self._do(Get(path)))
 
     async def set(self, path: str, data: bytes, version: int | None = None) -> int:
-        """Replace the data of a znode."""
         return int(await self._do(SetData(path, data, version)))
 
     async def delete(self, path: str, version: int | None = None) -> None:
-        """Remove a znode."""
         await self._do(Delete(path, version))
 
     async def children(self, path: str) -> Sequence[str]:
-        """The names of a znode's children."""
         names: list[str] = await self._do(Children(path))
         return names
 
@@ -88,6 +83,5 @@ class RemoteZooKeeper:
         """Do nothing: a single server always answers with the current data."""
 
     def close(self) -> None:
-        """Close the connection."""
         if self._channel is not None:
             self._channel.close()

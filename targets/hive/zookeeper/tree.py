@@ -34,7 +34,6 @@ class Tree:
     """All znodes by path."""
 
     def __init__(self, nodes: dict[str, _Node] | None = None) -> None:
-        """An empty tree, or a decoded one."""
         self._nodes = {"/": _Node(b"")} if nodes is None else nodes
 
     def encode(self) -> bytes:

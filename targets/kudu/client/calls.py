@@ -63,9 +63,7 @@ class Call:
         return Call.refused_value(self, response)
 
     def unsettled(self, response: m.MasterResponse) -> str | None:
-        """The reason why an answer without an error does not settle a read, which is then
-        repeated.
-        """
+        """The reason why an answer without an error does not settle a read; it is then repeated."""
         del response
         return None
 

@@ -16,8 +16,10 @@ operation ends accordingly:
 A mutation that is refused *after* an attempt of unknown outcome stays `info`: its own success may
 be the reason for the refusal, and an old request may still arrive.
 
-Operations on rows go to tablet servers (modules `rows`, `replicas` and `tables`). Reads that
-tolerate staleness go to any master (module `stale`).
+Operations on rows go to tablet servers (modules `row_writes`, `row_reads`, `replicas` and
+`tables`). Their requests carry the highest timestamp of all answers, so later operations of this
+client get later timestamps on any server (Kudu's `propagated_timestamp`). Reads that tolerate
+staleness go to any master (module `stale`).
 """
 
 from __future__ import annotations
@@ -48,21 +50,17 @@ from targets.kudu.client.classify import (
 from targets.kudu.client.leader import LeaderFinder
 from targets.kudu.client.members import MembersClient
 from targets.kudu.client.replicas import Replicas
-from targets.kudu.client.rows import RowsClient
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.row_reads import RowReader
+from targets.kudu.client.row_writes import RowWriter
+from targets.kudu.client.session import ClientTime, Deadline, RetryPolicy
 from targets.kudu.client.stale import StaleReads
-from targets.kudu.client.tables import TableCache
-from targets.kudu.rpc import RpcError
+from targets.kudu.client.tables import Gone, TableCache
+from targets.kudu.rpc import RpcClient, RpcError
 
 LATE_LIMIT_S: Final = 2.0
 """The time limit of a late copy for finding a leader, and the same limit for the answer."""
 _ROWS: Final = frozenset(call.f for call in rows.ROW_CALLS)
 _NO_LEADER: Final = "NO_LEADER: no master was found to lead before the deadline"
-
-
-def _plan(request: Request, request_id: m.RequestId) -> Call:
-    """The call for an operation of the vocabulary `ddl` or `append`."""
-    return (plan_transaction if request.f == "txn" else plan_call)(request, request_id)
 
 
 @dataclasses.dataclass(slots=True)
@@ -84,7 +82,7 @@ class KuduClient:
     def __init__(
         self,
         env: Env,
-        rpc: Caller,
+        rpc: RpcClient,
         *,
         masters: Sequence[str],
         process: int,
@@ -104,7 +102,11 @@ class KuduClient:
         addresses = {address.partition(":")[0]: address for address in masters}
         self._members = MembersClient(env, rpc, self._leader, self._policy, addresses)
         self._stale_reads = StaleReads(env, rpc, masters, self._policy)
-        self._rows = RowsClient(env, self._tables, replicas, self._policy, self._client_id)
+        time = ClientTime()
+        self._row_writer = RowWriter(
+            env, self._tables, replicas, self._policy, self._client_id, time
+        )
+        self._row_reader = RowReader(self._tables, replicas, self._policy, time)
 
     async def invoke(self, request: Request, *, timeout_s: float) -> Completion:
         """Run one operation; the table in the module's docstring says how it ends.
@@ -113,7 +115,7 @@ class KuduClient:
         """
         deadline = Deadline(self._env.clock, timeout_s)
         if request.f in _ROWS:
-            return await self._rows.invoke(request, deadline)
+            return await self._on_rows(request, deadline)
         if request.f in members.BY_NAME:
             return await self._members.invoke(request, deadline)
         if request.f in follower_reads.FRESH:
@@ -121,11 +123,8 @@ class KuduClient:
         self._seq_no += 1
         value = request.value if isinstance(request.value, dict) else {}
         request_id = m.RequestId(self._client_id, self._seq_no, str(value.get("nonce", "")))
-        operation = _Operation(
-            call=_plan(request, request_id),
-            deadline=deadline,
-            attempts=[],
-        )
+        plan = plan_transaction if request.f == "txn" else plan_call
+        operation = _Operation(plan(request, request_id), deadline, attempts=[])
         while True:
             completion = await self._attempt(operation)
             if completion is not None:
@@ -135,10 +134,29 @@ class KuduClient:
                 return self._unanswered(operation)
             await deadline.pause(self._policy.backoff_s(len(operation.attempts)))
 
+    async def _on_rows(self, request: Request, deadline: Deadline) -> Completion:
+        call = rows.call_of(request.f, request.value)
+        assert isinstance(call, rows.Write | rows.Read | rows.Scan), "the others are for masters"
+        try:
+            table = await self._tables.find(call.table, deadline)
+        except Gone as gone:
+            kind = OpType.FAIL if isinstance(call, rows.Write) else OpType.OK
+            error = f"TABLE_NOT_FOUND: {gone}" if kind is OpType.FAIL else None
+            return Completion(kind, {"result": "not-found"}, error)
+        if table is None:
+            return Completion(OpType.FAIL, None, _NO_LEADER)
+        match call:
+            case rows.Write():
+                return await self._row_writer.write(call, table, deadline)
+            case rows.Read():
+                return await self._row_reader.read(call, table, deadline)
+            case rows.Scan():
+                return await self._row_reader.scan(call, table, deadline)
+
     async def close(self) -> None:
         for task in self._late:
             task.cancel()
-        self._rows.close()
+        self._row_writer.close()
         self._tables.close()
         self._leader.close()
         self._rpc.close()

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from harness.env import Env
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.messages import ConnectToMasterRequest
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import RpcClient, RpcError
 
 _ROUND_LIMIT_S: Final = 1.0
 # how long to wait for the other masters after a majority answered without a leader
@@ -26,9 +26,7 @@ _GRACE_STEP_S: Final = 0.2
 
 
 class MasterAnswer(msgspec.Struct, frozen=True):
-    """One master's report about itself and all masters; `ready_leader` comes from its catalog
-    manager.
-    """
+    """A master's report about itself and all masters; its catalog manager sets `ready_leader`."""
 
     address: str
     term: int
@@ -59,7 +57,9 @@ def first_leader(answers: Sequence[MasterAnswer]) -> MasterAnswer | None:
 class LeaderFinder:
     """Finds the leader and remembers it until told to forget."""
 
-    def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
+    def __init__(
+        self, env: Env, rpc: RpcClient, masters: Sequence[str], policy: RetryPolicy
+    ) -> None:
         self._env = env
         self._rpc = rpc
         self._first = self._masters = tuple(masters)
@@ -96,9 +96,7 @@ class LeaderFinder:
         return self._cached
 
     def _relearn(self) -> None:
-        """Ask who the masters are if the last answer is old; the known leader stays in use
-        meanwhile.
-        """
+        """Ask who the masters are if the last answer is old; the known leader stays in use."""
         every_s, busy = self._policy.relearn_s, self._relearning
         if every_s is None or (busy is not None and not busy.done()):
             return
@@ -107,9 +105,7 @@ class LeaderFinder:
             self._relearning = self._env.spawn(asked, name="relearn-masters")
 
     async def _ask_all(self, limit_s: float, *, grace_s: float) -> MasterAnswer | None:
-        """Run one round, which ends with a leader, when all masters answered or failed, or at its
-        limit.
-        """
+        """Run one round, until a leader is found, all masters answered or failed, or time is up."""
         self._asked_ns = self._env.clock.monotonic_ns()
         answers: list[MasterAnswer] = []
         arrived: asyncio.Queue[MasterAnswer | None] = asyncio.Queue()
@@ -143,9 +139,7 @@ class LeaderFinder:
         return leader
 
     def _learn(self, answers: Sequence[MasterAnswer]) -> None:
-        """Add the masters that the newest answer names to the next round: masters join and
-        leave.
-        """
+        """Add masters that the newest answer names to the next round: masters join and leave."""
         named = max(answers, key=lambda a: (a.term, a.ready_leader, a.address), default=None)
         if named is not None and self._policy.learns_masters:
             self._masters = tuple(dict.fromkeys((*self._first, *named.members)))

@@ -25,9 +25,9 @@ from harness.vocabularies import members as v
 from targets.kudu import messages as m
 from targets.kudu.client.classify import error_text, is_of_another, rpc_error_text
 from targets.kudu.client.leader import LeaderFinder
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.consensus import messages as raft
-from targets.kudu.rpc import Call, R_co, RpcError
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
 
 _LOCATIONS_MAX: Final = 1000
 Answer = TypeVar("Answer", bound=m.MasterResponse)
@@ -56,7 +56,7 @@ class MembersClient:
     def __init__(
         self,
         env: Env,
-        rpc: Caller,
+        rpc: RpcClient,
         leader: LeaderFinder,
         policy: RetryPolicy,
         addresses: Mapping[str, str],
@@ -83,9 +83,7 @@ class MembersClient:
     async def _once(
         self, call: v.MembersCall, address: str, deadline: Deadline, attempts: list[Attempt]
     ) -> Completion | None:
-        """Ask the master at `address`; `None` if it did nothing and another master must be
-        asked.
-        """
+        """Ask the master at `address`; `None` if it did nothing and another must be asked."""
         node, start_ns = address.partition(":")[0], self._env.clock.monotonic_ns()
 
         def ended(kind: OpType, outcome: str, value: dict[str, Any] | None = None) -> Completion:
@@ -146,9 +144,7 @@ class MembersClient:
     # --- replicas ----------------------------------------------------------------------------
 
     async def _plan_move(self, table: str, master: str, deadline: Deadline) -> _Move | str:
-        """A replica that does not lead and a server without a replica, or the reason why there is
-        none.
-        """
+        """A replica that does not lead and a server without one, or why there are none."""
         located = m.GetTableLocationsRequest(
             m.TableIdentifier(table_name=table), max_returned_locations=_LOCATIONS_MAX
         )

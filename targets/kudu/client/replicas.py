@@ -16,9 +16,9 @@ from harness.env import Env
 from harness.ops import Attempt
 from targets.kudu import messages as m
 from targets.kudu.client.classify import rpc_error_text
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.client.tables import Gone, Table, TableCache, Tablet
-from targets.kudu.rpc import Call, RpcError
+from targets.kudu.rpc import Call, RpcClient, RpcError
 
 _ASK_MASTER_S: Final = 0.5
 """The time that an operation waits for a master after all known replicas refused it."""
@@ -44,9 +44,7 @@ R = TypeVar("R", bound=m.TabletResponse)
 
 @dataclasses.dataclass(slots=True)
 class Target:
-    """The target tablet of an operation; `tried` holds the replicas that refused it in this
-    round.
-    """
+    """The target tablet of an operation; `tried` holds replicas that refused it in this round."""
 
     name: str
     table: Table
@@ -91,7 +89,7 @@ def _leads(response: Any) -> bool:
 class Replicas:
     """Sends one client's requests to tablets."""
 
-    def __init__(self, env: Env, rpc: Caller, tables: TableCache, policy: RetryPolicy) -> None:
+    def __init__(self, env: Env, rpc: RpcClient, tables: TableCache, policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._tables = tables
@@ -125,7 +123,8 @@ class Replicas:
         error = answered.error
         if answered.failure is not None or (error is not None and error.code in _ELSEWHERE):
             target.tried.append(address)
-            target.tablet.not_leader(address)
+            if target.tablet.leader == address:
+                target.tablet.leader = None
         elif error is None and _leads(answered.response):
             target.tablet.leader = address
 

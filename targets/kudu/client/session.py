@@ -9,25 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Final, Protocol
+from typing import Final
 
 from harness.env import Clock
-from targets.kudu.rpc import Call, R_co
 
 _NS: Final = 1e9
 _LIMIT_S_MIN: Final = 0.001
-
-
-class Caller(Protocol):
-    """The RPC client's interface for operations, which tests can fake."""
-
-    async def call(self, address: str, request: Call[R_co], *, timeout_s: float) -> R_co:
-        """Send a request and return the answer. Raises `RpcError`, with `sent` false if nothing was
-        processed.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 class ClientTime:
@@ -46,7 +33,6 @@ class Deadline:
     __slots__ = ("_clock", "_end_ns")
 
     def __init__(self, clock: Clock, after_s: float) -> None:
-        """Start counting now."""
         self._clock = clock
         self._end_ns = clock.monotonic_ns() + int(after_s * _NS)
 

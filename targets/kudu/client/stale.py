@@ -13,8 +13,8 @@ from harness.vocabularies import follower_reads
 from targets.kudu import messages as m
 from targets.kudu.client.calls import Call, plan_call
 from targets.kudu.client.classify import error_text, rpc_error_text
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
-from targets.kudu.rpc import RpcError
+from targets.kudu.client.session import Deadline, RetryPolicy
+from targets.kudu.rpc import RpcClient, RpcError
 
 _ANY_ID = m.RequestId("", 0, "")  # reads carry none
 
@@ -22,17 +22,16 @@ _ANY_ID = m.RequestId("", 0, "")  # reads carry none
 class StaleReads:
     """The stale reads of one client."""
 
-    def __init__(self, env: Env, rpc: Caller, masters: Sequence[str], policy: RetryPolicy) -> None:
+    def __init__(
+        self, env: Env, rpc: RpcClient, masters: Sequence[str], policy: RetryPolicy
+    ) -> None:
         self._env = env
         self._rpc = rpc
         self._masters = tuple(masters)
         self._policy = policy
 
     async def invoke(self, request: Request, deadline: Deadline) -> Completion:
-        """Ask the masters in turn, starting with a random one, until one answers.
-
-        At the deadline the read fails.
-        """
+        """Ask the masters in turn, from a random one on, until one answers or time is up."""
         call = _planned(follower_reads.call_of(request.f, request.value))
         attempts: list[Attempt] = []
         error = "no master was asked before the deadline"

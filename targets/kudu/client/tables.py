@@ -21,9 +21,9 @@ from harness.env import Env
 from targets.kudu import messages as m
 from targets.kudu.client.classify import is_of_another
 from targets.kudu.client.leader import LeaderFinder
-from targets.kudu.client.session import Caller, Deadline, RetryPolicy
+from targets.kudu.client.session import Deadline, RetryPolicy
 from targets.kudu.partitions import key_columns, partition_key, tablet_position
-from targets.kudu.rpc import RpcError
+from targets.kudu.rpc import RpcClient, RpcError
 
 TABLES_MAX: Final = 1000
 """Maximum number of cached tables; the least recently requested one is evicted."""
@@ -43,11 +43,6 @@ class Tablet:
     partition: m.Partition
     replicas: tuple[str, ...]
     leader: str | None
-
-    def not_leader(self, address: str) -> None:
-        """Note that the replica at this address denied leading."""
-        if self.leader == address:
-            self.leader = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,9 +69,7 @@ class Table:
         return key_columns(self.schema)
 
     def tablet_of(self, key: tuple[Any, ...]) -> Tablet:
-        """The tablet that owns a key; raises `ValueError` for a key that does not match the
-        columns.
-        """
+        """The tablet that owns a key. Raises `ValueError` if the key does not fit the columns."""
         place = partition_key(self.partition_schema, self.key, key)
         return self.tablets[tablet_position(self._starts, place)]
 
@@ -84,7 +77,7 @@ class Table:
 class TableCache:
     """The tables known to one client."""
 
-    def __init__(self, env: Env, rpc: Caller, leader: LeaderFinder, policy: RetryPolicy) -> None:
+    def __init__(self, env: Env, rpc: RpcClient, leader: LeaderFinder, policy: RetryPolicy) -> None:
         self._env = env
         self._rpc = rpc
         self._leader = leader
@@ -136,9 +129,7 @@ class TableCache:
             self._tables.pop(name, None)
 
     async def _ask_once(self, address: str, name: str, deadline: Deadline) -> Table | None:
-        """Schema and locations from one leader if they are consistent; `None` means to ask
-        again.
-        """
+        """Schema and locations from one leader if they are consistent; `None`: ask again."""
         most_s = self._policy.read_attempt_timeout_s
         which = m.TableIdentifier(table_name=name)
         try:

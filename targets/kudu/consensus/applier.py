@@ -57,10 +57,7 @@ class SnapshotFiles(Protocol):
         ...
 
     async def save(self, taken: bytes) -> bytes:
-        """Write the result of `snapshot`, or a whole state; return the manifest.
-
-        Files of the previous manifest stay.
-        """
+        """Write the result of `snapshot`, or a whole state; return the manifest. Old files stay."""
         ...
 
     async def load(self, manifest: bytes) -> bytes:
@@ -87,9 +84,7 @@ class Waiter:
             self.future.set_result(outcome)
 
     async def wait(self, timeout_s: float | None) -> Any:
-        """Wait for the outcome. Raises `TimeoutError`, or the outcome itself if it is a
-        `RaftError`.
-        """
+        """Wait for the outcome, which is raised if it is a `RaftError`. Raises `TimeoutError`."""
         if timeout_s is None:
             outcome = await self.future
         else:
@@ -159,9 +154,7 @@ class Applier:
                 waiter.finish(IndeterminateError("leadership was lost"))
 
     def fail(self, reason: str) -> None:
-        """Fail the waiting proposers: their entries may still commit, but no client will learn of
-        it.
-        """
+        """Fail the waiting proposers: their entries may still commit, which no client learns."""
         proposals, self._proposals = self._proposals, {}
         for index, waiter in proposals.items():
             waiter.finish(
@@ -169,9 +162,7 @@ class Applier:
             )
 
     def snapshot(self, config: RaftConfig) -> Snapshot:
-        """The current state of the machine as a snapshot; `config` is the committed
-        configuration.
-        """
+        """The current state of the machine as a snapshot; `config` is the committed one."""
         journal, data = self.journal, self._machine.snapshot()
         self._announce(self._hash(data))
         return Snapshot(OpId(journal.term, journal.index), config, journal.digest, data)

@@ -75,9 +75,7 @@ def snapshot_path(folder: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Recovered:
-    """All durable state of a replica. `config` is the newest configuration known to be
-    committed.
-    """
+    """All durable state of a replica. `config` is the newest one known to be committed."""
 
     vote_state: VoteState
     snapshot: Snapshot | None

@@ -27,10 +27,7 @@ _MESSAGE_OVERHEAD_BYTES: Final = 64 * 1024
 
 
 def entry_limit(flags: Flags) -> int:
-    """Maximum payload of an entry in bytes.
-
-    A larger entry is refused before it is logged, because no follower would accept it (KUDU-3036).
-    """
+    """Maximum payload of an entry in bytes; no follower accepts a larger one (KUDU-3036)."""
     return min(flags.rpc_max_message_size, FRAME_BYTES_MAX) - _MESSAGE_OVERHEAD_BYTES
 
 
@@ -74,9 +71,7 @@ class Senders:
         self._transfers: dict[str, asyncio.Task[Any]] = {}  # of snapshot transfers, by peer
 
     def drop(self) -> None:
-        """End the transfers of snapshots. Running updates end by themselves, and the core ignores
-        their answers.
-        """
+        """End the transfers of snapshots. Running updates end by themselves, and are ignored."""
         for transfer in self._transfers.values():
             transfer.cancel()
         self._transfers.clear()
@@ -125,9 +120,7 @@ class Senders:
     async def _send_chunks(
         self, effect: ev.SendSnapshot, snapshot: Snapshot
     ) -> msg.InstallSnapshotResponse | None:
-        """Send until the snapshot is installed or refused; `None` if the peer keeps asking for the
-        same chunk.
-        """
+        """Send until it is installed or refused; `None` if the peer keeps asking for one chunk."""
         flags = self._flags
         chunk_bytes = max(1, min(flags.consensus_max_batch_size_bytes, flags.rpc_max_message_size))
         crc = zlib.crc32(snapshot.data)
@@ -202,9 +195,7 @@ class Senders:
         self._step(ev.CopyStarted(effect.peer_uuid, effect.request_id, error))
 
     def send_run_election(self, effect: ev.SendRunElection) -> None:
-        """Ask a peer once to run for leader; if the request fails, an election timer starts the
-        election.
-        """
+        """Ask a peer once to run for leader; if that fails, an election timer will do so."""
         self._spawn(self._ask_to_run(effect), "hand over")
 
     async def _ask_to_run(self, effect: ev.SendRunElection) -> None:

@@ -116,9 +116,7 @@ class Leader:
             self._hand_over(peer)
 
     def _hand_over(self, peer: PeerProgress) -> None:
-        """Ask `peer` to run if it is the successor and has the whole log; it then deposes this
-        leader.
-        """
+        """Ask `peer` to run, and depose this leader, if it is the successor with a whole log."""
         transfer = self._transfer
         if transfer is None or transfer.asked or peer.config.member_type != VOTER:
             return
@@ -385,8 +383,7 @@ class Leader:
         The peer's committed prefix always matches, so the search ends. A prefix that ends before
         this log's base needs a snapshot.
         """
-        # A peer that returned with less than it once acknowledged no longer counts for the lost
-        # entries.
+        # A peer that returned with less than it once acknowledged counts no more for the rest.
         peer.match_index = min(peer.match_index, response.last_received.index)
         if self._log.holds(response.last_received):
             following = response.last_received.index + 1

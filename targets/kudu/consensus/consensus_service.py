@@ -73,9 +73,7 @@ class ConsensusService:
         self._calls[group_id] = calls
 
     def add_tombstone(self, group_id: str, vote: _Vote, last_logged: msg.OpId) -> None:
-        """Let a tombstone answer vote requests and nothing else (`TombstonedVoter.start` calls
-        this).
-        """
+        """Let a tombstone answer vote requests only (`TombstonedVoter.start` calls this)."""
         assert group_id not in self._calls, f"{group_id} has a replica"
         self._tombstones[group_id] = (vote, last_logged)
 
@@ -166,9 +164,7 @@ class ConsensusCalls:
         return self._outcome(reply)
 
     def update(self, request: msg.UpdateConsensusRequest) -> Answer:
-        """A leader's heartbeat or entries; answered at once unless data must first become
-        durable.
-        """
+        """A leader's heartbeat or entries; answered at once unless data must become durable."""
         reply = Answer()
         self._step(ev.UpdateRequested(request, reply))
         return self._outcome(reply)

@@ -18,10 +18,7 @@ class NotLeaderError(NotAppendedError):
 
 
 class ConfigRefusedError(NotAppendedError):
-    """A change of the configuration was refused.
-
-    `code` is CAS_FAILED, INVALID_CONFIG (permanent) or ILLEGAL_STATE (temporary).
-    """
+    """A refused change: `code` is CAS_FAILED, INVALID_CONFIG (for good) or ILLEGAL_STATE (now)."""
 
     def __init__(self, code: ConsensusErrorCode, message: str) -> None:
         super().__init__(message)

@@ -100,9 +100,7 @@ class SnapshotReceived(Event, frozen=True):
 
 
 class SnapshotProgress(Event, frozen=True):
-    """A peer answered one part of `SendSnapshot` number `request_id`, which shows that it is
-    alive.
-    """
+    """A peer answered one part of `SendSnapshot` number `request_id`: it is alive."""
 
     peer_uuid: str
     request_id: int

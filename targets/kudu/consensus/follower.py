@@ -39,7 +39,6 @@ class Follower:
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether an answer waits for the disk."""
         return bool(self._acks)
 
     def update(self, event: ev.UpdateRequested) -> None:
@@ -75,9 +74,7 @@ class Follower:
             self._acknowledge(event.reply, self._log.durable_index)
 
     def _above_base(self, request: UpdateConsensusRequest) -> tuple[OpId, tuple[Entry, ...]]:
-        """The request without the entries that the snapshot covers; those are committed and thus
-        equal.
-        """
+        """The request without the entries in the snapshot, which are committed and thus equal."""
         preceding, entries = request.preceding, request.entries
         for position, entry in enumerate(entries, start=1):
             assert entry.index == preceding.index + position, "a gap in a request"

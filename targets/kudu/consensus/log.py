@@ -181,9 +181,7 @@ class Wal:
             self._wake.set_result(None)
 
     async def run(self) -> None:
-        """Write queued entries until cancelled. An `OSError` ends the task and must end the
-        node.
-        """
+        """Write queued entries until cancelled. An `OSError` ends this; it must end the node."""
         loop = asyncio.get_running_loop()
         while True:
             if not self._queue:

@@ -68,9 +68,7 @@ class MemoryLog:
         return self._entries[offset - 1]
 
     def batch(self, index: int, bytes_max: int) -> tuple[Entry, ...]:
-        """Entries from `index` on, with at most `bytes_max` of payload, but at least one if there
-        is any.
-        """
+        """Entries from `index` on: at most `bytes_max` of payload, but at least one, if any."""
         if index == self.last_index + 1:
             return ()
         offset = index - self.base.index - 1
@@ -127,9 +125,7 @@ class MemoryLog:
         self.configs.truncate_from(index)
 
     def synced(self, sequence: int) -> bool:
-        """Note that everything up to this append is durable; true if the durable index has
-        risen.
-        """
+        """Note that all up to this append is durable; true if the durable index has risen."""
         durable_before = self.durable_index
         while self._unsynced and self._unsynced[0][0] <= sequence:
             _, last_index = self._unsynced.popleft()

@@ -76,13 +76,9 @@ class ConsensusErrorCode(enum.IntEnum):
     INVALID_CONFIG = 24
     """No configuration can ever be changed in this way (Kudu: InvalidArgument)."""
     ILLEGAL_STATE = 25
-    """The change is refused for now: another change is pending, or nothing of the leader's term has
-    committed yet.
-    """
+    """Refused for now: another change is pending, or none of the leader's term has committed."""
     ABORTED = 26
-    """The change was appended, then leadership was lost or the time ran out: it may still
-    commit.
-    """
+    """The change was appended, then leadership or the time was lost: it may still commit."""
     TABLET_FAILED = 27
     """The replica exists but cannot run; it must be replaced."""
     ALREADY_INPROGRESS = 28
@@ -145,9 +141,7 @@ class UpdateConsensusRequest(ConsensusCall[UpdateConsensusResponse], frozen=True
 
 
 class InstallSnapshotResponse(Message, frozen=True):
-    """`next_offset` is the offset of the next chunk that the receiver wants; `installed` ends the
-    transfer.
-    """
+    """`next_offset` is that of the next chunk to send; `installed` ends the transfer."""
 
     responder_uuid: str
     responder_term: int = 0
@@ -157,9 +151,7 @@ class InstallSnapshotResponse(Message, frozen=True):
 
 
 class InstallSnapshotRequest(ConsensusCall[InstallSnapshotResponse], frozen=True):
-    """One chunk of a snapshot, in order; `crc` covers the whole snapshot and is checked at the
-    end.
-    """
+    """One chunk of a snapshot, in order; `crc` covers the whole and is checked at the end."""
 
     caller_uuid: str
     caller_term: int
@@ -247,9 +239,7 @@ class StepDownMode(enum.StrEnum):
 
 
 class LeaderStepDownResponse(Message, frozen=True):
-    """Without an error the leader has stepped down (ABRUPT), or is transferring its role
-    (GRACEFUL).
-    """
+    """Without an error the leader has stepped down (ABRUPT) or begun to hand over (GRACEFUL)."""
 
     error: ConsensusError | None = None
 
@@ -322,9 +312,7 @@ class BulkChangeConfigRequest(ConsensusCall[ChangeConfigResponse], frozen=True):
 
 
 class UnsafeChangeConfigResponse(Message, frozen=True):
-    """Without an error the new configuration is durable there; it commits once a leader is
-    elected.
-    """
+    """Without an error the configuration is durable there; it commits under the next leader."""
 
     error: ConsensusError | None = None
 

@@ -194,7 +194,6 @@ class Replica:
 
     @property
     def committed_config(self) -> RaftConfig:
-        """The newest committed configuration."""
         return self.config if self._core is None else self._core.configs.committed
 
     @property
@@ -205,9 +204,7 @@ class Replica:
         return self._core.config
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """This leader's view of each member, itself included, by uuid; {} if this replica does not
-        lead.
-        """
+        """This leader's view of each member, itself included, by uuid; {} on other replicas."""
         return {} if self._core is None else self._core.peer_health()
 
     @property
@@ -346,9 +343,7 @@ class Replica:
         self._carry_on()
 
     def _carry_on(self) -> None:
-        """Carry out effects and handle queued events until none is left, or a barrier must be
-        passed.
-        """
+        """Carry out effects and handle queued events until none is left or a barrier comes."""
         core, effects, events = self._core, self._effects, self._events
         assert core is not None, "not started"
         methods, clock = self._carry_out, self._env.clock
@@ -451,9 +446,7 @@ class Replica:
         effect.token.finish(error)
 
     def _config_forced(self, effect: ev.ConfigForced) -> None:
-        """Record and announce the forced configuration first: from now on, promises may be
-        broken.
-        """
+        """Record and announce the configuration first: from now on, promises may be broken."""
         self._forced.append(effect)
         kept = [peer.uuid for peer in effect.config.peers]
         before = self.core.configs.committed.peers
@@ -532,14 +525,18 @@ class Replica:
             raise OverloadedError(f"{waiting} writes wait for their commit already")
         waiter = Waiter()
         self.step(ev.Propose(msg.EntryKind.WRITE, payload, waiter))
-        return await _committed(waiter, timeout_s)
+        try:
+            outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
+        except TimeoutError as error:
+            message = f"not committed within {timeout_s} s; it may be later"
+            raise IndeterminateError(message) from error
+        return outcome
 
     async def change_config(
         self,
         changes: Sequence[msg.PeerChange],
         *,
         cas_config_opid_index: int | None = None,
-        timeout_s: float | None = None,
     ) -> RaftConfig:
         """Change the membership; returns the committed configuration once the change is in it.
 
@@ -549,12 +546,12 @@ class Replica:
         that is added as NON_VOTER with `promote` gets its vote automatically once it has caught up.
 
         Raises `NotLeaderError` or `ConfigRefusedError` when nothing was appended, and
-        `IndeterminateError` when it was, but leadership or the time ran out: it may still commit.
+        `IndeterminateError` when it was, but leadership was lost: it may still commit.
         """
         self._check_running()
         waiter = Waiter()
         self.step(ev.ChangeConfig(tuple(changes), cas_config_opid_index, waiter))
-        await _committed(waiter, timeout_s)
+        await waiter.wait(None)
         return self.committed_config
 
     async def confirm_leadership(self, *, timeout_s: float) -> int:
@@ -580,9 +577,7 @@ class Replica:
             raise NotLeaderError(f"the replica is {self.state_text}")
 
     def dump(self) -> dict[str, Any]:
-        """`status` plus the data for comparing logs (`journal.py`), which reads the whole log in
-        memory.
-        """
+        """`status` plus the data for comparing logs (`journal.py`); reads the log in memory."""
         data, core = self.status(), self._core
         return data if core is None else data | self._applier.journal.dump(core.log)
 
@@ -619,16 +614,6 @@ class Replica:
                 "waiting requests": self._applier.waiting_count,
             }
         return data
-
-
-async def _committed(waiter: Waiter, timeout_s: float | None) -> tuple[int, int, Any]:
-    """Wait until the proposal is applied; return its index, term and result."""
-    try:
-        outcome: tuple[int, int, Any] = await waiter.wait(timeout_s)
-    except TimeoutError as error:
-        message = f"not committed within {timeout_s} s; it may be later"
-        raise IndeterminateError(message) from error
-    return outcome
 
 
 async def _raise(error: Exception) -> None:

@@ -166,7 +166,6 @@ class RaftCore:
 
     @property
     def durable_index(self) -> int:
-        """The highest index that is durable here."""
         return self.log.durable_index
 
     @property
@@ -180,9 +179,7 @@ class RaftCore:
         return self._leader.committed_in_term
 
     def peer_health(self) -> dict[str, PeerHealth]:
-        """A leader's current view of each member, itself included, by uuid; {} if it does not
-        lead.
-        """
+        """A leader's view of each member, itself included, by uuid; {} on other replicas."""
         if not self._leader.leads:
             return {}
         return {self.uuid: PeerHealth.HEALTHY, **self._leader.health()}
@@ -407,9 +404,7 @@ class RaftCore:
         return heard_ns is not None and self._state.now_ns - heard_ns < self.options.leader_alive_ns
 
     def _log_is_current(self, last_logged: OpId) -> bool:
-        """The election restriction (Raft 5.4.1); the end of a log that was given up counts as
-        well.
-        """
+        """The election restriction (Raft 5.4.1); the end of a log that was given up counts too."""
         given_up, last = self._last_logged, self.log.last
         least = max((last.term, last.index), (given_up.term, given_up.index))
         return (last_logged.term, last_logged.index) >= least

@@ -101,7 +101,6 @@ class RaftState:
             self.effects.append(meta)
 
     def append(self, entries: tuple[Entry, ...]) -> None:
-        """Append entries to the log."""
         self.effects.append(self.log.append(entries))
 
     def commit_to(self, index: int) -> None:

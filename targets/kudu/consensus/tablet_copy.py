@@ -37,9 +37,7 @@ class Snapshots:
         log_bytes_max: int,
         files: SnapshotFiles | None = None,
     ) -> None:
-        """A snapshot is due after `every` entries, or if the log in memory exceeds
-        `log_bytes_max`.
-        """
+        """A snapshot is due after `every` entries or `log_bytes_max` of log in memory."""
         self._disk = disk
         self._path = cmeta.snapshot_path(folder)
         self._wal = wal
@@ -52,7 +50,6 @@ class Snapshots:
         self.index = 0
 
     async def resume(self, snapshot: cmeta.Snapshot) -> None:
-        """Start from the snapshot on disk."""
         self.index = snapshot.last_included.index
         await self._wal.collect(self.index)  # needed if a crash came right after the save
         await self._applier.restore(await self._whole(snapshot))
@@ -108,7 +105,6 @@ class Snapshots:
         return msgspec.structs.replace(snapshot, data=await self._files.load(snapshot.data))
 
     async def _save(self, snapshot: cmeta.Snapshot) -> None:
-        """Replace the snapshot on disk by this one."""
         if self._files is not None:
             snapshot = msgspec.structs.replace(snapshot, data=await self._files.save(snapshot.data))
         await cmeta.save(self._disk, self._path, snapshot)

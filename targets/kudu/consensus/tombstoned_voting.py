@@ -43,9 +43,7 @@ class TombstonedVoter:
         self._saving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read the vote state and start to answer. Without a vote state the tombstone cannot
-        vote.
-        """
+        """Read the vote state and start to answer; a tombstone without one cannot vote."""
         state = await cmeta.load(self._env.disk, self._path, cmeta.VoteState)
         if state is None:
             return

@@ -24,17 +24,16 @@ compares the catalogs.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from harness.env import Env
 from targets.hive import api
-from targets.hive.channel import Channel, ChannelError
+from targets.hive.channel import ChannelError
 from targets.hive.client.classify import Proof, proof_of, retries
+from targets.hive.client.connection import Connection, Door
 from targets.kudu.rpc import parse_address
-
-_reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
 class HmsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,12 +72,13 @@ class HaClient:
 
     def __init__(self, env: Env, settings: HmsSettings) -> None:
         self._env = env
+        self._connect = Door(env)
         self._settings = settings
         self._uris = [parse_address(address) for address in settings.addresses]
         self._turn = asyncio.Lock()
         self.changing = 0
         """The number of changing calls that run or wait."""
-        self._channel: Channel | None = None
+        self._channel: Connection | None = None
         self._first = 0  # position of the metastore to try first
         self._pause_s = settings.backoff_s_min
         self._closed_until_ns = 0
@@ -102,17 +102,15 @@ class HaClient:
         for _ in range(self._settings.retry_count + 1):
             channel = await self._connected(maybe_done=bool(lost))
             try:
-                raw = await channel.call(call, timeout_s=self._settings.answer_s)
+                reply = await channel.call(call, timeout_s=self._settings.answer_s)
             except ChannelError as error:
                 lost = str(error)
                 self._leave()
                 continue
-            reply = _reply.decode(raw)
             if not reply.error:
                 return reply.result
             refusal = api.MetastoreError(reply.error, reply.message)
-            # Plug-ins also refuse by a MetaException, but that message does not concern the
-            # database.
+            # Plug-ins also refuse by a MetaException, whose message does not concern the database.
             is_final = proof_of(refusal) is Proof.NOTHING or (
                 refusal.kind == api.META and not retries(refusal)
             )
@@ -125,7 +123,7 @@ class HaClient:
 
     # --- connections -------------------------------------------------------------------------
 
-    async def _connected(self, *, maybe_done: bool) -> Channel:
+    async def _connected(self, *, maybe_done: bool) -> Connection:
         if self._channel is not None:
             return self._channel
         if self._env.clock.monotonic_ns() < self._closed_until_ns:
@@ -134,7 +132,7 @@ class HaClient:
         for _ in self._uris:
             uri = self._uris[self._first]
             try:
-                channel = await Channel.open(self._env, uri, timeout_s=self._settings.connect_s)
+                channel = await self._connect(uri, timeout_s=self._settings.connect_s)
             except ChannelError as error:
                 why = str(error)
                 self._first = (self._first + 1) % len(self._uris)

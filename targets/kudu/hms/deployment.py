@@ -1,6 +1,4 @@
-"""The metastores of a deployment and their database, for declaration and inspection by the
-harness.
-"""
+"""A deployment's metastores and their database: declaration and inspection by the harness."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ from harness.env import Address, ClientEnv
 from harness.errors import UsageError
 from harness.plugins import TargetSettings
 from targets.hive import api
-from targets.hive.channel import Channel, ChannelError
 from targets.hive.client import MetastoreClient
+from targets.hive.client.connection import Door, ask_once
 from targets.hive.metastore import kudu_rules as rules
 from targets.hive.system import DATABASE_NODE
 from targets.hive.system import Layout as HiveLayout
@@ -31,11 +29,8 @@ from targets.kudu.tools.hms import Metastore
 
 METASTORES: Final = 2
 PROFILE: Final = "strict"
-"""The profile of both targets. No list of permits covers Kudu's other profiles with metastores
-yet.
-"""
+"""The profile of both targets. Kudu's other profiles have no list of permits with metastores."""
 _ASK_S: Final = 1.0
-_reply: Final = msgspec.msgpack.Decoder(api.Reply)
 
 
 class _SilentError(Exception):
@@ -87,9 +82,7 @@ class Metastores:
         )
 
     def core(self, rng: random.Random) -> list[str]:
-        """The nodes that must be up: one metastore suffices, because masters and clients find
-        it.
-        """
+        """The nodes that must be up: one metastore, because masters and clients find it."""
         return [rng.choice(self._layout.hive.metastores).node, DATABASE_NODE]
 
     async def metastore(self, masters: Sequence[str], admin: Admin) -> Metastore:
@@ -160,14 +153,8 @@ class Metastores:
             yield "the leader did not compare the metastore's entries since masters changed"
 
     async def _ask(self, address: Address, call: api.ApiCall) -> Any:
-        try:
-            channel = await Channel.open(self._env, address, timeout_s=_ASK_S)
-            raw = await channel.call(call, timeout_s=_ASK_S)
-        except ChannelError:
-            return None
-        channel.close()
-        reply = _reply.decode(raw)
-        return None if reply.error else reply.result
+        reply = await ask_once(Door(self._env), address, call, timeout_s=_ASK_S)
+        return None if reply is None or reply.error else reply.result
 
 
 def _row(table: api.MetaTable) -> list[Any]:

@@ -44,9 +44,7 @@ def bad_hms_name(name: str) -> str | None:
 def entry_of(
     table: TableRecord, cluster_id: str, addresses: Sequence[str], old: api.MetaTable | None = None
 ) -> api.MetaTable:
-    """The entry of a table, which keeps other keys of the `old` entry. The name must be valid in
-    Hive.
-    """
+    """The entry of a table, with the other keys of `old`. The name must be valid in Hive."""
     names = split_name(table.name)
     assert names is not None, f"{table.name!r} was let in"
     keys = {
@@ -142,9 +140,7 @@ class HmsCatalog:
         return True
 
     async def overwrite(self, old: api.MetaTable, table: TableRecord) -> None:
-        """Overwrite any entry with the state of `table`; only for tools, which check the entry
-        first.
-        """
+        """Overwrite any entry with the state of `table`; only for tools, which check it first."""
         entry = entry_of(table, self._cluster_id(), self.addresses(), old)
         context = {rules.MASTER_EVENT: "true", rules.CHECK_ID: "false"}
         call = api.AlterTable(old.database, old.name, entry, self._new_id(), context)
@@ -163,7 +159,6 @@ class HmsCatalog:
     # --- reads -------------------------------------------------------------------------------
 
     async def events_after(self, last: int, most: int) -> list[api.Event]:
-        """Events of the log, in order."""
         raw = await self._client.call(api.GetNextEvents(last, most))
         return msgspec.convert(raw, _EVENTS)
 

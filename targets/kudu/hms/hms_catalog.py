@@ -153,9 +153,7 @@ class HmsDdl(Ddl):
             create.end()
 
     async def _create_entry(self, table: TableRecord) -> None:
-        """Have the metastore create the entry; raises `_TakenError` if another table has the
-        name.
-        """
+        """Have the metastore create the entry; raises `_TakenError` if its name is taken."""
         retried = Bug.HMS_CREATE_RETRY in self._bugs
         self._env.event("hms-creating", table=table.id, name=table.name)
         try:
@@ -289,9 +287,7 @@ def _refused(cause: object) -> RefusedError:
 
 
 def _unknown(cause: object) -> RefusedError:
-    """Code 13: the metastore may have changed, and the next leader may still carry out the
-    event.
-    """
+    """Code 13: the metastore may have changed; the next leader may carry out the event."""
     return RefusedError(
         MasterErrorCode.HIVE_METASTORE_ERROR,
         AppStatus.REMOTE_ERROR,

@@ -1,6 +1,4 @@
-"""The metastore side of a master: one client per process, and a listener and a repair per
-leadership.
-"""
+"""The metastore side of a master: a client per process, a listener and a repair per leadership."""
 
 from __future__ import annotations
 
@@ -80,9 +78,7 @@ class HmsSide:
         return self._listener
 
     def dump(self) -> dict[str, Any]:
-        """Data for snapshots: the last event, the remembered events, and the leader's last
-        check.
-        """
+        """Data for snapshots: the last event, remembered events, and the leader's last check."""
         leads = self._epoch is not None and self._epoch.is_current()
         checked = self._repair.checked if leads and self._repair is not None else None
         return {

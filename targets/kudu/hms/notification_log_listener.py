@@ -66,9 +66,7 @@ class Creating:
 
 
 class Listener:
-    """The reader of one leadership. `creating` has the running creates, by the ids of their
-    tables.
-    """
+    """The reader of one leadership. `creating` has the running creates, by table id."""
 
     def __init__(
         self,
@@ -111,9 +109,7 @@ class Listener:
             raise HmsError("", why, maybe_done=False) from error
 
     async def wait_turn(self, create: Creating) -> None:
-        """Wait until all events before this create are carried out. Raises the same as
-        `wait_caught_up`.
-        """
+        """Wait until all events before this create are carried out; see `wait_caught_up`."""
         if self._swallows:
             return
         self._wake.set()
@@ -221,9 +217,7 @@ class Listener:
         return plan
 
     async def _carry_out(self, event: int, table_id: str, plan_again: Planner, marker: str) -> None:
-        """Carry out an event. Raises `RefusedError`; under KUDU-2475 also if the plan is refused
-        only for now.
-        """
+        """Carry out an event. Raises `RefusedError`; under KUDU-2475 for any refused plan."""
         reserved = self._epoch.catalog.reserved
         while True:
             async with self._epoch.locked([table_id]):

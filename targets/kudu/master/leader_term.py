@@ -19,17 +19,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 
 from targets.kudu.bugs import Bug
 from targets.kudu.consensus.consensus_peers import entry_limit
-from targets.kudu.consensus.messages import PeerChange
 from targets.kudu.consensus.raft_consensus import (
     IndeterminateError,
     NotLeaderError,
     OverloadedError,
+    Replica,
 )
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog.batches import encode_batch
@@ -54,7 +54,6 @@ from targets.kudu.master.errors import (
     write_lost,
 )
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks
-from targets.kudu.messages import RaftConfig
 from targets.kudu.wakeup import Wakeup
 
 LOCK_WAITERS_MAX: Final = 1000
@@ -63,45 +62,10 @@ Outcome = Reply | RefusedError
 """The end of a DDL request."""
 
 
-class SystemReplica(Protocol):
-    """The operations of the system tablet's Raft replica that a master uses."""
-
-    @property
-    def role(self) -> str: ...
-    @property
-    def term(self) -> int: ...
-    @property
-    def config(self) -> RaftConfig: ...
-    @property
-    def committed_config(self) -> RaftConfig: ...
-
-    @property
-    def leader_uuid(self) -> str | None: ...
-    @property
-    def applied_index(self) -> int: ...
-
-    async def replicate(
-        self, payload: bytes, *, timeout_s: float | None = None
-    ) -> tuple[int, int, Any]: ...
-    async def confirm_leadership(self, *, timeout_s: float) -> int: ...
-    async def change_config(
-        self,
-        changes: Sequence[PeerChange],
-        *,
-        cas_config_opid_index: int | None = None,
-        timeout_s: float | None = None,
-    ) -> RaftConfig: ...
-    def step_down(self) -> None: ...
-    def dump(self) -> dict[str, Any]: ...
-    def status(self) -> dict[str, Any]: ...
-
-
 class Epoch:
     """The state of one leadership. `close` ends it for good."""
 
-    def __init__(
-        self, node: NodeContext, replica: SystemReplica, catalog: Catalog, tasks: Tasks
-    ) -> None:
+    def __init__(self, node: NodeContext, replica: Replica, catalog: Catalog, tasks: Tasks) -> None:
         self.term: Final = catalog.term
         self.catalog: Final = catalog
         self.tasks: Final = tasks

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from targets.kudu.bugs import Bug
-from targets.kudu.consensus.raft_consensus import NotLeaderError
+from targets.kudu.consensus.raft_consensus import NotLeaderError, Replica
 from targets.kudu.context import NodeContext
 from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.master.catalog.records import SYSTEM_TABLET_ID, Batch, TabletState
@@ -29,7 +29,7 @@ from targets.kudu.master.errors import (
     not_the_leader,
     not_yet_ready,
 )
-from targets.kudu.master.leader_term import Epoch, SystemReplica
+from targets.kudu.master.leader_term import Epoch
 from targets.kudu.master.tablets.assignment import create_replicas
 from targets.kudu.master.tablets.async_rpc_tasks import Tasks
 
@@ -53,7 +53,7 @@ class Leadership:
         self._rows = rows
         self._make_tasks = make_tasks
         self._serve = serve
-        self._replica: SystemReplica | None = None
+        self._replica: Replica | None = None
         self._epoch: Epoch | None = None  # ready, or still writing the cluster id
         self._is_ready = False
         self._last_term: int = -1  # the newest term of its own that this master started to load
@@ -62,7 +62,7 @@ class Leadership:
         rows.on_restore = self._scan
 
     @property
-    def replica(self) -> SystemReplica | None:
+    def replica(self) -> Replica | None:
         return self._replica
 
     @property
@@ -90,7 +90,7 @@ class Leadership:
         leads = self._replica.role == "LEADER"
         raise not_yet_ready() if leads else not_the_leader()
 
-    def on_role_change(self, replica: SystemReplica) -> None:
+    def on_role_change(self, replica: Replica) -> None:
         """Handle any change of role, term or leader; called by the replica."""
         self._replica = replica
         epoch = self._epoch
@@ -107,7 +107,7 @@ class Leadership:
         if self._epoch is not None:
             self._epoch.close()
 
-    async def _prepare(self, replica: SystemReplica, term: int) -> None:
+    async def _prepare(self, replica: Replica, term: int) -> None:
         waits = Bug.KUDU_765 not in self._node.bugs
         if waits and not await self._wait_caught_up(replica):
             return
@@ -141,7 +141,7 @@ class Leadership:
                 epoch.tasks.submit(create_replicas(tablet))
         self._serve(epoch)
 
-    async def _wait_caught_up(self, replica: SystemReplica) -> bool:
+    async def _wait_caught_up(self, replica: Replica) -> bool:
         """Wait until an operation of this master's own term has committed and is applied."""
         try:
             await replica.confirm_leadership(

@@ -35,7 +35,6 @@ from targets.kudu.master.errors import (
     not_the_leader,
     write_lost,
 )
-from targets.kudu.master.leader_term import SystemReplica
 from targets.kudu.master.leadership import Leadership
 from targets.kudu.messages import (
     AddMasterRequest,
@@ -188,7 +187,7 @@ class Membership:
         if Bug.OFFLINE_MEMBERS in self._node.bugs:
             raise not_supported(f"{what}: masters change while the cluster is down")
 
-    def _leader(self) -> SystemReplica:
+    def _leader(self) -> Replica:
         """The replica, if this master leads and is ready; raises `RefusedError` otherwise."""
         self._leadership.ready()
         replica = self._leadership.replica
@@ -196,9 +195,7 @@ class Membership:
         return replica
 
     async def list(self) -> tuple[MasterEntry, ...]:
-        """The members of the committed configuration (KUDU-2309: not of any flag), with their
-        answers.
-        """
+        """The members of the committed configuration (KUDU-2309: not of a flag), with answers."""
         return tuple(await asyncio.gather(*(self._entry(peer) for peer in self._members())))
 
     def _members(self) -> tuple[PeerConfig, ...]:
@@ -220,7 +217,7 @@ class Membership:
 
 
 async def _change(
-    replica: SystemReplica, decided_on: RaftConfig, change: PeerChange, *, code: MasterErrorCode
+    replica: Replica, decided_on: RaftConfig, change: PeerChange, *, code: MasterErrorCode
 ) -> None:
     """Make the change if `decided_on` is still the committed configuration.
 

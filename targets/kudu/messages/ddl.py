@@ -59,9 +59,7 @@ class StepType(enum.IntEnum):
 
 
 class AlterStep(Message, frozen=True):
-    """One step of an alter. ADD_COLUMN uses `column`, DROP_COLUMN `name`, RENAME_COLUMN `name` and
-    `new_name`.
-    """
+    """A step of an alter. ADD_COLUMN uses `column`, the others `name`, a rename also `new_name`."""
 
     type: StepType
     column: Column | None = None

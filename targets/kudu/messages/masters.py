@@ -23,10 +23,7 @@ class RemoveMasterResponse(MasterResponse, frozen=True):
 
 
 class RemoveMasterRequest(MasterCall[RemoveMasterResponse], frozen=True):
-    """Remove the master at `address`.
-
-    If several members have that address (a lost master and its replacement), the uuid selects one.
-    """
+    """Remove the master at `address`; the uuid selects one of several with that address."""
 
     address: str
     master_uuid: str | None = None

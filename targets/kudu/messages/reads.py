@@ -108,9 +108,7 @@ class TabletLocations(Message, frozen=True):
 
 
 class GetTableLocationsResponse(MasterResponse, frozen=True):
-    """Tablets in key order; if any tablet in the range does not run, the whole answer fails (code
-    9).
-    """
+    """Tablets in key order; if one in the range does not run, the answer fails (code 9)."""
 
     table_id: str = ""
     schema_version: int = 0

@@ -46,10 +46,7 @@ class RowOperation(Message, frozen=True):
 
 
 class RowErrorCode(enum.IntEnum):
-    """The reason why a row was not written.
-
-    It is determined when the log is applied, so it is equal on all replicas.
-    """
+    """The reason why a row was not written; determined by the log, so equal on all replicas."""
 
     NOT_FOUND = 1  # UPDATE, DELETE: the row does not exist
     INVALID_ARGUMENT = 4  # a column that was dropped meanwhile, or must not be null

@@ -102,9 +102,7 @@ def tables(dump: Dump) -> dict[str, Any]:
 
 
 def table(dump: Dump, table_id: str | None, page_of: PageOf) -> dict[str, Any] | None:
-    """One table with its columns and tablets, deleted ones included; `None` if the id is
-    unknown.
-    """
+    """A table with its columns and tablets, deleted ones included; `None` if unknown."""
     match = next((t for t in dump["tables"] if t["id"] == table_id), None)
     if match is None:
         return None

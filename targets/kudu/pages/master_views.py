@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.errors import counted
 from targets.kudu.pages.html import DASH, Html, join, link, tag
 from targets.kudu.pages.parts import (
     badge,
@@ -87,7 +88,7 @@ def tables(data: Data) -> Html:
     remarks = [] if data["leads"] else ["This master does not lead: it shows its applied state."]
     if data["deleted"]:
         number = data["deleted"]
-        remarks.append(f"Rows of {number} deleted table{'s' * (number != 1)} are kept.")
+        remarks.append(f"Rows of {counted(number, 'deleted table')} are kept.")
     return join(listed, tag("p", " ".join(remarks), class_="muted") if remarks else None)
 
 

@@ -5,10 +5,11 @@ The number of series is bounded in the same way as the entries of lists.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from harness.support.exposition import CONTENT_TYPE, Family, exposed
+from harness.support.exposition import CONTENT_TYPE, Family, Sample, exposed
 from targets.kudu.pages import LIST_MAX
 from targets.kudu.pages.site import Plain
 
@@ -34,8 +35,12 @@ def metrics_page(families: Iterable[Family]) -> Plain:
     return Plain(data, exposed(kept), content_type=CONTENT_TYPE)
 
 
-def _one(name: str, kind: str, what: str, value: float) -> Family:
-    return Family(name, kind, what, [({}, value)])
+def _one(name: str, what: str, value: float) -> Family:
+    return _gauge(name, what, [({}, value)])
+
+
+def _gauge(name: str, what: str, samples: list[Sample]) -> Family:
+    return Family(name, "gauge", what, samples)
 
 
 def _calls(calls: Mapping[str, int]) -> Family:
@@ -50,13 +55,12 @@ def _calls(calls: Mapping[str, int]) -> Family:
 def _raft(replicas: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
     """Metrics of every replica, labelled by the name of its group."""
     families = [
-        Family(f"kudu_raft_{key}", "gauge", what, [({"group": g}, r[key]) for g, r in replicas])
+        _gauge(f"kudu_raft_{key}", what, [({"group": g}, r[key]) for g, r in replicas])
         for key, what in _RAFT
     ]
     families.append(
-        Family(
+        _gauge(
             "kudu_raft_is_leader",
-            "gauge",
             "Whether this replica leads.",
             [({"group": g}, int(r["role"] == "LEADER")) for g, r in replicas],
         )
@@ -71,9 +75,8 @@ def _raft(replicas: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
         for key, what in _ELECTIONS
     ]
     families.append(
-        Family(
+        _gauge(
             "kudu_raft_log_bytes",
-            "gauge",
             "The size of the replica's log on disk.",
             [
                 ({"group": g}, r["counters"]["log bytes"])
@@ -86,43 +89,32 @@ def _raft(replicas: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
 
 
 def _states(name: str, what: str, states: Iterable[str]) -> Family:
-    counts: dict[str, int] = {}
-    for state in states:
-        counts[state] = counts.get(state, 0) + 1
-    return Family(name, "gauge", what, [({"state": s}, n) for s, n in sorted(counts.items())])
+    return _gauge(name, what, [({"state": s}, n) for s, n in sorted(Counter(states).items())])
 
 
 def master_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
     """Metrics of a master."""
     raft, servers = dump["raft"], dump["tservers"][:LIST_MAX]
     return [
-        _one("kudu_start_time_seconds", "gauge", "When the node started.", start_ns / 1e9),
+        _one("kudu_start_time_seconds", "When the node started.", start_ns / 1e9),
         _calls(dump["calls"]),
         *_raft([("sys.catalog", raft)] if raft else []),
-        _one(
-            "kudu_master_ready",
-            "gauge",
-            "Whether this master leads and serves.",
-            int(dump["ready"]),
-        ),
+        _one("kudu_master_ready", "Whether this master leads and serves.", int(dump["ready"])),
         _states("kudu_tables", "Tables, by state.", [t["state"] for t in dump["tables"]]),
         _states("kudu_tablets", "Tablets, by state.", [t["state"] for t in dump["tablets"]]),
-        Family(
+        _gauge(
             "kudu_tserver_seconds_since_heartbeat",
-            "gauge",
             "How long this master has not heard of a tablet server.",
             [(_server(s), s["millis_since_heartbeat"] / 1000) for s in servers],
         ),
-        Family(
+        _gauge(
             "kudu_tserver_live_tablets",
-            "gauge",
             "Replicas with data, as the tablet server last said.",
             [(_server(s), s["num_live_tablets"]) for s in servers],
         ),
-        _one("kudu_master_tasks", "gauge", "Calls to tablet servers under way.", dump["tasks"]),
+        _one("kudu_master_tasks", "Calls to tablet servers under way.", dump["tasks"]),
         _one(
             "kudu_master_replies_kept",
-            "gauge",
             "Answers kept for requests that are sent again.",
             dump["replies"]["kept"],
         ),
@@ -138,18 +130,16 @@ def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
     tablets = dump["tablets"]
     running = [(t["tablet_id"], t["raft"]) for t in tablets if t["raft"] is not None]
     return [
-        _one("kudu_start_time_seconds", "gauge", "When the node started.", start_ns / 1e9),
+        _one("kudu_start_time_seconds", "When the node started.", start_ns / 1e9),
         _calls(dump["calls"]),
         _states("kudu_tablet_replicas", "Replicas, by state.", [t["state"] for t in tablets]),
         _one(
             "kudu_tablet_replicas_led",
-            "gauge",
             "Replicas that lead their tablet.",
             sum(raft["role"] == "LEADER" for _, raft in running),
         ),
         _one(
             "kudu_tablet_replicas_without_series",
-            "gauge",
             f"Replicas beyond the first {LIST_MAX}, which have no series of their own here.",
             max(0, len(running) - LIST_MAX),
         ),
@@ -161,16 +151,14 @@ def tserver_metrics(dump: Mapping[str, Any], start_ns: int) -> list[Family]:
 def _rows(stores: list[tuple[str, Mapping[str, Any]]]) -> list[Family]:
     """Metrics of the rows of every replica."""
     return [
-        Family(
+        _gauge(
             "kudu_tablet_live_rows",
-            "gauge",
             "Rows that are there now.",
             [({"tablet": t}, store["live_rows"]) for t, store in stores],
         ),
         *(
-            Family(
+            _gauge(
                 f"kudu_tablet_{name.replace(' ', '_')}",
-                "gauge",
                 f"{name.capitalize()}.",
                 [({"tablet": t}, store["counters"][name]) for t, store in stores],
             )

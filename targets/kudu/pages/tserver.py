@@ -28,9 +28,7 @@ class TServerPages(NodePages):
         tablets: Callable[[], Dump],
         server: RpcServer,
     ) -> None:
-        """`masters` returns the addresses of the server's current masters, `tablets` the dumps of
-        its tablets.
-        """
+        """`masters` returns the current masters' addresses, `tablets` the dumps of the tablets."""
         super().__init__(node)
         self._masters = masters
         self._start_ns = start_ns

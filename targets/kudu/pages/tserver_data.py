@@ -70,9 +70,7 @@ def health(dump: Dump) -> dict[str, Any]:
 def overview(
     dump: Dump, masters: tuple[str, ...], address: str, start_ns: int, page_of: PageOf
 ) -> dict[str, Any]:
-    """The key facts, for the first page that a visitor opens; `masters` are the server's
-    masters.
-    """
+    """The key facts, for the first page of a visit; `masters` are the server's."""
     here = dump["tablets"]
     return {
         "uuid": dump["uuid"],

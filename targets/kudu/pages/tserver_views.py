@@ -1,6 +1,4 @@
-"""A tablet server's pages as HTML; each view renders the data of the same name in
-`tserver_data`.
-"""
+"""A tablet server's pages as HTML; each view shows the data of the same name of `tserver_data`."""
 
 from __future__ import annotations
 

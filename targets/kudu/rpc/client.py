@@ -193,9 +193,7 @@ class _Link:
         self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
-        """Time out the calls that are due, and set the timer for the earliest remaining
-        deadline.
-        """
+        """Time out the calls that are due, and set the timer for the next deadline."""
         self._timer = None
         due_s = self.loop.time() + _TIMER_SLACK_S
         silent = False
@@ -275,9 +273,7 @@ class RpcClient:
     """
 
     def __init__(self, env: Env, *, resolve_once: bool = False) -> None:
-        """With `resolve_once` (switch DNS-ONCE) a name keeps the first address to which it
-        resolved.
-        """
+        """With `resolve_once` (switch DNS-ONCE) a name keeps its first address."""
         self._env = env
         self._resolved: dict[Address, Address] | None = {} if resolve_once else None
         self._links: dict[Address, _Link] = {}

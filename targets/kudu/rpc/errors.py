@@ -25,8 +25,8 @@ class RpcRemoteError(RpcError):
     The method is unknown, the request is unreadable, or the handler raised `RpcHandlerError`.
     """
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
-        super().__init__(message, sent=sent)
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=True)
         self.message = message
 
 

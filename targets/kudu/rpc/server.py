@@ -55,9 +55,7 @@ class Answer:
                 self._on_set(response)
 
     def when_set(self, on_set: Callable[[Any], None]) -> None:
-        """Register `on_set`, which `set` calls with the response; `set` must not have been called
-        yet.
-        """
+        """Register `on_set`, which a later `set` calls with the response."""
         assert self.response is None, "answered already"
         self._on_set = on_set
 
@@ -273,10 +271,7 @@ def _encode_answer(call_id: int, response: Any) -> bytes:
 
 
 def _try_send(conn: Conn, frame: bytes) -> bool:
-    """Send an answer now; false if back-pressure delays it.
-
-    If the connection is gone, the caller has given up or will notice the loss.
-    """
+    """Send an answer now; false if back-pressure delays it. A lost connection is no error."""
     try:
         return conn.try_send(frame)
     except OSError:

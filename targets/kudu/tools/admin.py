@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from targets.kudu import messages as m
-from targets.kudu.client.session import Caller
-from targets.kudu.rpc import Call, R_co, RpcError
+from targets.kudu.rpc import Call, R_co, RpcClient, RpcError
 
 LOCATIONS_MAX: Final = 100_000
 """The number of tablets to ask for: more than any table has."""
@@ -39,7 +38,7 @@ class Admin:
 
     def __init__(
         self,
-        rpc: Caller,
+        rpc: RpcClient,
         masters: Sequence[str],
         *,
         announce: Callable[..., None] | None = None,
@@ -73,9 +72,7 @@ class Admin:
         return await self.ask_master(await self.leader(), request)
 
     async def leader(self) -> str:
-        """The address of the master that leads in the highest term; raises `ToolError` if there is
-        none.
-        """
+        """The address of the leading master of the highest term. Raises `ToolError` without one."""
         answers = await self.all_of(self.masters, self._connect)
         leaders = [
             (answer.meta.term, address)
@@ -95,9 +92,7 @@ class Admin:
             return None
 
     async def all_of(self, items: Iterable[A], question: Callable[[A], Awaitable[B]]) -> list[B]:
-        """Ask `question` of each item with limited concurrency; answers are in the order of the
-        items.
-        """
+        """Ask `question` of each item, at most some at once; answers are in the items' order."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def one(item: A) -> B:

@@ -36,9 +36,7 @@ class Metastore:
         self.cluster_id = cluster_id
 
     async def entries(self) -> list[api.MetaTable]:
-        """Entries of this cluster's Kudu tables, by name, including entries in the earlier
-        format.
-        """
+        """Entries of this cluster's Kudu tables by name, the earlier format included."""
         listed = await self.catalog.all_entries()
         return sorted(
             (entry for entry in listed if rules.is_legacy(entry) or self.catalog.is_ours(entry)),
@@ -195,10 +193,7 @@ async def _list(metastore: Metastore, given: argparse.Namespace) -> Said:
 
 
 async def precheck(admin: Admin, given: argparse.Namespace) -> Said:
-    """Check whether the cluster's table names are valid in Hive, which ignores case.
-
-    The check needs no metastore.
-    """
+    """Check, without a metastore, whether all names are valid in Hive, which ignores case."""
     del given
     tables = await _tables(admin)
     counts = Counter(table.name.lower() for table in tables)

@@ -121,9 +121,7 @@ async def _consensus_state(
 
 
 class _Replicas:
-    """The tables according to the leading master, with the replicas that these tablet servers
-    have.
-    """
+    """The tables according to the leading master, with the replicas of the tablet servers."""
 
     def __init__(self, admin: Admin, servers: Mapping[str, tuple[ServerSummary, _Hosted]]) -> None:
         self._admin = admin
@@ -131,9 +129,7 @@ class _Replicas:
         self.unread: list[str] = []
 
     async def table(self, leader: str, listed: m.ListedTable) -> ObservedTable | None:
-        """A table; `None` if it was deleted meanwhile, or if one of its tablets does not run
-        yet.
-        """
+        """A table; `None` if it was deleted meanwhile, or a tablet does not run yet."""
         identifier = m.TableIdentifier(table_id=listed.id)
         locations = m.GetTableLocationsRequest(
             identifier, max_returned_locations=LOCATIONS_MAX, any_replica=True

@@ -42,9 +42,7 @@ _BY_WORST: Final = tuple(Health)
 
 
 class ObservedTablet(msgspec.Struct, frozen=True, kw_only=True):
-    """A live tablet as the leading master records it, and its replicas as their servers report
-    them.
-    """
+    """A live tablet as the leading master records it, with its replicas as servers report them."""
 
     id: str
     master_cstate: ConsensusState
@@ -61,10 +59,7 @@ class ObservedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All collected answers.
-
-    `tables` is `None` if no leading master was found; the check then stops at that point.
-    """
+    """All collected answers. Without a leading master `tables` is `None`: the check stops."""
 
     masters: tuple[ServerSummary, ...]
     master_states: tuple[MasterConsensusState, ...]

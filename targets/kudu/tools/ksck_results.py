@@ -87,9 +87,7 @@ class MasterConsensusState(_Part, frozen=True):
 
 
 class ReplicaSummary(_Part, frozen=True):
-    """A replica that the master knows. `state` is `None` if the replica's server does not have
-    it.
-    """
+    """A replica that the master knows. `state` is `None` if the server does not have it."""
 
     ts_uuid: str
     ts_address: str | None = None

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from harness.plugins import Said
-from targets.kudu.client.session import Caller
+from targets.kudu.rpc import RpcClient
 from targets.kudu.tools.actions import ACTIONS
 from targets.kudu.tools.admin import Admin, ToolError
 from targets.kudu.tools.arguments import parse
@@ -26,7 +26,7 @@ The escapes are valid in JSON as well.
 
 
 async def use_tool(
-    rpc: Caller,
+    rpc: RpcClient,
     masters: Sequence[str],
     arguments: Sequence[str],
     metastore: Callable[[Admin], Awaitable[Metastore]] | None = None,

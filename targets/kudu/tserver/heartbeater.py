@@ -20,7 +20,6 @@ from typing import Final, NoReturn, Protocol
 from targets.kudu.bugs import Bug
 from targets.kudu.context import NodeContext
 from targets.kudu.messages import (
-    ReportedTablet,
     TabletReport,
     TSHeartbeatRequest,
     TSHeartbeatResponse,
@@ -28,24 +27,10 @@ from targets.kudu.messages import (
 )
 from targets.kudu.rpc import RpcError
 from targets.kudu.tserver.tablet_reports import BeatPlan, FullOn, ReportKind, ReportTracker
+from targets.kudu.tserver.ts_tablet_manager import TabletManager
 from targets.kudu.wakeup import Wakeup
 
 _COALESCE_S: Final = 0.01
-
-
-class TabletReports(Protocol):
-    """The source of reports: the tablet manager."""
-
-    def report(
-        self, tablet_ids: Sequence[str] | None
-    ) -> tuple[tuple[ReportedTablet, ...], tuple[str, ...]]:
-        """The current reports of these tablets, or of all for `None`, and the ids that no longer
-        exist.
-        """
-        ...
-
-    @property
-    def live_tablets(self) -> int: ...
 
 
 class ClusterMembership(Protocol):
@@ -91,7 +76,7 @@ class _MasterLoop:
         if self._tracker.beat_now:
             self._wake.set()
 
-    async def run(self, tablets: TabletReports, *, only_leader: bool = False) -> None:
+    async def run(self, tablets: TabletManager, *, only_leader: bool = False) -> None:
         """Send heartbeats for ever; with `only_leader`, as long as the master leads and answers."""
         while True:
             self._wake.clear()
@@ -109,7 +94,7 @@ class _MasterLoop:
             if await self._wake.wait(self._interval_s):
                 await asyncio.sleep(_COALESCE_S)
 
-    async def _beat(self, tablets: TabletReports) -> None:
+    async def _beat(self, tablets: TabletManager) -> None:
         plan = self._tracker.plan()
         try:
             response = await self._node.rpc.call(
@@ -141,7 +126,7 @@ class _MasterLoop:
             other._tracker.forget(sorted(cleared))  # noqa: SLF001 - one of us
         self._on_answer(response)
 
-    def _request(self, plan: BeatPlan, tablets: TabletReports) -> TSHeartbeatRequest:
+    def _request(self, plan: BeatPlan, tablets: TabletManager) -> TSHeartbeatRequest:
         report = None
         if plan.kind is not ReportKind.NONE:
             is_incremental = plan.kind is ReportKind.INCREMENTAL
@@ -180,7 +165,7 @@ class Heartbeater:
         self._named_by = (-1, False)  # term of the last believed master, and whether it led
         self._named: tuple[str, ...] = ()  # by that one
         self._loops: dict[str, _MasterLoop] = {}
-        self._tablets: TabletReports | None = None  # once it runs
+        self._tablets: TabletManager | None = None  # once it runs
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._follow(masters)
 
@@ -193,7 +178,7 @@ class Heartbeater:
         for loop in self._loops.values():
             loop.mark_dirty(tablet_id)
 
-    async def run(self, tablets: TabletReports) -> None:
+    async def run(self, tablets: TabletManager) -> None:
         try:
             if Bug.LEADER_ONLY_HEARTBEATS in self._node.bugs:
                 await self._follow_leader(tablets)
@@ -205,14 +190,12 @@ class Heartbeater:
             for task in self._tasks.values():
                 task.cancel()
 
-    def _start(self, master: str, tablets: TabletReports) -> None:
+    def _start(self, master: str, tablets: TabletManager) -> None:
         beats = self._loops[master].run(tablets)
         self._tasks[master] = self._env.spawn(beats, name=f"heartbeat-{master}")
 
-    async def _follow_leader(self, tablets: TabletReports) -> NoReturn:
-        """Switch LEADER-ONLY-HEARTBEATS: send to one master as long as it leads, then to the
-        next.
-        """
+    async def _follow_leader(self, tablets: TabletManager) -> NoReturn:
+        """Switch LEADER-ONLY-HEARTBEATS: send to one master while it leads, then to the next."""
         pause_s = self._node.flags.heartbeat_interval_ms / 10_000
         while True:
             for loop in [*self._loops.values()]:

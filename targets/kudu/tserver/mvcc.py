@@ -98,9 +98,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class RowStore:
-    """All versions, in memory. `changes` holds the versions written since changes were last
-    taken.
-    """
+    """All versions, in memory. `changes` holds those written since changes were last taken."""
 
     def __init__(self, *, history_bytes_max: int) -> None:
         """Drop history beyond `history_bytes_max` before it reaches the age limit."""
@@ -244,9 +242,7 @@ class RowStore:
             self._prune(key, (timestamp + 1).to_bytes(_TIMESTAMP_BYTES, "big"))
 
     def _prune(self, key: bytes, above: bytes) -> None:
-        """Keep the newest version below `above` and all later ones, but no leading deletion below
-        `above`.
-        """
+        """Keep the newest version below `above` and all later ones, but no deletion below it."""
         chain = self._chains.get(key)
         if chain is None:
             return

@@ -34,9 +34,7 @@ _AGES_SPARE: Final = 1024
 
 
 class WriteResult(msgspec.Struct, frozen=True, array_like=True):
-    """The result of a write: its timestamp, its place in the log, and the rows that were not
-    written.
-    """
+    """A write's timestamp, its place in the log, and the rows that were not written."""
 
     timestamp: int
     index: int
@@ -68,10 +66,7 @@ class Results:
     def __init__(
         self, *, results_ttl_ms: int, clients_ttl_ms: int, clients_kept: int = limits.CLIENTS_KEPT
     ) -> None:
-        """Set the lifetimes of results and of clients without new writes.
-
-        The `clients_kept` clients that wrote last are never forgotten.
-        """
+        """Set the lifetimes of results and clients; the last `clients_kept` ones stay for ever."""
         self._clients_kept = clients_kept
         self._results_ttl = from_micros(results_ttl_ms * _US_PER_MS)
         self._clients_ttl = from_micros(clients_ttl_ms * _US_PER_MS)
@@ -110,7 +105,6 @@ class Results:
         return last.last_timestamp <= timestamp - self._clients_ttl
 
     def find(self, client_id: str, seq_no: int) -> WriteResult | None:
-        """The result of a recently applied write."""
         client = self._clients.get(client_id)
         return None if client is None else client.results.get(seq_no)
 
@@ -159,9 +153,7 @@ class Results:
             del self._clients[client_id]
 
     def _is_kept(self, timestamp: int, client_id: str, seq_no: int) -> bool:
-        """Whether this result still exists and does not belong to a client that was forgotten
-        meanwhile.
-        """
+        """Whether this result still exists and its client was not forgotten meanwhile."""
         result = self.find(client_id, seq_no)
         return result is not None and result.timestamp == timestamp
 

@@ -64,9 +64,7 @@ class RowFiles:
     """The row files of one replica. Calls must not overlap."""
 
     def __init__(self, disk: Disk, folder: str, digest: Callable[[], bytes]) -> None:
-        """Store files in `folder`; `digest` returns the digest of the state machine's whole
-        state.
-        """
+        """Store files in `folder`; `digest` returns the digest of the machine's whole state."""
         self._disk = disk
         self._prefix = folder + _PREFIX
         self.digest = digest
@@ -82,9 +80,7 @@ class RowFiles:
         return f"{self._prefix}{number:010d}"
 
     async def _look(self) -> int:
-        """The next file number; the first call also marks files missing from the manifest as
-        obsolete.
-        """
+        """The next file number; the first call marks files that the manifest lacks as obsolete."""
         if self._number_next is None:
             self._number_next = 1
             named = {number for number, _ in self._files}

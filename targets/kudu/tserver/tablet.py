@@ -87,10 +87,7 @@ class AdvanceOp(msgspec.Struct, frozen=True, array_like=True, tag="ADVANCE"):
 
 
 class WriteOutcome(msgspec.Struct, frozen=True):
-    """The result of a write; `result` is `None` if the write is stale.
-
-    `again` says that the write was applied before.
-    """
+    """The result of a write, `None` if it is stale; `again`: the write was applied before."""
 
     result: WriteResult | None
     again: bool = False
@@ -226,7 +223,6 @@ class TabletMachine:
         return WriteOutcome(result)
 
     def _write_row(self, row: RowOperation, timestamp: int) -> RowErrorCode | None:
-        """Write one row, or return the error."""
         key = encode_key(self.key, row.key)
         before = self.rows.newest(key)
         kind = row.kind
@@ -263,9 +259,7 @@ class TabletMachine:
         )
 
     def digest(self) -> bytes:
-        """A digest of the whole state except history, which replicas may forget at different
-        times.
-        """
+        """A digest of the whole state except history, which replicas forget at their own times."""
         return hashlib.blake2b(self._head(history_start=0) + self.rows.digest).digest()
 
     def snapshot(self) -> bytes:

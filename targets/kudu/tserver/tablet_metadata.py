@@ -57,10 +57,7 @@ class SuperblockStore:
         return f"{_FOLDER}{tablet_id}/raft"
 
     async def load_all(self) -> list[Superblock]:
-        """Every superblock, by tablet id.
-
-        Raises `DamagedFileError` if the disk returns damaged data; the node must then not serve.
-        """
+        """Every superblock. Raises `DamagedFileError`; the node must then not serve."""
         tablet_ids = []
         for path in await self._disk.list(_FOLDER):
             if path.endswith(_NAME):

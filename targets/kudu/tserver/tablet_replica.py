@@ -54,9 +54,7 @@ class Tablet:
         clock: HybridClock,
         on_dirty: Callable[[str], None],
     ) -> None:
-        """`clock` is the server's; `on_dirty` is called with the tablet's id when a master must be
-        told news.
-        """
+        """`clock` is the server's; `on_dirty` is called with the id when masters need news."""
         self.superblock = superblock
         self._env = node.env
         self._on_dirty = on_dirty
@@ -256,9 +254,7 @@ class Tablet:
         self._on_dirty(self.tablet_id)
 
     def _tell_version(self) -> None:
-        """Announce the schema version: masters may complete an alter once each tablet has reported
-        it.
-        """
+        """Announce the schema version; an alter is complete once each tablet has reported it."""
         version = self._machine.schema_version
         self._env.event("checkpoint", group=self.tablet_id, version=version)
 
@@ -320,9 +316,7 @@ class Tablet:
         }
 
     def dump(self) -> dict[str, Any]:
-        """`status` plus the logs and `digest`, which is equal on all replicas with the same
-        `applied_index`.
-        """
+        """`status` plus the logs and `digest`, equal on replicas with equal `applied_index`."""
         status = self.status()
         if self.has_data:
             status["rows"]["digest"] = self._machine.digest().hex()[:32]
@@ -330,9 +324,7 @@ class Tablet:
         return status
 
     def status(self) -> dict[str, Any]:
-        """The replica's state for its pages, as plain JSON; the cost does not depend on the number
-        of rows.
-        """
+        """The state for pages, as plain JSON; its cost does not depend on the number of rows."""
         superblock, machine = self.superblock, self._machine
         return {
             "tablet_id": self.tablet_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from harness.env import Disk
 from targets.kudu import messages as m
@@ -11,23 +11,13 @@ from targets.kudu.rpc import RpcServer
 from targets.kudu.rpc.server import request_type_of
 from targets.kudu.tserver.errors import TabletRefusedError
 from targets.kudu.tserver.tablet_replica import Tablet
-
-
-class Tablets(Protocol):
-    """The server's tablets, served by its tablet manager. Operations raise `TabletRefusedError`."""
-
-    def find(self, tablet_id: str) -> Tablet: ...
-    def list_tablets(self) -> m.ListTabletsResponse: ...
-    def dump(self) -> dict[str, Any]: ...
-    async def create_tablet(self, request: m.CreateTabletRequest) -> None: ...
-    async def delete_tablet(self, request: m.DeleteTabletRequest) -> None: ...
-    async def alter_schema(self, request: m.AlterSchemaRequest) -> None: ...
+from targets.kudu.tserver.ts_tablet_manager import TabletManager
 
 
 class TabletService:
     """The handlers. They turn a refusal into the error of an answer."""
 
-    def __init__(self, server: RpcServer, tablets: Tablets, disk: Disk) -> None:
+    def __init__(self, server: RpcServer, tablets: TabletManager, disk: Disk) -> None:
         self._server = server
         self._tablets = tablets
         self._disk = disk

@@ -1,6 +1,7 @@
 """Lists of masters follow from acknowledged changes; an uncertain change proves nothing."""
 
 import random
+from operator import methodcaller as do
 from types import SimpleNamespace
 
 import pytest
@@ -53,40 +54,44 @@ def test_one_master_too_many_or_too_few(nodes):
     assert index in result.operations
 
 
-def test_a_leader_of_an_older_term_proves_nothing():
+REMAINING = ("m1", "m3", "m4")
+
+
+def shows(*nodes, term=1):
+    return lambda h: listed(h, *nodes, term=term)
+
+
+@pytest.mark.parametrize(
+    ("steps", "wrong"),
+    [
+        # A leader of an older term proves nothing.
+        (
+            [lambda h: changed(h, "add-master", "m5", term=3), shows(*REMAINING, term=2)],
+            shows(*REMAINING, term=3),
+        ),
+        # A change of unknown outcome excuses its master only.
+        (
+            [do("lost", 2, "add-master", {"node": "m2"}), shows("m1", "m2", "m3", "m4"),
+             shows(*REMAINING)],
+            shows("m1", "m2", "m3"),
+        ),
+        # A change under way may be seen or not.
+        (
+            [do("call", 3, "add-master", {"node": "m2"}), shows("m1", "m2", "m3", "m4"),
+             shows(*REMAINING), do("ret", 3, OpType.OK, {"result": "ok", "term": 1})],
+            shows(*REMAINING),
+        ),
+        # A refused change changes nothing.
+        ([do("fail", 2, "remove-master", {"node": "m1"}, None), shows(*REMAINING)],
+         shows("m3", "m4")),
+    ],
+)  # fmt: skip
+def test_a_list_is_held_against_what_is_certain(steps, wrong):
     h = history()
-    changed(h, "add-master", "m5", term=3)
-    listed(h, "m1", "m3", "m4", term=2)
+    for step in steps:
+        step(h)
     assert judged(h).verdict is Verdict.VALID
-    listed(h, "m1", "m3", "m4", term=3)
-    assert judged(h).verdict is Verdict.INVALID
-
-
-def test_a_change_of_unknown_outcome_excuses_its_master_only():
-    h = history()
-    h.lost(2, "add-master", {"node": "m2"})
-    listed(h, "m1", "m2", "m3", "m4")
-    listed(h, "m1", "m3", "m4")
-    assert judged(h).verdict is Verdict.VALID
-    listed(h, "m1", "m2", "m3")
-    assert judged(h).verdict is Verdict.INVALID
-
-
-def test_a_change_under_way_may_be_seen_or_not():
-    h = history()
-    h.call(3, "add-master", {"node": "m2"})
-    listed(h, "m1", "m2", "m3", "m4")
-    listed(h, "m1", "m3", "m4")
-    h.ret(3, OpType.OK, {"result": "ok", "term": 1})
-    assert judged(h).verdict is Verdict.VALID
-    listed(h, "m1", "m3", "m4")
-    assert judged(h).verdict is Verdict.INVALID
-
-
-def test_a_refused_change_changes_nothing():
-    h = history()
-    h.fail(2, "remove-master", {"node": "m1"}, None)
-    listed(h, "m3", "m4")
+    wrong(h)
     assert judged(h).verdict is Verdict.INVALID
 
 

@@ -15,7 +15,7 @@ from checkers.catalog.history import CatalogHistory, catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.types import Alter, Answer, Create, Delete, Get, ListTables, Rename
-from checkers.catalog.passes import narrowed
+from checkers.catalog.passes import narrowed, narrowing
 from checkers.linearizability import UNKNOWN, CheckOutcome, Operation, Result
 from harness.ops import Verdict
 from tests.checkers.catalog.catalogs import random_history, spoil
@@ -58,6 +58,19 @@ def test_narrowing_loses_no_legal_order() -> None:
         legal += expected
         assert wing_and_gong(plain(converted), operations) == expected
     assert min(shorter, legal) > 150
+
+
+def test_lists_before_or_after_a_life_need_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorter = 0
+    for seed in range(100):
+        operations = small(seed, count=60, lost=0.1, clients=6).operations
+        narrow = narrowed(operations)
+        shorter += narrow not in (None, list(operations))
+        with monkeypatch.context() as all_lists:
+            all_lists.setattr(narrowing, "bisect_right", lambda _ends, _call: 0)
+            all_lists.setattr(narrowing, "bisect_left", lambda calls, _end: len(calls))
+            assert narrowed(operations) == narrow
+    assert shorter > 25
 
 
 def test_what_nobody_could_tell_does_not_matter() -> None:

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Callable
+from operator import methodcaller as do
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from checkers.catalog.history import catalog_history
 from checkers.catalog.linearizable import CatalogLinearizable
 from checkers.catalog.models.catalog import Catalog
 from checkers.catalog.models.views import Tenancy, TenancyInput
-from checkers.catalog.passes import Contradiction, contradictions, passes, refute
+from checkers.catalog.passes import Contradiction, contradictions, refutation, refute
 from checkers.linearizability import (
     CheckOutcome,
     Limits,
@@ -21,7 +22,7 @@ from checkers.linearizability import (
     Result,
     check_operations,
 )
-from checkers.linearizability.certificate import Certificate, certify_core
+from checkers.linearizability.proof import Certificate, certify_core
 from checkers.linearizability.verify import CertificateError
 from harness.ops import History, OpType, Verdict
 from tests.checkers.catalog.catalogs import oracle, random_history, spoil
@@ -29,6 +30,7 @@ from tests.checkers.catalog.test_linearizable import small_history
 from tests.support.histories import Writer
 
 FAST = Limits(shrink_steps=0)
+Step = Callable[[Writer], int]
 
 
 def found_in(history: History) -> list[Contradiction]:
@@ -127,9 +129,15 @@ def listed(h: Writer, process: int, *tables: list[object]) -> int:
     return h.ok(process, "list", {}, {"tables": list(tables)})
 
 
-def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
+def refuted(h: Writer) -> Contradiction:
+    """The first contradiction in what was written."""
     contradiction = refute(catalog_history(h.history).operations)
     assert contradiction is not None
+    return contradiction
+
+
+def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
+    contradiction = refuted(h)
     assert set(contradiction.core) == core
     assert rule in contradiction.rule
     assert_proven(contradiction)
@@ -141,51 +149,60 @@ def assert_refuted(h: Writer, core: set[int], rule: str) -> None:
     assert result.details["proof"]["minimal"]
 
 
-def test_stale_get() -> None:
+CREATED = do("create", 0, "b", "T1")
+
+
+def alter(process: int, version: int, *steps: list[str]) -> Step:
+    return lambda h: altered(h, process, "b", "T1", version, *steps)
+
+
+def get(version: int = 0, **shown: Any) -> Step:
+    return do("get", 1, "b", "T1", version, **shown)
+
+
+def delete(process: int) -> Step:
+    return do("delete", process, "b", "T1")
+
+
+def locate(process: int, version: int) -> Step:
+    return lambda h: located(h, process, "b", "T1", version)
+
+
+@pytest.mark.parametrize(
+    ("rule", "steps", "core"),
+    [
+        ("cannot go back from version 1 to version 0", [CREATED, alter(0, 1), get()], {1, 2}),
+        (
+            "was at version 1 before the change to version 1",
+            [CREATED, locate(1, 1), alter(0, 1)],
+            {1, 2},
+        ),
+        ("was at version 0 before it was created", [locate(1, 0), CREATED], {0, 1}),
+        ("cannot have been given version 1 twice", [CREATED, alter(0, 1), alter(1, 1)], {1, 2}),
+        ("cannot have been deleted twice", [CREATED, delete(0), delete(1)], {1, 2}),
+        (
+            "was deleted and cannot come back",
+            [CREATED, delete(0), lambda h: listed(h, 1, ["b", "T1", 0])],
+            {1, 2},
+        ),
+        ("version 0 of table T1 has one list of columns", [CREATED, get(columns=["z"])], {0, 1}),
+        (
+            "the columns of version 1 of table T1 follow",
+            [CREATED, alter(0, 1, ["add", "c"]), get(1, columns=["a", "d"])],
+            {0, 1, 2},
+        ),
+        (
+            "version 1 of table T1 cannot follow",
+            [CREATED, alter(0, 1, ["drop", "nothing"])],
+            {0, 1},
+        ),
+        ("version 1 of table T1 was not made yet", [CREATED, get(applied_schema_version=1)], {1}),
+    ],
+)
+def test_a_pass_refutes_by_few_operations(rule: str, steps: list[Step], core: set[int]) -> None:
     h = Writer()
-    h.create(0, "b", "T1")
-    change = altered(h, 0, "b", "T1", 1)
-    stale = h.get(1, "b", "T1")
-    assert_refuted(h, {change, stale}, "cannot go back from version 1 to version 0")
-
-
-def test_get_from_the_future() -> None:
-    h = Writer()
-    h.create(0, "b", "T1")
-    early = located(h, 1, "b", "T1", 1)
-    change = altered(h, 0, "b", "T1", 1)
-    assert_refuted(h, {early, change}, "was at version 1 before the change to version 1")
-
-
-def test_seen_before_it_was_created() -> None:
-    h = Writer()
-    early = located(h, 1, "b", "T1", 0)
-    create = h.create(0, "b", "T1")
-    assert_refuted(h, {early, create}, "was at version 0 before it was created")
-
-
-def test_one_version_made_twice() -> None:
-    h = Writer()
-    h.create(0, "b", "T1")
-    first = altered(h, 0, "b", "T1", 1)
-    second = altered(h, 1, "b", "T1", 1)
-    assert_refuted(h, {first, second}, "cannot have been given version 1 twice")
-
-
-def test_deleted_twice() -> None:
-    h = Writer()
-    h.create(0, "b", "T1")
-    first = h.delete(0, "b", "T1")
-    second = h.delete(1, "b", "T1")
-    assert_refuted(h, {first, second}, "cannot have been deleted twice")
-
-
-def test_seen_after_its_deletion() -> None:
-    h = Writer()
-    h.create(0, "b", "T1")
-    gone = h.delete(0, "b", "T1")
-    seen = listed(h, 1, ["b", "T1", 0])
-    assert_refuted(h, {gone, seen}, "was deleted and cannot come back")
+    indices = [step(h) for step in steps]
+    assert_refuted(h, {indices[place] for place in core}, rule)
 
 
 def test_a_version_beyond_the_deleted_one() -> None:
@@ -223,8 +240,7 @@ def test_a_name_that_was_missing_in_the_middle() -> None:
     before = located(h, 0, "b", "T1", 0)
     missed = h.get(1, "b", None)
     after = located(h, 0, "b", "T1", 0)
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert contradiction.core[0] == missed
     assert set(contradiction.core) <= {0, before, missed, after}
     assert_refuted(h, set(contradiction.core), "'b' was table T1 before and after without a break")
@@ -239,8 +255,7 @@ def test_an_alter_carries_a_tenant_along() -> None:
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
     after = located(h, 0, "b", "T1", 1)
     change = missed - 1
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert set(contradiction.core) == {before, change, missed, after}
     assert_proven(contradiction)
 
@@ -253,9 +268,9 @@ def test_a_tenancy_that_goes_back_is_left_to_the_versions() -> None:
     h.get(1, "b", None)
     located(h, 0, "b", "T1", 0)
     h.ret(2, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 1})
-    refuted = found_in(h.history)
-    assert any("cannot go back from version 1 to version 0" in each.rule for each in refuted)
-    for each in refuted:
+    found = found_in(h.history)
+    assert any("cannot go back from version 1 to version 0" in each.rule for each in found)
+    for each in found:
         assert_proven(each)
 
 
@@ -300,38 +315,9 @@ def test_one_version_under_two_names() -> None:
     h.call(0, "locate", {"name": "b"})
     other = located(h, 1, "c", "T1", 0)
     h.ret(0, OpType.OK, {"result": "ok", "table_id": "T1", "schema_version": 0})
-    refuted = [f for f in found_in(h.history) if "has one name" in f.rule]
-    assert [set(f.core) for f in refuted] == [{0, other}]
-    assert_proven(refuted[0])
-
-
-def test_one_version_with_two_lists_of_columns() -> None:
-    h = Writer()
-    create = h.create(0, "b", "T1")
-    other = h.get(1, "b", "T1", columns=["z"])
-    assert_refuted(h, {create, other}, "version 0 of table T1 has one list of columns")
-
-
-def test_columns_that_do_not_follow_from_the_steps() -> None:
-    h = Writer()
-    create = h.create(0, "b", "T1")
-    change = altered(h, 0, "b", "T1", 1, ["add", "c"])
-    odd = h.get(1, "b", "T1", 1, columns=["a", "d"])
-    assert_refuted(h, {create, change, odd}, "the columns of version 1 of table T1 follow")
-
-
-def test_steps_that_cannot_be_taken() -> None:
-    h = Writer()
-    create = h.create(0, "b", "T1")
-    change = altered(h, 0, "b", "T1", 1, ["drop", "nothing"])
-    assert_refuted(h, {create, change}, "version 1 of table T1 cannot follow")
-
-
-def test_an_applied_version_that_was_not_made() -> None:
-    h = Writer()
-    h.create(0, "b", "T1")
-    odd = h.get(1, "b", "T1", 0, applied_schema_version=1)
-    assert_refuted(h, {odd}, "version 1 of table T1 was not made yet")
+    (found,) = (f for f in found_in(h.history) if "has one name" in f.rule)
+    assert set(found.core) == {0, other}
+    assert_proven(found)
 
 
 def test_ids_and_nonces_in_conflict_are_proven() -> None:
@@ -353,8 +339,7 @@ def test_a_pass_that_lies_crashes_the_checker() -> None:
     h.create(0, "b", "T1")
     h.delete(0, "b", "T1")
     seen = h.get(1, "b", "T1")
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     honest = tuple(
         Operation(o.client_id, o.input, 0, o.output, o.return_time, o.id) if o.id == seen else o
         for o in contradiction.part.operations
@@ -395,9 +380,8 @@ def test_a_long_zone_is_cut_down_in_few_checks(monkeypatch: pytest.MonkeyPatch) 
         asked.append(explained)
         return check_operations(*args, explained=explained, **options)
 
-    monkeypatch.setattr(passes, "check_operations", counted)
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    monkeypatch.setattr(refutation, "check_operations", counted)
+    contradiction = refuted(h)
     assert contradiction.core[0] == gone
     assert len(contradiction.core) == 3
     assert len(asked) < 60
@@ -411,8 +395,7 @@ def test_the_earliest_contradiction_is_told() -> None:
     first = h.get(1, "b", "T1", 0)
     h.delete(0, "b", "T1", 1)
     h.get(1, "b", "T1", 1, columns=["a", "c1"])
-    contradiction = refute(catalog_history(h.history).operations)
-    assert contradiction is not None
+    contradiction = refuted(h)
     assert contradiction.core[0] == first
 
 

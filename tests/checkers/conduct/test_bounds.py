@@ -317,15 +317,8 @@ def test_a_limit_that_passed_undisturbed_convicts(
     assert judge(h, *ALL).verdict is verdict
 
 
-@pytest.mark.parametrize("measure", ["elections", "calls"])
-def test_each_second_of_starvation_counts_as_a_fault(measure: str) -> None:
-    for until_s, verdict in ((4, Verdict.INVALID), (5, Verdict.VALID)):
-        h = Timeline()
-        starved(h, 2, until_s)
-        for term in range(11):
-            h.fact("leader", {"node": "m1", "term": term})
-        result = judge(h, limit(measure, "c", number=2, fault=3), calls={"c": 11})
-        assert result.verdict is verdict
+def one_fault(h: Timeline) -> None:
+    h.fault("kill", 3, 4, "m1")
 
 
 def test_a_disturbance_that_cost_no_time_changes_nothing() -> None:
@@ -335,23 +328,35 @@ def test_a_disturbance_that_cost_no_time_changes_nothing() -> None:
     assert judge(h, *ALL).verdict is Verdict.VALID
 
 
-def test_a_disturbance_may_cost_as_many_leaders_as_a_fault() -> None:
-    for count, verdict in ((0, Verdict.INVALID), (1, Verdict.VALID)):
-        h = Timeline()
-        for _ in range(count):
-            h.fact("infrastructure", {"what": "the engine failed"})
-        for term in range(5):
-            h.fact("leader", {"node": "m1", "term": term})
-        assert judge(h, limit("elections", number=2, fault=3)).verdict is verdict
-
-
-def test_elections_grow_with_faults_and_seconds() -> None:
-    for terms, verdict in ((9, Verdict.VALID), (12, Verdict.INVALID)):
-        h = Timeline()
-        h.fault("kill", 3, 4, "m1")
-        for term in range(terms):
-            h.fact("leader", {"node": "m1", "term": term})
-        assert judge(h, limit("elections", number=2, fault=3, second=0.1)).verdict is verdict
+@pytest.mark.parametrize(
+    ("disturb", "terms", "bound", "verdict"),
+    [
+        # a disturbance may cost as many leaders as a fault
+        (lambda h: None, 5, limit("elections", number=2, fault=3), Verdict.INVALID),
+        (
+            lambda h: h.fact("infrastructure", {"what": "the engine failed"}),
+            5,
+            limit("elections", number=2, fault=3),
+            Verdict.VALID,
+        ),
+        # elections grow with faults and seconds
+        (one_fault, 9, limit("elections", number=2, fault=3, second=0.1), Verdict.VALID),
+        (one_fault, 12, limit("elections", number=2, fault=3, second=0.1), Verdict.INVALID),
+        # each second of starvation counts as a fault
+        (lambda h: starved(h, 2, 4), 11, limit("elections", number=2, fault=3), Verdict.INVALID),
+        (lambda h: starved(h, 2, 5), 11, limit("elections", number=2, fault=3), Verdict.VALID),
+        (lambda h: starved(h, 2, 4), 0, limit("calls", "c", number=2, fault=3), Verdict.INVALID),
+        (lambda h: starved(h, 2, 5), 0, limit("calls", "c", number=2, fault=3), Verdict.VALID),
+    ],
+)
+def test_elections_and_calls_grow_with_what_happened(
+    disturb: Any, terms: int, bound: Json, verdict: Verdict
+) -> None:
+    h = Timeline()
+    disturb(h)
+    for term in range(terms):
+        h.fact("leader", {"node": "m1", "term": term})
+    assert judge(h, bound, calls={"c": 11}).verdict is verdict
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,7 @@ def test_a_table_that_is_there_is_found(f: str) -> None:
     assert "rows-exactly-once" not in verdicts(h)
     absent(h, f)
     assert verdicts(h) == {"rows-exactly-once": "no-table"}
-    permitted = Rows()
-    permitting(permitted, "stale-read")
+    permitted = permitting("stale-read")
     permitted.create(0, "r", "id")
     absent(permitted, f)
     assert verdicts(permitted) == {}
@@ -190,8 +189,7 @@ CUT = {"action": "inject", "fault": "f1", "targets": ["t1"], "kind": "power-cut"
 
 
 def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     h.nemesis("power-cut-all", CUT)
     h.read(1, "a", {"v": "1"})
@@ -203,8 +201,7 @@ def test_what_was_written_after_a_power_cut_is_not_lost_by_it() -> None:
 
 
 def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut", "stale-read")
+    h = permitting("lost-after-power-cut", "stale-read")
     h.write(0, [up("a", "1")], 10)
     h.read(1, "a", None)
     h.nemesis("power-cut-all", CUT)
@@ -219,8 +216,7 @@ def test_what_was_wrong_before_a_power_cut_stays_wrong() -> None:
 def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
     when: str, verdict: Verdict
 ) -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     for moment in ("before", "during", "after"):
         if moment == "during":
             h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
@@ -235,8 +231,7 @@ def test_a_request_that_is_sent_again_after_a_power_cut_is_a_new_one(
 @pytest.mark.parametrize("when", ["during", "after"])
 @pytest.mark.parametrize("kind", [OpType.OK, OpType.INFO])
 def test_what_is_sent_again_after_a_power_cut_may_come_back(kind: OpType, when: str) -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     part = {"tablet": "T", "timestamp": 20, "rows": [0]}
     answer = {"table_id": "id", "rows": ["ok"], "parts": [part]}
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
@@ -259,8 +254,7 @@ def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
     checker: Any, first: int, later: int, verdict: Verdict
 ) -> None:
     """By a replica that has it still, until it hears of a leader without it."""
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     if first == 10:
         h.write(0, [up("a", "1")], first)
     h.nemesis("power-cut-all", CUT)
@@ -273,8 +267,7 @@ def test_what_is_lost_may_be_shown_for_a_while_after_the_cut(
 
 @pytest.mark.parametrize("checker", [LinearizableRows(), SnapshotScans(), ElleRows()])
 def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: Any) -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "1")]})
     h.nemesis("power-cut-all", CUT)
     part = {"tablet": "T", "timestamp": 10, "rows": [0]}
@@ -285,8 +278,7 @@ def test_an_answer_may_come_in_after_the_power_of_who_gave_it_was_cut(checker: A
 
 def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
     """The contradiction shows its first operations, which are all of before the cut."""
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     for at in range(11, 31):
         h.scan(1, {"a": {"v": "1"}}, at)
@@ -299,8 +291,7 @@ def test_elle_permits_what_many_saw_before_a_power_cut_took_it_back() -> None:
 @pytest.mark.parametrize("where", ["before", "between", "after"])
 @pytest.mark.parametrize("old", ["0", None])
 def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: str | None) -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     if old is not None:
         h.write(0, [up("a", old)], 5)
     clock = 10
@@ -315,8 +306,7 @@ def test_what_a_power_cut_took_back_excuses_no_other_stretch(where: str, old: st
 
 
 def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     h.call(0, "write", {"table": "r", "nonce": "n", "rows": [up("a", "0")]})
     h.nemesis("power-cut-all", CUT)
     h.scan(1, {"a": {"v": "0"}}, 5)
@@ -327,8 +317,7 @@ def test_what_was_under_way_at_a_power_cut_may_act_after_it() -> None:
 
 
 def test_a_power_cut_of_what_was_down_already_is_one() -> None:
-    h = Rows()
-    permitting(h, "lost-after-power-cut")
+    h = permitting("lost-after-power-cut")
     h.write(0, [up("a", "1")], 10)
     h.nemesis("power-cut-all", {**CUT, "targets": [], "disks": ["t1"]})
     h.read(1, "a", None)

@@ -1,6 +1,7 @@
 """The checker of tokens: histories that are right, wrong ones, and all that is uncertain."""
 
 import random
+from operator import methodcaller as do
 
 import pytest
 from hypothesis import given
@@ -71,10 +72,6 @@ def rule(*steps, **more):
     assert found.explanation
     assert found.operations
     return "+".join(found.details["by_invariant"])
-
-
-def do(name, *args, **options):
-    return lambda h: getattr(h, name)(*args, **options)
 
 
 def at(time_ms):

@@ -254,8 +254,7 @@ async def test_the_refusal_of_a_copy_is_not_that_of_the_renewal(hms: Deployed):
 
 
 @pytest.mark.parametrize(
-    ("profile", "options"),
-    [("strict", {"token_store": "disk"}), ("strict", {"token_renew_ms": 0})],
+    ("profile", "options"), [("strict", {"token_store": "disk"}), ("strict", {"token_renew_ms": 0})]
 )
 def test_what_cannot_be_is_refused(profile, options):
     with pytest.raises(UsageError):

@@ -8,17 +8,10 @@ import asyncio
 
 from targets.hive.tokens.store import MasterKey, StoredToken
 
-CASES = []
 ONE, OTHER = StoredToken(1000, "p1"), StoredToken(2000, "p2")
 IDENT = "alice:yarn:1:2:3:4"
 
 
-def case(body):
-    CASES.append(body)
-    return body
-
-
-@case
 async def test_a_token_is_seen_by_everybody_until_it_is_removed(here, there):
     assert await there.get(IDENT) is None
     assert await there.all() == {}
@@ -31,14 +24,12 @@ async def test_a_token_is_seen_by_everybody_until_it_is_removed(here, there):
     assert await here.all() == {}
 
 
-@case
 async def test_what_is_kept_is_not_added_over(here, there):
     await here.add(IDENT, ONE)
     await there.add(IDENT, OTHER)
     assert await here.get(IDENT) == ONE
 
 
-@case
 async def test_only_what_is_there_is_replaced(here, there):
     assert not await here.replace(IDENT, ONE)
     assert await there.get(IDENT) is None
@@ -50,7 +41,6 @@ async def test_only_what_is_there_is_replaced(here, there):
     assert not await here.replace(IDENT, ONE)
 
 
-@case
 async def test_what_has_changed_is_not_removed_as_what_it_was(here, there):
     await here.add(IDENT, ONE)
     await there.replace(IDENT, OTHER)
@@ -61,7 +51,6 @@ async def test_what_has_changed_is_not_removed_as_what_it_was(here, there):
     assert await there.get(IDENT) is None
 
 
-@case
 async def test_of_many_at_once_one_removes_and_none_is_lost(here, there):
     await here.add(IDENT, ONE)
     both = (here, there)
@@ -74,7 +63,6 @@ async def test_of_many_at_once_one_removes_and_none_is_lost(here, there):
         assert await store.all() == tokens
 
 
-@case
 async def test_a_replacement_and_a_removal_leave_nothing(here, there):
     for number in range(10):
         ident = f"{IDENT}{number}"
@@ -83,7 +71,6 @@ async def test_a_replacement_and_a_removal_leave_nothing(here, there):
         assert await here.get(ident) is None
 
 
-@case
 async def test_keys_are_numbered_by_the_store(here, there):
     assert await there.keys() == {}
     keys = [MasterKey(n, f"s{n}") for n in range(4)]
@@ -99,3 +86,6 @@ async def test_keys_are_numbered_by_the_store(here, there):
     await there.remove_key(first)
     assert [*await here.keys()] == sorted(rest)
     assert await here.add_key(keys[0]) > max(rest)
+
+
+CASES = [body for name, body in globals().items() if name.startswith("test_")]

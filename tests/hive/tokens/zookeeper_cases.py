@@ -17,15 +17,7 @@ from targets.hive.zookeeper.protocol import (
     Znode,
 )
 
-CASES = []
 
-
-def case(body):
-    CASES.append(body)
-    return body
-
-
-@case
 async def test_a_znode_comes_changes_and_goes(here, there, root):
     path = f"{root}/a"
     assert await here.create(path, b"one") == path
@@ -41,7 +33,6 @@ async def test_a_znode_comes_changes_and_goes(here, there, root):
     assert await here.get(path) == Znode(b"", 0)
 
 
-@case
 async def test_what_is_not_there_or_is_there_is_said(here, there, root):
     path = f"{root}/none"
     for call in (
@@ -62,7 +53,6 @@ async def test_what_is_not_there_or_is_there_is_said(here, there, root):
     assert (await here.get(path)).data == b"first"
 
 
-@case
 async def test_a_version_that_has_gone_changes_nothing(here, there, root):
     path = f"{root}/v"
     await here.create(path, b"0")
@@ -75,7 +65,6 @@ async def test_a_version_that_has_gone_changes_nothing(here, there, root):
     await here.delete(path, 1)
 
 
-@case
 async def test_of_many_writers_of_one_version_one_writes(here, there, root):
     path = f"{root}/race"
     await here.create(path, b"")
@@ -87,7 +76,6 @@ async def test_of_many_writers_of_one_version_one_writes(here, there, root):
         assert (await here.get(path)).version == version + 1
 
 
-@case
 async def test_children_are_sorted_and_a_parent_of_any_stays(here, there, root):
     for name in ("b", "a", "c"):
         await here.create(f"{root}/{name}", b"")
@@ -102,7 +90,6 @@ async def test_children_are_sorted_and_a_parent_of_any_stays(here, there, root):
     await there.delete(root)
 
 
-@case
 async def test_a_sequence_never_goes_back(here, there, root):
     numbers = []
     for n, session in enumerate((here, there, here, here, there)):
@@ -117,7 +104,6 @@ async def test_a_sequence_never_goes_back(here, there, root):
     assert numbers == sorted({*numbers})
 
 
-@case
 async def test_sequences_at_once_are_apart(here, there, root):
     creating = (s.create(f"{root}/", b"", sequential=True) for s in (here, there) * 5)
     paths = await asyncio.gather(*creating)
@@ -126,7 +112,6 @@ async def test_sequences_at_once_are_apart(here, there, root):
     assert [*await here.children(root)] == sorted(path.removeprefix(f"{root}/") for path in paths)
 
 
-@case
 async def test_behind_a_fence_everybody_sees_what_was_answered(here, there, root):
     path = f"{root}/now"
     await here.create(path, b"")
@@ -137,7 +122,6 @@ async def test_behind_a_fence_everybody_sees_what_was_answered(here, there, root
         assert await reader.get(path) == Znode(b"%d" % number, version)
 
 
-@case
 async def test_data_are_any_bytes(here, there, root):
     data = bytes(range(256)) * 8
     await here.create(f"{root}/bytes", data)
@@ -148,7 +132,6 @@ async def test_data_are_any_bytes(here, there, root):
     assert name in await here.children(root)
 
 
-@case
 async def test_what_is_no_path_is_refused(here, there, root):
     del there
     for path in ("", "relative", f"{root}/", f"{root}//a"):
@@ -156,3 +139,6 @@ async def test_what_is_no_path_is_refused(here, there, root):
             await here.create(path, b"")
         with pytest.raises(BadPathError):
             await here.get(path)
+
+
+CASES = [body for name, body in globals().items() if name.startswith("test_")]

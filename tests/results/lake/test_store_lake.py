@@ -1,9 +1,7 @@
 """The lake of a store has the runs of the store as they are now, each read once."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +25,7 @@ from results.lake.upkeep import removal
 from results.lake.upkeep.compaction import compact
 from results.lake.upkeep.soundness import check
 from tests.results.lake.test_ingest import FAILURE, FINDING, history
+from tests.support.programs import run_program
 from tests.support.run_folders import keep_run, keep_torn
 from tests.support.unprivileged import refusing
 
@@ -395,10 +394,7 @@ def update_in_a_process(begin, store, **env):
         "from results.lake.transfer.store_lake import lake_of_store\n"
         "print(lake_of_store(pathlib.Path(sys.argv[1])).uri)"
     )
-    return subprocess.run(
-        [sys.executable, "-c", code, str(store)],
-        cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return run_program(sys.executable, "-c", code, store, cwd=ROOT, **env)
 
 
 def test_a_path_that_no_lake_can_have_is_no_hindrance(tmp_path, monkeypatch):

@@ -39,7 +39,10 @@ class Run:
         self.phases = [op for op in self.history if op.process == "harness" and op.f == "phase"]
         self.faults = self._faults()
         self.ops = [self._op(pair) for pair in self.history.pairs]
-        self.outages = {kind: self._outages(kind) for kind in ("mutation", "read")}
+        self.outages = {
+            kind: outages_of([op for op in self.ops if op["kind"] == kind], self.end)
+            for kind in ("mutation", "read")
+        }
         self.label = self.record.label if self.record else None
         self.day, self.code = self.record.started[:10], self.record.versions.get("code")
         self.seed, self.workload = self.case.seed, self.case.workload
@@ -129,27 +132,6 @@ class Run:
         begin = next(time for time, name in times if name == "chaos")
         return begin, min([time for time, _ in times if time > begin], default=self.end)
 
-    def _outages(self, kind):
-        """By definition: in each gap between answers, cover by operations, bridge, measure."""
-        ops = [op for op in self.ops if op["kind"] == kind]
-        answers = sorted({op["end"] for op in ops if op["answered"] and op["line"] is not None})
-        found = []
-        for a, b in itertools.pairwise([0, *answers, self.end]):
-            inside = [
-                (max(op["start"], a), min(op["end"], b))
-                for op in ops
-                if a <= op["start"] < b or (op["start"] < a < op["end"])
-            ]
-            inside.sort()
-            while inside:
-                start, end = inside.pop(0)
-                while inside and inside[0][0] - end <= S:
-                    end = max(end, inside.pop(0)[1])
-                if end - start >= S // 2:
-                    how = "idle" if end < b else "answered" if b in answers else "end"
-                    found.append((start, end, how))
-        return found
-
     def down(self, kind, start, end):
         """Unavailable time within an interval."""
         return sum(max(0, min(b, end) - max(a, start)) for a, b, _ in self.outages[kind])
@@ -167,6 +149,27 @@ class Run:
     def struck_by(self):
         """The nemeses of the case and of the history, but for "none"."""
         return sorted({*self.case.nemeses, *(f["nemesis"] for f in self.faults)} - {"none"})
+
+
+def outages_of(ops, run_end):
+    """By definition: in each gap between answers, cover by operations, bridge, measure."""
+    answers = sorted({op["end"] for op in ops if op["answered"] and op["line"] is not None})
+    found = []
+    for a, b in itertools.pairwise([0, *answers, run_end]):
+        inside = [
+            (max(op["start"], a), min(op["end"], b))
+            for op in ops
+            if a <= op["start"] < b or (op["start"] < a < op["end"])
+        ]
+        inside.sort()
+        while inside:
+            start, end = inside.pop(0)
+            while inside and inside[0][0] - end <= S:
+                end = max(end, inside.pop(0)[1])
+            if end - start >= S // 2:
+                how = "idle" if end < b else "answered" if b in answers else "end"
+                found.append((start, end, how))
+    return found
 
 
 def middle(value):

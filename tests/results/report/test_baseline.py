@@ -13,6 +13,12 @@ from results.questions.baseline import BETTER, NO_EVIDENCE, WORSE, chosen_label,
 QUANTILES = {"p95_ns": 1, "p99_ns": 1, "p999_ns": 1, "max_ns": 1, "ok": 10}
 
 
+ALIKE = {
+    "environment": "sim", "workload": "ddl", "nemeses": "kill", "asked": "kill",
+    "profile": "strict", "ops": 1000, "length_ns": 10**10, "read_down_ns": 0,
+}  # fmt: skip
+
+
 class Runs:
     """Rows as `baseline_runs` and `latency_by_run` give them."""
 
@@ -23,26 +29,14 @@ class Runs:
     def add(self, label, count, *, setting="s1", bugs="", invalid=0, info=0, p50=1000, jitter=200):
         for number in range(count):
             run = f"{setting}/{label}-{len(self.runs)}"
-            self.runs.append(
-                {
-                    "setting": setting,
-                    "label": label,
-                    "run": run,
-                    "environment": "sim",
-                    "workload": "ddl",
-                    "nemeses": "kill",
-                    "asked": "kill",
-                    "bugs": bugs,
-                    "profile": "strict",
-                    "verdict": "invalid" if number < invalid else "valid",
-                    "ops": 1000,
-                    "info": info + self._rng.randrange(20),
-                    "unanswered": self._rng.randrange(50),
-                    "length_ns": 10**10,
-                    "mutation_down_ns": self._rng.randrange(10**9),
-                    "read_down_ns": 0,
-                }
-            )
+            drawn = {
+                "info": info + self._rng.randrange(20),
+                "unanswered": self._rng.randrange(50),
+                "mutation_down_ns": self._rng.randrange(10**9),
+            }
+            verdict = "invalid" if number < invalid else "valid"
+            place = {"setting": setting, "label": label, "run": run, "bugs": bugs}
+            self.runs.append({**ALIKE, **place, "verdict": verdict, **drawn})
             value = p50 + self._rng.randrange(jitter)
             self.latencies.append(
                 {"run": run, "f": "get", **QUANTILES, "p50_ns": value, "p99_ns": value * 3}

@@ -1,6 +1,5 @@
 """Facts of a run, from histories written by hand, and against definitions taken literally."""
 
-import itertools
 import time
 from typing import NamedTuple
 
@@ -15,15 +14,21 @@ from harness.case import Case
 from harness.ops import History, ScheduledOp
 from harness.plan.random_case import draw_case
 from results.facts.extraction import extract
-from results.facts.intervals import BRIDGE_NS, OUTAGE_NS_MIN, Outage, outages_of
+from results.facts.intervals import OUTAGE_NS_MIN, Outage, outages_of
 from results.facts.schema import COLUMNS, FACT_TABLES, ddl, schema
 from results.facts.setting import asked_nemeses, setting_of
+from tests.results.report import oracle
 from tests.results.report.histories import MS, Script, run_of
 from tests.tiers import examples
 
 
 def rows(history, table, **changes):
     return extract(run_of(**changes), history)[table].to_pylist()
+
+
+def spans(history):
+    """The begin and the end of each fault, in ms."""
+    return [(fault["start_ns"] // MS, fault["end_ns"] // MS) for fault in rows(history, "faults")]
 
 
 # --- intervals -----------------------------------------------------------------------------------
@@ -62,47 +67,17 @@ def tries(draw):
     return found
 
 
-def literally(operations, end):
-    """The definition, moment by moment on the grid (cells between grid points)."""
-    answers = {item.end // STEP for item in operations if item.completed and item.answered}
-    edges = sorted({0, end} | answers)
-    found = []
-    for a, b in itertools.pairwise(edges):
-        under_way = [
-            any(
-                (a <= item.start // STEP < b or item.start // STEP < a < item.end // STEP)
-                and max(item.start // STEP, a) <= cell <= min(item.end // STEP, b)
-                for item in operations
-            )
-            for cell in range(a, b + 1)  # grid points, so that instants count
-        ]
-        covers = [
-            any(item.start // STEP <= cell and item.end // STEP >= cell + 1 for item in operations)
-            for cell in range(a, b)
-        ]
-        points = [cell for cell in range(a, b + 1) if under_way[cell - a]]
-        start = None
-        for number, cell in enumerate(points):
-            if start is None:
-                start = cell
-            following = points[number + 1] if number + 1 < len(points) else None
-            gap = following is not None and (
-                covers[cell - a] or (following - cell) * STEP <= BRIDGE_NS
-            )
-            if not gap:
-                if (cell - start) * STEP >= OUTAGE_NS_MIN:
-                    found.append((start * STEP, cell * STEP))
-                start = None
-    return found
-
-
 @settings(max_examples=examples(300))
 @given(tries())
 def test_outages_are_what_their_definition_says(operations):
     found = outages(operations, 80 * STEP)
 
-    assert [(item.start, item.end) for item in found] == literally(operations, 80)
-    answers = {item.end for item in operations if item.completed and item.answered}
+    rows = [
+        {"start": op.start, "end": op.end, "answered": op.answered, "line": op.completed or None}
+        for op in operations
+    ]
+    expected = oracle.outages_of(rows, 80 * STEP)
+    assert [(item.start, item.end, item.ended) for item in found] == expected
     for item in found:
         inside = [
             op
@@ -112,14 +87,6 @@ def test_outages_are_what_their_definition_says(operations):
             or (item.ended == "idle" and op.start == item.end)  # one of no length, the last
         ]
         assert item.tried == len(inside)
-        assert (item.ended == "answered") == (item.end in answers)
-        if item.ended == "end":
-            assert item.end == 80 * STEP
-
-
-def test_the_bounds_are_what_the_page_says():
-    """The page and the documentation say half a second and a second."""
-    assert (OUTAGE_NS_MIN, BRIDGE_NS) == (500_000_000, 1_000_000_000)
 
 
 def test_an_outage_of_each_ending():
@@ -170,9 +137,8 @@ def test_a_fault_is_active_from_its_injection_up_to_just_before_its_heal():
     assert sum(row["n"] for row in counts if row["active"] == "kill") == 3
     assert sum(row["n"] for row in counts if row["active"] == "") == 2
     fault = rows(history, "faults")[0]
-    assert (fault["start_ns"], fault["end_ns"], fault["bite"]) == (100 * MS, 200 * MS, 7)
-    assert fault["hit"]
-    assert fault["healed"]
+    assert spans(history) == [(100, 200)]
+    assert (fault["bite"], fault["hit"], fault["healed"]) == (7, True, True)
 
 
 def test_overlapping_faults_of_one_nemesis_are_one_exposure_and_two_faults():
@@ -190,10 +156,7 @@ def test_overlapping_faults_of_one_nemesis_are_one_exposure_and_two_faults():
     times = {row["active"]: row["ns"] for row in rows(history, "exposure_time")}
     assert times == {True: 300 * MS, False: 700 * MS}
     assert [row["active"] for row in rows(history, "exposure")] == [False, True]
-    assert [(f["start_ns"] // MS, f["end_ns"] // MS) for f in rows(history, "faults")] == [
-        (100, 300),
-        (200, 400),
-    ]
+    assert spans(history) == [(100, 300), (200, 400)]
 
 
 def test_a_missed_fault_lasts_no_time_and_one_never_healed_lasts_to_the_end():
@@ -206,14 +169,8 @@ def test_a_missed_fault_lasts_no_time_and_one_never_healed_lasts_to_the_end():
     script.fact(900, "snapshot")
     missed, forever = rows(script.history(), "faults")
 
-    assert (missed["start_ns"], missed["end_ns"], missed["hit"], missed["healed"]) == (
-        *(100 * MS, 100 * MS, False, False),
-    )
-    assert (forever["start_ns"], forever["end_ns"], forever["healed"]) == (
-        200 * MS,
-        900 * MS,
-        False,
-    )
+    assert spans(script.history()) == [(100, 100), (200, 900)]
+    assert (missed["hit"], missed["healed"], forever["healed"]) == (False, False, False)
     assert forever["targets"] == "m1+m2"
     assert forever["bite"] is None
     assert [row["active"] for row in rows(script.history(), "ops")] == ["", "pause"]
@@ -229,10 +186,7 @@ def test_an_id_used_twice_is_healed_in_order_and_a_stray_heal_is_nothing():
     script.heal(400, "kill", "k")
     script.heal(500, "kill", "k")
 
-    assert [(f["start_ns"] // MS, f["end_ns"] // MS) for f in rows(script.history(), "faults")] == [
-        (100, 300),
-        (200, 400),
-    ]
+    assert spans(script.history()) == [(100, 300), (200, 400)]
 
 
 def test_the_final_heal_knows_what_came_before_it_at_the_same_moment():
@@ -296,10 +250,8 @@ def test_operations_without_completion_are_info_and_have_no_latency():
     script.do(500, 501, kind="info", value={"result": "exists"})  # an echo is no answer
     found = rows(script.history(), "ops")
 
-    assert [
-        (r["type"], r["answered"], r["error_code"], r["node"], r["lat_bucket"] is None)
-        for r in found
-    ] == [
+    names = ("type", "answered", "error_code", "node")
+    assert [(*(r[name] for name in names), r["lat_bucket"] is None) for r in found] == [
         ("fail", False, "NOT_THE_LEADER/X", None, False),
         ("fail", True, "EXISTS", None, False),
         ("info", False, None, None, True),
@@ -338,22 +290,10 @@ def test_only_the_chaos_phase_is_exposure():
     script.heal(400, "kill", "k")
     found = rows(script.history(), "exposure")
 
-    assert found == [
-        {
-            "run": "n/r",
-            "nemesis": "kill",
-            "f": "create",
-            "active": True,
-            "n": 1,
-            "ok": 0,
-            "unanswered": 0,
-            "info": 1,
-        }
-    ]
-    assert [(r["active"], r["ns"]) for r in rows(script.history(), "exposure_time")] == [
-        (False, 100 * MS),
-        (True, 100 * MS),
-    ]
+    counts = {"n": 1, "ok": 0, "unanswered": 0, "info": 1}
+    assert found == [{"run": "n/r", "nemesis": "kill", "f": "create", "active": True, **counts}]
+    times = {row["active"]: row["ns"] for row in rows(script.history(), "exposure_time")}
+    assert times == {False: 100 * MS, True: 100 * MS}
 
 
 def test_strange_histories_make_facts_all_the_same():

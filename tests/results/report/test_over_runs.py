@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -188,31 +189,16 @@ def test_intervals_of_pooled_ratios_cover_the_truth():
 
 def cell(population, setting, runs, place, of, signature="c · r · cut · get", **more):
     """A row of `signature_cells`; `place` is that of its last run among `of` of the setting."""
+    day, run = f"2026-01-0{place % 9 + 1}", f"n/{population}"
     return {
-        "verdict": "invalid",
-        "target": "kudu",
-        "bugs": "",
-        "signature": signature,
-        "population": population,
-        "setting": setting,
-        "runs": runs,
-        "setting_runs": of,
-        "last_place": place,
-        "first_run": f"n/{population}",
-        "first_seed": population,
-        "environment": "sim",
-        "checker": "c",
-        "rule": "r",
-        "reason": "why",
-        "first_started": "2026-01-01T",
-        "first_day": "2026-01-01",
-        "first_code": "a",
-        "last_started": f"2026-01-0{place % 9 + 1}T",
-        "last_day": f"2026-01-0{place % 9 + 1}",
-        "last_code": "b",
-        "last_run": f"n/{population}",
-        **more,
-    }
+        "verdict": "invalid", "target": "kudu", "bugs": "", "environment": "sim",
+        "signature": signature, "checker": "c", "rule": "r", "reason": "why",
+        "population": population, "setting": setting, "runs": runs, "setting_runs": of,
+        "first_run": run, "first_seed": population, "first_code": "a",
+        "first_started": "2026-01-01T", "first_day": "2026-01-01",
+        "last_run": run, "last_place": place, "last_code": "b",
+        "last_started": f"{day}T", "last_day": day, **more,
+    }  # fmt: skip
 
 
 def test_runs_since_a_failure_are_of_its_settings_whatever_the_label():
@@ -324,17 +310,10 @@ def judged(**columns):
         for number, values in enumerate(zip(*columns.values(), strict=True))
     ]
     engine = DuckEngine()
-    engine.keep("judged", " UNION ALL ".join(f"SELECT {_literals(row)}" for row in rows))
+    engine.take("judged", pa.Table.from_pylist(rows))
     found = [engine.sql(query(name)).to_pylist() for name in ("flakes", "repeated_cases")]
     engine.close()
     return found
-
-
-def _literals(row):
-    return ", ".join(
-        f"{'NULL::VARCHAR' if value is None else repr(value)} AS {name}"
-        for name, value in row.items()
-    )
 
 
 def test_another_verdict_of_a_case_is_a_flake():

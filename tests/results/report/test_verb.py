@@ -2,13 +2,11 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-import results
 from harness.case import Case
 from harness.cli import main
 from harness.ops import CheckResult, Verdict
@@ -16,7 +14,6 @@ from harness.store import load_run
 from results.facts.schema import COLUMNS
 from results.lake.log.lake import Lake
 from results.questions.engines import query_names
-from results.report import REPORT_FOLDER
 from tests.results.judging.stores import judge_store
 from tests.results.report.histories import Script
 from tests.results.report.stores import Spec, add_run
@@ -428,10 +425,3 @@ def test_runs_of_unknown_verdict_are_no_proof_that_nothing_is_wrong(tmp_path, ca
         assert (row["runs"], row["unknown"], row["rate"]) == (5, 5, None)
         assert (row["low"], row["high"], row["below"]) == (0.0, 1.0, 1.0)
     assert "0 of 0 invalid (and 5 unknown): the rate is below 100 %" in out
-
-
-def test_the_folder_of_reports_is_named_in_one_place():
-    """Who writes them and who looks for them cannot come to disagree."""
-    package = Path(results.__file__).parent
-    naming = [path for path in package.rglob("*.py") if f'"{REPORT_FOLDER}"' in path.read_text()]
-    assert [path.relative_to(package).as_posix() for path in naming] == ["report/__init__.py"]

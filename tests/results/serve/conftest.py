@@ -69,6 +69,12 @@ def eager_fixture(monkeypatch):
     monkeypatch.setattr(runs, "WAIT_S", CLIENT_S)
 
 
+@pytest.fixture
+def store(tmp_path):
+    """The path of a store that a test fills."""
+    return tmp_path / "store"
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """A small store with good, broken and hostile runs, served."""

@@ -67,12 +67,8 @@ def test_from_the_list_through_filter_run_and_comparison_to_the_matrix(served, b
 def test_keys_alone_are_enough(served, browser_page):
     page = browser_page
     page.open(served.url + "/?name=alpha&sort=seed")
-    page.keyboard.press("j")
-    page.keyboard.press("x")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.keyboard.press("x")
-    page.keyboard.press("k")
+    for key in "jxjjxk":
+        page.keyboard.press(key)
     assert page.locator("tr.here a.open").inner_text() == "a2"
     page.keyboard.press("c")
     page.wait_for_url("**/compare?**")

@@ -208,8 +208,9 @@ def test_rows_that_make_no_history_are_said_and_the_rest_is_shown(tmp_path, open
         assert (code, b"some are missing" in body) == (422, True)
 
 
-def test_names_that_no_harness_gives_and_runs_beyond_measure(tmp_path, monkeypatch, open_lake):
-    store = tmp_path / "store"
+def test_names_that_no_harness_gives_and_runs_beyond_measure(
+    store, tmp_path, monkeypatch, open_lake
+):
     add_run(store, "n", "r", seed=1)
     (store / "n").rename(store / "séries x")
     (store / "séries x" / "r").rename(store / "séries x" / "a b#c")
@@ -338,8 +339,7 @@ def test_a_lake_in_a_bucket(tmp_path, monkeypatch, open_lake, eager, capsys):
     assert (found["total"], "the lake cannot be read" in found["notes"][0]) == (12, True)
 
 
-def test_labels_differ_where_there_is_evidence(tmp_path, open_lake):
-    store = tmp_path / "store"
+def test_labels_differ_where_there_is_evidence(store, tmp_path, open_lake):
     for seed in range(12):
         add_run(store, "n", f"o{seed}", seed=seed, label="old")
         more = failing("lin · stale-read") if seed < 10 else {}

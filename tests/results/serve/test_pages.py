@@ -142,8 +142,7 @@ def test_the_page_of_a_run_says_what_its_files_say(served):
     assert [check["checker"] for check in data["checkers"]] == ["stats", "lin"]
 
 
-def test_an_explanation_leads_to_its_operations_and_one_is_open(tmp_path):
-    store = tmp_path / "store"
+def test_an_explanation_leads_to_its_operations_and_one_is_open(store):
     sentences = ("It saw <b>op 4</b>, then op 12.", f"shop 5, op 5x and {HOSTILE}")
     results = [
         CheckResult("stats", Verdict.VALID, "enough"),
@@ -162,8 +161,7 @@ def test_an_explanation_leads_to_its_operations_and_one_is_open(tmp_path):
     assert opened == [("", "stats"), ("open", "lin"), ("", "other")]
 
 
-def test_a_counterexample_is_a_page_in_the_same_sandbox(tmp_path):
-    store = tmp_path / "store"
+def test_a_counterexample_is_a_page_in_the_same_sandbox(store):
     folder = add_run(store, "a", "r")
     for name in ("counterexample.html", "other.html"):
         (folder / name).write_text("<h1>drawn</h1>")
@@ -177,8 +175,7 @@ def test_a_counterexample_is_a_page_in_the_same_sandbox(tmp_path):
         assert other["Content-Type"].startswith("text/plain")
 
 
-def test_equal_latencies_differ_by_nothing(tmp_path):
-    store = tmp_path / "store"
+def test_equal_latencies_differ_by_nothing(store):
     for latency_ms in (2000, 2001, 2100):
         add_run(store, "a", f"r{latency_ms}", made=history(latency_ms=latency_ms))
     with serving(store) as served:
@@ -196,8 +193,7 @@ def test_poisoned_runs_have_pages_that_say_why(served, run):
     assert "SECRET" not in both
 
 
-def test_artefacts_are_made_once_and_again_when_the_run_changed(tmp_path):
-    store = tmp_path / "store"
+def test_artefacts_are_made_once_and_again_when_the_run_changed(store):
     folder = add_run(store, "alpha", "a1")
     with serving(store) as served:
         status, headers, body = served.ask("/run/alpha/a1/trace.json")
@@ -224,8 +220,7 @@ def test_an_artefact_that_cannot_be_made_is_said_and_no_crash(served):
         assert b"SECRET" not in body
 
 
-def test_a_link_in_a_run_keeps_artefacts_from_being_made(tmp_path):
-    store = tmp_path / "store"
+def test_a_link_in_a_run_keeps_artefacts_from_being_made(store):
     folder = add_run(store, "alpha", "a1")
     (folder / "m1.log").symlink_to("/etc/passwd")
     with serving(store) as served:
@@ -267,8 +262,7 @@ def test_a_comparison_tells_fields_verdicts_and_latencies_apart(served):
     assert served.ask("/compare?run=alpha/a1&run=alpha/none")[0] == 404
 
 
-def test_what_two_cases_differ_in_is_not_buried_under_their_faults(tmp_path):
-    store = tmp_path / "store"
+def test_what_two_cases_differ_in_is_not_buried_under_their_faults(store):
     for seed in (1, 2):
         faults = tuple(Fault(f"f{n}", "kill", (n + 1) * S + seed, S) for n in range(300))
         add_run(store, "a", f"r{seed}", seed=seed, faults=faults, label=f"v{seed}")
@@ -283,8 +277,7 @@ def test_what_two_cases_differ_in_is_not_buried_under_their_faults(tmp_path):
     assert (folded.count("faults["), page.count("faults[")) == (198, 198)
 
 
-def test_numbers_are_written_alike(tmp_path):
-    store = tmp_path / "store"
+def test_numbers_are_written_alike(store):
     add_run(store, "a", "slow", made=history(latency_ms=2_500, count=1_300))
     with serving(store) as served:
         page = served.page("/run/a/slow/")
@@ -293,8 +286,7 @@ def test_numbers_are_written_alike(tmp_path):
     assert "\u202f" not in page
 
 
-def test_few_points_of_a_trend_have_their_names_below_them(tmp_path):
-    store = tmp_path / "store"
+def test_few_points_of_a_trend_have_their_names_below_them(store):
     for label in ("one", "two", "three"):
         add_run(store, "a", label, label=label)
     with serving(store) as served:
@@ -406,8 +398,7 @@ def test_a_comparison_shows_what_a_report_knows_of_runs_without_results(tmp_path
     assert all(None not in one["verdicts"] for one in found)
 
 
-def test_a_report_of_the_store_is_linked_and_shown_if_there_is_one(tmp_path):
-    store = tmp_path / "store"
+def test_a_report_of_the_store_is_linked_and_shown_if_there_is_one(store):
     add_run(store, "alpha", "a1")
     with serving(store) as served:
         assert served.ask("/report/")[0] == 404
@@ -422,8 +413,7 @@ def test_a_report_of_the_store_is_linked_and_shown_if_there_is_one(tmp_path):
         assert served.ask("/report")[0] == 308
 
 
-def test_an_empty_store_and_names_beyond_ascii(tmp_path):
-    store = tmp_path / "store"
+def test_an_empty_store_and_names_beyond_ascii(store, tmp_path):
     store.mkdir()
     with serving(store) as served:
         assert "holds no runs yet" in served.page("/")
@@ -449,8 +439,7 @@ def test_runs_are_paged(served, monkeypatch):
     assert "There is no page 3" in served.page("/?name=alpha&page=3")
 
 
-def test_new_runs_appear(tmp_path, eager):
-    store = tmp_path / "store"
+def test_new_runs_appear(store, tmp_path, eager):
     add_run(store, "alpha", "a1")
     with serving(store) as served:
         assert names(served) == ["a1"]

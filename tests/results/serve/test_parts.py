@@ -128,8 +128,7 @@ def test_leaves_of_json_by_path_and_their_bound():
     assert [path for path, _ in cut] == ["0", "1", "2", "3", "(cut)"]
 
 
-def test_numbers_are_read_again_when_the_history_changed(tmp_path):
-    store = tmp_path / "store"
+def test_numbers_are_read_again_when_the_history_changed(store):
     folder = add_run(store, "x", "r", made=history(count=8))
     with contextlib.closing(Library(str(store))) as library:
         row = library.row("x/r")

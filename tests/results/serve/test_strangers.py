@@ -208,8 +208,7 @@ def test_every_answer_has_its_policy(served):
         assert "unsafe-inline" not in headers["Content-Security-Policy"]
 
 
-def test_files_of_a_run_are_text_whatever_they_pretend_to_be(tmp_path):
-    store = tmp_path / "store"
+def test_files_of_a_run_are_text_whatever_they_pretend_to_be(store):
     folder = add_run(store, "alpha", "a1")
     (folder / "evil.html").write_text("<script>alert(1)</script>")
     (folder / "evil.svg").write_text("<svg onload='alert(1)'/>")
@@ -222,8 +221,7 @@ def test_files_of_a_run_are_text_whatever_they_pretend_to_be(tmp_path):
             assert headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
 
 
-def test_a_pipe_in_a_run_blocks_nobody(tmp_path):
-    store = tmp_path / "store"
+def test_a_pipe_in_a_run_blocks_nobody(store):
     folder = add_run(store, "alpha", "a1")
     (folder / "run.json").unlink()
     os.mkfifo(folder / "run.json")
@@ -239,11 +237,10 @@ def test_a_long_address_and_huge_headers_are_refused(served):
     assert status(get(served, "/", "X: " + "a" * 70_000)) == 431
 
 
-def test_more_connections_than_there_is_room_for_are_told_so(tmp_path, monkeypatch):
+def test_more_connections_than_there_is_room_for_are_told_so(store, monkeypatch):
     monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 2)
     for place, name in ((server_module, "IDLE_S"), (server_module._Handler, "timeout")):
         monkeypatch.setattr(place, name, 600.0)
-    store = tmp_path / "store"
     add_run(store, "alpha", "a1")
     with serving(store) as served:
         address = ("127.0.0.1", served.server.server_port)
@@ -322,8 +319,7 @@ def test_many_at_once_get_the_same_answer(served):
     assert len(set(bodies)) == 1
 
 
-def test_bad_arguments_are_one_line(tmp_path, capsys, monkeypatch):
-    store = tmp_path / "store"
+def test_bad_arguments_are_one_line(store, tmp_path, capsys, monkeypatch):
     store.mkdir()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -354,8 +350,7 @@ def test_bad_arguments_are_one_line(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_it_cleanly(tmp_path, number):
-    store = tmp_path / "store"
+def test_ctrl_c_ends_it_cleanly(store, number):
     add_run(store, "alpha", "a1")
     code = "import sys; from harness.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "serve", str(store), "--port", "0"]

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import IO
 
 
-def tar_files(
-    files: Mapping[str, bytes], *, mode: int = 0o644, executable: frozenset[str] = frozenset()
-) -> bytes:
+def tar_files(files: Mapping[str, bytes], *, executable: frozenset[str] = frozenset()) -> bytes:
     """A reproducible archive of these files, owned by root, for `Engine.put_archive`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, data in sorted(files.items()):
             info = tarfile.TarInfo(name)
-            info.size, info.mode = len(data), mode | (0o111 if name in executable else 0)
+            info.size, info.mode = len(data), 0o755 if name in executable else 0o644
             tar.addfile(info, io.BytesIO(data))
     return buffer.getvalue()
 

@@ -26,7 +26,6 @@ class Exchange:
         self._connection = getattr(stream, "_sock", stream)
 
     def say(self, data: bytes) -> None:
-        """Write to the command's input."""
         self._connection.sendall(data)
 
     def __iter__(self) -> Iterator[tuple[bytes | None, bytes | None]]:

@@ -193,10 +193,7 @@ class Engine:
     @classmethod
     @contextlib.contextmanager
     def connected(cls) -> Iterator[Engine]:
-        """A connection to an engine that answers.
-
-        Raises `InfrastructureError` if the engine does not answer within a few seconds.
-        """
+        """A connection to an engine that answers within seconds; or `InfrastructureError`."""
         engine = cls()
         try:
             with engine._translated("reach the engine"), engine._patient(_PING_TIMEOUT_S):
@@ -217,7 +214,6 @@ class Engine:
         return str(self._api.base_url).startswith(("http+docker://localhost", "http+unix://"))
 
     def close(self) -> None:
-        """Drop all connections."""
         self._api.close()
 
     # --- images ------------------------------------------------------------------------------
@@ -243,7 +239,6 @@ class Engine:
             self._checked(self._api.pull(repository, tag=tag or "latest", stream=True, decode=True))
 
     def import_image(self, archive: IO[bytes], repository: str, tag: str) -> None:
-        """Create an image from a root file system."""
         with self._translated(f"import {repository}:{tag}"), self._patient(_BUILD_TIMEOUT_S):
             self._api.import_image_from_data(archive, repository=repository, tag=tag)
 
@@ -373,7 +368,6 @@ class Engine:
     # --- containers --------------------------------------------------------------------------
 
     def create(self, spec: ContainerSpec) -> None:
-        """Create a container without starting it."""
         from docker.types import LogConfig
 
         with self._translated("create the container", spec.name):
@@ -420,7 +414,6 @@ class Engine:
 
     @_repeated
     def start(self, container: str) -> None:
-        """Start a stopped container."""
         with self._translated("start", container):
             self._api.start(container)
 
@@ -540,10 +533,7 @@ class Engine:
         return usage_of(statistics)
 
     def wait(self, container: str, *, timeout_s: int) -> ContainerState | None:
-        """Wait until a container has stopped, but at most `timeout_s`; return its state.
-
-        Returns `None` if the container is gone.
-        """
+        """Wait `timeout_s` for a container to stop; returns its state, `None` if it is gone."""
         # A timeout looks like a lost connection, so ask for the state in either case.
         with (
             contextlib.suppress(EngineUnreachableError),

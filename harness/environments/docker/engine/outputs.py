@@ -11,11 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from harness.environments.docker.engine.attachment import Attachment
-from harness.environments.docker.engine.engine import (
-    ContainerState,
-    Engine,
-    EngineUnreachableError,
-)
+from harness.environments.docker.engine.engine import ContainerState, Engine, EngineUnreachableError
 from harness.errors import InfrastructureError
 
 _SETTLE_S: Final = 2

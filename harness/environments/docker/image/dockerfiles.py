@@ -54,7 +54,6 @@ class _Context(NamedTuple):
 
     @property
     def tag(self) -> str:
-        """The name of the image that this context produces."""
         digest = hashlib.blake2b(image_tag().encode(), digest_size=8)
         for name, data in self.files.items():
             digest.update(f"\0{name}\0{name in self.executable}\0{len(data)}\0".encode())
@@ -83,10 +82,7 @@ def _context(dockerfile: str) -> _Context:
 
 
 def built_tag(dockerfile: str) -> str:
-    """The name of the image built from this folder's current content.
-
-    Raises `UsageError` if the folder is unusable.
-    """
+    """The name of the image of this folder as it is now. Raises `UsageError` if it is unusable."""
     return _context(dockerfile).tag
 
 

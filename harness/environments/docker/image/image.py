@@ -68,10 +68,7 @@ def image_exists() -> bool:
 
 
 def build_image(progress: Callable[[str], None]) -> str:
-    """Build the image if it is missing; returns its tag.
-
-    Raises `InfrastructureError` with the reason and the fix if the image cannot be built.
-    """
+    """Build the image if it is missing; returns its tag. Raises `InfrastructureError`."""
     tag = image_tag()
     with Engine.connected() as engine, one_build_at_a_time():
         if engine.image_id(tag) is not None:
@@ -98,10 +95,7 @@ def build_somewhere(
     base: str,
     packages: Sequence[str],
 ) -> None:
-    """Build on a normal Python image, or else on a Debian image, which gets the name `base`.
-
-    Raises `InfrastructureError`.
-    """
+    """Build on a Python image, or else on a Debian image `base`. Raises `InfrastructureError`."""
     try:
         if engine.image_id(_REGISTRY_BASE) is None:
             progress(f"pulling {_REGISTRY_BASE}")

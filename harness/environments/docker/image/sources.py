@@ -76,10 +76,7 @@ def _is_usable(name: str) -> bool:
 
 
 def archive_of(files: Mapping[str, Path]) -> bytes:
-    """A tar archive of these files, given by path in `APP_FOLDER`, to be unpacked at `/`.
-
-    Raises `UsageError` if their total size is too large.
-    """
+    """An archive of files by path in `APP_FOLDER`. Raises `UsageError` if it is too large."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, path in files.items():

@@ -69,10 +69,7 @@ def _routes(blueprint: Blueprint) -> dict[str, dict[str, relay.Route]]:
 
 
 def start_relay(engine: Engine, blueprint: Blueprint) -> dict[str, Endpoints]:
-    """Start the relay and wait until it listens.
-
-    Returns, for each client, its address for each `node:port`. Raises `InfrastructureError`.
-    """
+    """Start the relay; returns each client's address of each `node:port` once it listens."""
     spec = relay_of(blueprint)
     if spec is None:
         return {}

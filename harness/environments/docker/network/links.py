@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final
 
 from harness.cluster import (
     STREAMS,
@@ -32,10 +32,9 @@ from harness.environments.host.cluster import label_of
 from harness.environments.host.control import gather_all
 from harness.environments.toxiproxy.toxics import toxics_of
 from harness.environments.warden import AFTER_LEASE_S, Warden
-from harness.errors import InfrastructureError, UsageError
+from harness.errors import InfrastructureError, UsageError, counted
 from harness.timeline import CUT, SHAPE
 
-T = TypeVar("T")
 _ENDED: Final = {
     rules.Table.SHAPE: "the program that held packets on the links of {} had ended when they were "
     "healed: from then on they were whole",
@@ -51,14 +50,6 @@ _KINDS: Final = {
     rules.Table.STREAM: SHAPE,
 }
 """The name that the history uses for faults of each table."""
-
-
-class InThread(Protocol):
-    """Runs a blocking call in a thread."""
-
-    def __call__(self, call: Callable[..., T], *arguments: Any) -> Awaitable[T]:
-        """Return the result of `call(*arguments)`."""
-        ...
 
 
 class _Fault:
@@ -101,7 +92,7 @@ class LinkFaults:
         self,
         blueprint: Blueprint,
         engine: Engine,
-        in_thread: InThread,
+        in_thread: Callable[..., Awaitable[Any]],
         warden: Warden,
         tell: Callable[[str, str, str], None],
         provide_proxy: Callable[[str], None],
@@ -180,7 +171,7 @@ class LinkFaults:
 
         async def one(node: str, command: list[str]) -> ExecResult:
             keeper = self._places[node].keeper
-            result = await self._in_thread(self._engine.exec, keeper, command)
+            result: ExecResult = await self._in_thread(self._engine.exec, keeper, command)
             if result.code != 0:
                 raise InfrastructureError(
                     f"docker: `{command[3]}` failed with code {result.code} in {keeper}: "
@@ -228,7 +219,6 @@ class LinkFaults:
         return frozenset(links)
 
     def _command(self, fault: _Fault, node: str, links: Sequence[Link]) -> list[str]:
-        """The command that injects the fault in the node's namespace."""
         label, addresses = fault.label, self._addresses
         match fault.quality:
             case None:
@@ -322,8 +312,8 @@ class LinkFaults:
             left = before & rules.connections(reset[node].output)  # ignore new connections
             if before and before == left:
                 raise InfrastructureError(
-                    f"docker: none of {len(before)} connections of node {node!r} could be reset; "
-                    "the engine's kernel needs CONFIG_INET_DIAG_DESTROY"
+                    f"docker: none of {counted(len(before), 'connection')} of node {node!r} could "
+                    "be reset; the engine's kernel needs CONFIG_INET_DIAG_DESTROY"
                 )
             count += len(before - left)
         return count

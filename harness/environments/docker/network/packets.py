@@ -180,11 +180,9 @@ class Scheduler:
         return bool(self._unknown)
 
     def next_due_s(self) -> float | None:
-        """The time at which the next held packet is due."""
         return self._held[0].due_s if self._held else None
 
     def arrive(self, packet: Packet, now_s: float) -> None:
-        """Handle a packet that has entered the queue."""
         if self._is_over(packet):
             self._unknown.append(packet)
         else:
@@ -384,7 +382,6 @@ class _Rules:
 
     @property
     def reading(self) -> bool:
-        """Whether a read of the rules is in progress."""
         return self._reader is not None
 
     def begin(self) -> int | None:

@@ -51,7 +51,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _pass_on(
     route: Route, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Relay one connection until it ends."""
     writers = [writer]
     try:
         far_reader, far_writer = await asyncio.open_connection(

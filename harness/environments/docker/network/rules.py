@@ -66,7 +66,6 @@ class Table(enum.Enum):
 
     @staticmethod
     def for_quality(quality: LinkQuality | StreamQuality | None) -> Table:
-        """The table for a fault of this quality; `None` means a cut."""
         if quality is None:
             return Table.CUT
         return Table.STREAM if isinstance(quality, StreamQuality) else Table.SHAPE
@@ -78,18 +77,14 @@ def owners(link: Link, table: Table) -> tuple[str, ...]:
     return ends if table is Table.STREAM else ends[:1]
 
 
-def _shown(link: Link) -> str:
-    """The link as text for a comment, with colons as tildes, since colons separate parts."""
-    return f"{link.source}>{link.destination}".replace(":", "~")
-
-
 def mark(fault: str, link: Link, says: str = "") -> str:
     """The comment of a rule: its fault and link, with the additional text `says` between."""
     for name in (fault, link.source, link.destination):
         if _NAME.fullmatch(name) is None:
             raise InternalError(f"{name!r} cannot be in a rule: letters, digits, _ . - only")
     middle = f"{says}:" if says else ""
-    text = f"{_PREFIX}:{fault}:{middle}{_shown(link)}"
+    ends = f"{link.source}>{link.destination}".replace(":", "~")  # colons separate parts
+    text = f"{_PREFIX}:{fault}:{middle}{ends}"
     # A rule with additional text does not count, so its comment needs no room for a counter.
     most = _ALL_CHARACTERS_MAX if says else COMMENT_CHARACTERS_MAX
     if len(text) > most:
@@ -103,10 +98,7 @@ def comment_of(fault: str) -> str:
 
 
 def _matching(link: Link, addresses: dict[str, str]) -> tuple[str, str]:
-    """The chain and the match for packets of this link.
-
-    `addresses` includes the addresses of clients.
-    """
+    """The chain and the match for packets of this link; `addresses` has the clients', too."""
     if is_client(link.destination):
         return "OUTPUT", f"-d {addresses[link.destination]}/32"
     return "INPUT", f"-s {addresses[link.source]}/32 ! -i lo"
@@ -121,10 +113,7 @@ printf '%s\\n' "$saved" | grep -q -F -e "$mark" && exit
 
 
 def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) -> list[str]:
-    """A command that cuts `links`, all owned by one node, in one transaction.
-
-    The command is idempotent.
-    """
+    """An idempotent command that cuts `links`, all owned by one node, in one transaction."""
     lines = []
     for link in links:
         chain, match = _matching(link, addresses)
@@ -138,10 +127,7 @@ def cut_command(fault: str, links: Iterable[Link], addresses: dict[str, str]) ->
 def mark_command(
     fault: str, links: Iterable[Link], bit: int, addresses: dict[str, str]
 ) -> list[str]:
-    """A command that counts and marks packets of `links` when they leave their source.
-
-    `netem` shapes marked packets. The command is idempotent.
-    """
+    """An idempotent command that counts and marks leaving packets, which `netem` shapes."""
     script = _LAY.replace("TABLE", Table.SHAPE.value)
     return ["sh", "-c", script, "mark", comment_of(fault), *_marks(fault, links, bit, addresses)]
 

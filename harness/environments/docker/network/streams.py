@@ -69,10 +69,7 @@ def stream_command(
 def counting_links(
     node: str, links: Iterable[Link], ports: Mapping[str, tuple[int, ...]]
 ) -> frozenset[Link]:
-    """The links of a fault whose rules count connections at `node`.
-
-    A connection that carries two affected directions counts only once.
-    """
+    """The links whose rules count at `node`; a connection with both directions counts once."""
     of_fault = frozenset(links)
     return frozenset(
         link

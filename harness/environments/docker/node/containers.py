@@ -56,10 +56,7 @@ class Containers:
         self._library: bytes | None = None
 
     def keep(self, node: str) -> dict[int, int]:
-        """Create and start the keeper.
-
-        Returns the published port on 127.0.0.1 for each declared port.
-        """
+        """Start the keeper; returns the port on 127.0.0.1 of each declared port."""
         keeper, clock = self.keeper(node), self.blueprint.places[node].clock
         if clock:
             self.engine.create_volume(clock, self.blueprint.labels(node), in_memory=True)
@@ -93,7 +90,6 @@ class Containers:
         self._fill(node, self.blueprint.container(node, variant))
 
     def restore(self, node: str) -> None:
-        """Copy the node's initial data, if any, into its data folder."""
         kept = self.blueprint.kept_data(node)
         if kept is not None:
             container = self.blueprint.places[node].container

@@ -63,7 +63,6 @@ class Disks:
             await disk.make_durable()
 
     def paths(self) -> dict[str, str]:
-        """The mount points on this machine, by node."""
         return {name: str(disk.mount) for name, disk in self.mounted.items()}
 
     async def let_go(self) -> None:
@@ -73,7 +72,6 @@ class Disks:
                 await disk.mend()
 
     async def close(self) -> None:
-        """Unmount all disks and remove their folder."""
         await gather_all(disk.close() for disk in self.mounted.values())
         if self._folder is not None:
             await asyncio.to_thread(detach_below, self._folder)

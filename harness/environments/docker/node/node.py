@@ -53,7 +53,7 @@ class Incarnation:
 
     def __init__(self) -> None:
         self.pid: int | None = None  # if the engine runs on this machine
-        self.ending: frozenset[int] | None = None
+        self.ending: frozenset[int] = frozenset()
         self.exited = asyncio.Event()
 
     def end(self, codes: Iterable[int]) -> None:
@@ -61,11 +61,8 @@ class Incarnation:
         self.ending = frozenset(codes)
 
     def expects(self, code: int) -> bool:
-        """Whether the harness caused an exit with this code.
-
-        A crash just before a kill has a different code.
-        """
-        return self.ending is not None and code in self.ending
+        """Whether the harness caused an exit with this code, and no crash just before a kill."""
+        return code in self.ending
 
 
 class DockerNode(RealNode):

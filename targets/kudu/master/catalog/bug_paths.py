@@ -109,10 +109,7 @@ async def write_split(
 
 
 async def rename_with_gap(epoch: Epoch, plan: Plan, reply: Reply) -> Applied:
-    """RENAME-GAP: for a moment neither the old nor the new name resolves; the id always does.
-
-    Raises `RefusedError`.
-    """
+    """RENAME-GAP: for a moment only the id resolves, no name. Raises `RefusedError`."""
     assert plan.reserve is not None
     epoch.catalog.hidden[plan.reserve] = None
     try:

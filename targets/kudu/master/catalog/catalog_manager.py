@@ -46,9 +46,7 @@ IN_FLIGHT_MAX: Final = 512
 """Concurrent DDL requests of one leadership."""
 
 _RESOLVE_ATTEMPTS_MAX: Final = 8
-"""Maximum number of times that a name may move to another table while a request waits for the
-lock.
-"""
+"""How often a name may move to another table while a request waits for the lock."""
 Seen = TypeVar("Seen")
 
 
@@ -188,8 +186,7 @@ class Ddl:
                 plan = await confirmed(epoch, plan_again)
                 if plan.table_id == table.id:
                     return await self._commit(epoch, plan, request_id, is_delete=is_delete)
-            # During the wait the name moved to another table, whose lock this request does not
-            # hold.
+            # Meanwhile the name moved to another table, whose lock this request does not hold.
         raise busy(f"the table {identifier} moves too fast", _RESOLVE_ATTEMPTS_MAX)
 
     async def _commit(

@@ -42,9 +42,7 @@ from targets.kudu.messages import (
 
 @dataclass(frozen=True, slots=True)
 class LeaderView:
-    """The Raft group of a tablet as its leader reported it, under the configuration of
-    `opid_index`.
-    """
+    """The Raft group of a tablet as its leader reported it, under configuration `opid_index`."""
 
     leader_uuid: str
     opid_index: int
@@ -185,14 +183,11 @@ class Catalog:
         )
 
     def is_in_maintenance(self, ts_uuid: str) -> bool:
-        """Whether a tablet server is in maintenance: it gets no replicas, and its silence is no
-        failure.
-        """
+        """Whether a server is in maintenance: it gets no replicas, its silence is no failure."""
         record = self.tservers.get(ts_uuid)
         return record is not None and record.in_maintenance
 
     def peers(self, tablet: TabletRecord) -> tuple[PeerConfig, ...]:
-        """The known replicas of a tablet."""
         peers = () if tablet.consensus is None else tablet.consensus.config.peers
         if self.heard is None:
             return peers
@@ -265,9 +260,7 @@ class Catalog:
             del self.tablets[tablet.id]
 
     def take_back_unlogged(self, table_id: str) -> None:
-        """Forget a table that `publish_unlogged` showed, unless a committed write has confirmed it
-        since.
-        """
+        """Forget a table that `publish_unlogged` showed, unless a write has confirmed it since."""
         table = self.tables.get(table_id)
         if table is None or table.state is not TableState.UNKNOWN:
             return

@@ -108,9 +108,7 @@ def plan_create(
     new_id: Callable[[], str],
     now_ns: int,
 ) -> Plan:
-    """The table and its tablets, once both checks above have passed; refused if the name is
-    taken.
-    """
+    """The table and its tablets, after both checks above; refused if the name is taken."""
     catalog.check_name_free(request.name)
     columns = with_ids(request.schema.columns)
     table = TableRecord(

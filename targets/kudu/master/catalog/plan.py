@@ -90,7 +90,6 @@ class ChangeConfig:
 
     @property
     def description(self) -> dict[str, str]:
-        """The change and its peer, for events."""
         match self.decision:
             case AddPeer(member_type):
                 assert self.server is not None, "an addition names its server"

@@ -141,9 +141,7 @@ class TabletRecord(_Record, frozen=True):
         return state is not TabletState.REPLACED and state is not TabletState.DELETED
 
     def buried(self, state: TabletState, deleted_ns: int, reason: str) -> TabletRecord:
-        """This tablet in state DELETED or REPLACED, reduced to the fields for which its id is still
-        needed.
-        """
+        """This tablet in state DELETED or REPLACED, with the fields that its id still needs."""
         assert state in {TabletState.REPLACED, TabletState.DELETED}
         return msgspec.structs.replace(
             self,

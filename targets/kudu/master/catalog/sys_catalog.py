@@ -75,15 +75,11 @@ class SystemTablet:
         self.replies: dict[tuple[str, int], msgspec.Raw] = {}  # in the order of application
         self.replies_forgotten = 0
         self.running_since: dict[str, int] = {}
-        """Tablet id -> the operation that made it RUNNING; shows in dumps whether `done` came too
-        early.
-        """
+        """Tablet id -> the operation that made it RUNNING: dumps show if `done` came too early."""
         self.hms_event = 0
         """The last event of the metastore's log that was carried out or skipped."""
         self.hms_events: list[tuple[int, int]] = []
-        """Event ids and the indexes of the operations that stored them, in the order of
-        application.
-        """
+        """Event ids and the indexes of the operations that stored them, as applied."""
         self.observer: Callable[[Batch, int, int], None] | None = None
         """Called with (batch, index, term) when a batch changes rows."""
         self.on_restore: Callable[[], None] | None = None

@@ -93,9 +93,7 @@ class _Pending:
 
 
 def retry_delay_ms(retry: int, rng: random.Random) -> int:
-    """The wait before retry number `retry` (from 1): 2^(n+3) ms, a minute from the 13th on, plus
-    0-49 ms.
-    """
+    """The wait before retry n (from 1): 2^(n+3) ms, from the 13th on a minute, plus 0-49 ms."""
     base = 60_000 if retry > 12 else 1 << (retry + 3)
     return base + rng.randrange(50)
 

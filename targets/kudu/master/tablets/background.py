@@ -84,9 +84,7 @@ async def _assign(node: NodeContext, epoch: Epoch, tservers: TServerMap, table_i
 
 
 def _review_replicas(node: NodeContext, epoch: Epoch, tservers: TServerMap) -> None:
-    """Complete the alters of tables whose tablets are all up to date, and call the others'
-    leaders.
-    """
+    """Complete the alters whose tablets are all up to date, and call the other leaders."""
     catalog, flags, now_ns = epoch.catalog, node.flags, node.env.clock.monotonic_ns()
     if not catalog.to_review:
         return

@@ -86,9 +86,7 @@ def is_settled(config: RaftConfig, num_replicas: int) -> bool:
 
 
 def is_at_rest(config: RaftConfig, health: Mapping[str, PeerHealth], num_replicas: int) -> bool:
-    """Whether the tablet needs no change, so that `decide` would return `None`; the leader is a
-    member.
-    """
+    """Whether the tablet needs no change (`decide` returns `None`); its leader is a member."""
     return is_settled(config, num_replicas) and all(
         health.get(peer.uuid) is PeerHealth.HEALTHY for peer in config.peers
     )
@@ -141,9 +139,7 @@ class _Peers:
         return self._health.get(peer.uuid, PeerHealth.UNKNOWN)
 
     def lacks_one(self, num_replicas: int, spared: Collection[str]) -> bool:
-        """Whether too few voters will stay, pending ones included, and a majority can add
-        another.
-        """
+        """Whether too few voters will stay, pending ones included, and one can be added."""
         going = sum(
             p.replace or (self._of(p) in _FAILED and p.uuid not in spared) for p in self._voters
         )

@@ -54,9 +54,7 @@ def plan_change(
     rng: random.Random,
     now_ns: int,
 ) -> ChangeConfig | None:
-    """The call that carries out `decision`; `None` if all available `servers` already have a
-    replica.
-    """
+    """The call that carries out `decision`; `None` if all `servers` have a replica."""
     consensus = catalog.tablets[tablet_id].consensus
     assert consensus is not None, f"tablet {tablet_id} was reviewed before it was placed"
     server = None

@@ -70,10 +70,7 @@ def plan_report(
     *,
     deletes_unknown: bool = False,
 ) -> ReportPlan:
-    """Judge every reported replica of tablet server `ts_uuid`, in order.
-
-    `deletes_unknown` is switch FENCE-ORPHAN.
-    """
+    """Judge the replicas of `ts_uuid` in order; `deletes_unknown` is switch FENCE-ORPHAN."""
     plan = ReportPlan()
     merged: dict[str, TabletRecord] = {}
     for replica in reported:
@@ -161,8 +158,7 @@ def _merge(
         leader = leader_before if _has_peer(config, leader_before) else None
         return ConsensusState(stored.term, leader, config)
     if leader is None and replica.term == stored.term and leader_before != ts_uuid:
-        # A new follower that does not know its leader yet does not contradict the leader
-        # (KUDU-1069).
+        # A new follower that does not know its leader does not contradict the leader (KUDU-1069).
         leader = leader_before if _has_peer(config, leader_before) else None
     return ConsensusState(replica.term, leader, config)
 

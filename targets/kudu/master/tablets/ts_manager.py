@@ -20,9 +20,7 @@ from targets.kudu.master.catalog.catalog_state import Catalog
 from targets.kudu.messages import TSHeartbeatRequest
 
 TSERVERS_MAX: Final = 4096
-"""Maximum number of tablet servers per master; it tells further ones to register again each
-time.
-"""
+"""Maximum number of tablet servers per master; further ones must register again."""
 
 _LOAD_HALF_LIFE_NS: Final = 60 * 1_000_000_000
 _UNHEARD_NS: Final = -(1 << 62)
@@ -115,9 +113,7 @@ def available(catalog: Catalog, tservers: TServerMap, flags: Flags, now_ns: int)
 def place_replicas(
     candidates: Sequence[TServer], count: int, rng: random.Random, now_ns: int
 ) -> list[TServer] | None:
-    """Choose `count` different tablet servers and count the placements; `None` if there are too
-    few.
-    """
+    """Choose `count` tablet servers and count the placements; `None` if there are too few."""
     if len(candidates) < count:
         return None
     free = list(candidates)

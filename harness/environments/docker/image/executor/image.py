@@ -55,7 +55,6 @@ _EXTRA: Final = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
 
 
 def _requirements(distributions: list[Distribution]) -> Iterator[str]:
-    """The requirements of our package and its plug-ins."""
     names = {_normal(distribution.name) for distribution in distributions}
     for distribution in distributions:
         wanted = EXTRAS if distribution.name == OWN else frozenset()
@@ -113,10 +112,7 @@ def executor_tag() -> str:
 
 
 def build_executor(progress: Callable[[str], None]) -> str:
-    """Build the image if it is missing; returns its tag.
-
-    Raises `InfrastructureError` with the reason and the fix if the image cannot be built.
-    """
+    """Build the image if it is missing; returns its tag. Raises `InfrastructureError`."""
     distributions = plugin_distributions()
     wanted = sorted(set(_requirements(distributions)))
     base, above = _base_tag(wanted), _above(distributions)

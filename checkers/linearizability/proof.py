@@ -1,6 +1,8 @@
-"""A verdict with its proof, verified before anybody sees it.
+"""A verdict with its proof, verified before anybody sees it, and the `CheckResult` that shows it.
 
-`certify` turns the outcome of a check into a `Certificate`, which `verify` verifies:
+`judged` turns the outcome of a check into a result. Checkers of runs and models of imported
+histories share it; they differ only in how they describe an invalid history, see `Told`. `certify`
+proves the outcome by a `Certificate`, which `verify` verifies:
 
 * valid: one legal order for each part, and the operations of unknown outcome that never took
   effect. Replaying an order takes near-linear time, so this is always done completely.
@@ -14,27 +16,44 @@ number of steps, after `CONFIRM_S_MAX` seconds, and at (or shortly after) the en
 time.
 
 A certificate whose proof is wrong raises `CertificateError`. A certificate that could not be
-confirmed within the limits has an empty `confirmed_by`, and its verdict should not be reported.
+confirmed within the limits has an empty `confirmed_by`, and its verdict is not reported: the result
+is `unknown`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from checkers.linearizability.clock import Clock, LimitReachedError, tick
 from checkers.linearizability.core import relaxed
 from checkers.linearizability.explain import Failure, named
 from checkers.linearizability.frontier import Frontier
-from checkers.linearizability.model import Limits, Model, Operation, Projection, Result
+from checkers.linearizability.model import (
+    UNKNOWN,
+    Limits,
+    Model,
+    Operation,
+    Projection,
+    Result,
+    observations,
+)
 from checkers.linearizability.problem import Problem
 from checkers.linearizability.rounds import CheckOutcome
 from checkers.linearizability.search import DepthFirst, Status, run_sliced
 from checkers.linearizability.verify import CertificateError, verify_core, verify_orders
+from harness.errors import counted
+from harness.ops import CheckResult, Pair, Verdict
 
+AnyOperation = Operation[Any, Any]
+
+UNDECIDED: Final = "undecided"  # the rule of any other `unknown` verdict
+BROKEN: Final = "the check crashed: its own certificate does not hold"
+UNCONFIRMED: Final = "there is a verdict, but nothing else could confirm it in time"
+OPERATIONS_MAX: Final = 64  # the maximum number in the details of a failure
 VERIFIER_STEPS_MAX: Final = 300_000
 # operations; expanding a configuration takes time in proportion to them
 VERIFIER_CORE_MAX: Final = 200
@@ -43,6 +62,34 @@ CONFIRM_S_MIN: Final = 0.5  # used even if the check has no time left
 SHOWN_MAX: Final = 100_000  # the number of ids of an order to include in a result
 ENUMERATION: Final = "the verifier, by enumeration"
 REPLAY: Final = "the verifier, by replay"
+
+
+def operation_of(pair: Pair, given: Any, answer: Any = UNKNOWN) -> AnyOperation:
+    """The operation that `pair` records; without an `answer`, its outcome is unknown."""
+    call, done = pair.invoke, pair.completion
+    assert isinstance(call.process, int), "pairs are of clients only"
+    returned = None if done is None or answer is UNKNOWN else done.index
+    return Operation(call.process, given, call.index, answer, returned, call.index)
+
+
+class Told(NamedTuple):
+    """An invalid history in words: the subject, the reasons, and the operations to blame.
+
+    `rule` is the short name of the broken rule; reports group failures by it.
+    """
+
+    subject: str
+    sentences: Sequence[str]
+    operations: tuple[int, ...]
+    rule: str = ""
+
+
+def offenders(failure: Failure) -> tuple[int, ...]:
+    """The operations to blame: the failing one, then the rest of a core that is small enough."""
+    core = [index for index in failure.core if index != failure.operation]
+    if len(core) >= OPERATIONS_MAX:
+        core = [] if failure.previous is None else [failure.previous]
+    return (failure.operation, *core)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +109,7 @@ class Certificate:
     confirmed_by: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The certificate as plain data; it notes if orders over 100,000 ids in all were left
-        out.
-        """
+        """The certificate as plain data; it notes if orders over 100,000 ids were left out."""
         if self.verdict is Result.ILLEGAL:
             return {
                 "core": list(self.core),
@@ -77,6 +122,45 @@ class Certificate:
         if total > SHOWN_MAX:
             details = {"orders_left_out": f"{total} ids are more than {SHOWN_MAX}"}
         return {**details, "never": list(self.never), "confirmed_by": self.confirmed_by}
+
+
+def judged(
+    name: str,
+    model: Model[Any, Any, Any],
+    operations: Sequence[AnyOperation],
+    outcome: CheckOutcome,
+    *,
+    tell: Callable[[Failure, Certificate], Told],
+    limits: Limits,
+) -> CheckResult:
+    """The result of the check `name` with this `outcome`, including the proof.
+
+    The result of an unconfirmed outcome is `unknown`. `tell` describes a confirmed failure. Raises
+    `CertificateError` if the proof is wrong.
+    """
+    proof = certify(model, operations, outcome, limits=limits)
+    details = details_of(outcome, proof, operations)
+    details["looked"] = {"answers": observations(model, operations)}
+    if proof is None or not proof.confirmed_by:
+        details["rule"] = UNDECIDED
+        reason = outcome.reason if proof is None else UNCONFIRMED
+        return CheckResult(name, Verdict.UNKNOWN, reason, details=details)
+    failure = outcome.failure
+    if failure is None:
+        count = counted(len(operations), "operation")
+        verb = "is" if len(operations) == 1 else "are"
+        reason = f"{count} ({details['unknown']} of unknown outcome) {verb} linearizable"
+        return CheckResult(name, Verdict.VALID, reason, details=details)
+    return convicted(name, tell(failure, proof), details)
+
+
+def convicted(name: str, told: Told, details: dict[str, Any]) -> CheckResult:
+    """The result of the check `name` on a history that is proven to be invalid."""
+    if told.rule:
+        details["rule"] = told.rule
+    text, blamed = tuple(told.sentences), told.operations
+    reason = f"not linearizable: {told.subject}"
+    return CheckResult(name, Verdict.INVALID, reason, text, blamed, details)
 
 
 def certify(
@@ -233,3 +317,44 @@ def _confirm(
         if search.status is Status.EXHAUSTED:
             return f"{name}, since the core is too large to enumerate"
     return ""
+
+
+def details_of(
+    outcome: CheckOutcome, proof: Certificate | None, operations: Sequence[AnyOperation]
+) -> dict[str, Any]:
+    """The details of the result: the size of the search, the proof, and the failure."""
+    details: dict[str, Any] = {
+        "operations": len(operations),
+        "unknown": sum(operation.is_unknown for operation in operations),
+        "steps": outcome.steps,
+        "configurations": outcome.configurations,
+        "decided_by": outcome.decided_by,
+        "returns_passed": outcome.progress,
+        "returns": outcome.returns,
+        # A larger budget may decide the check.
+        "limited": outcome.result is Result.UNKNOWN
+        or (proof is not None and not proof.confirmed_by),
+    }
+    if proof is not None:
+        details["proof"] = proof.to_json()
+    failure = outcome.failure
+    if failure is not None:
+        details["failure"] = {
+            "operation": failure.operation,
+            "previous": failure.previous,
+            "core": list(failure.core[:OPERATIONS_MAX]),
+            "core_minimal": failure.core_minimal,
+            "weakened": len(failure.weakened),
+            "projection": failure.projection,
+            "survivors_total": failure.survivors_total,
+            "survivors": [
+                {
+                    "state": survivor.state_text[:2000],
+                    "last": list(survivor.order[-10:]),
+                    "pending": list(survivor.pending[:OPERATIONS_MAX]),
+                    "unknown_used": list(survivor.unknown_used[:OPERATIONS_MAX]),
+                }
+                for survivor in failure.survivors
+            ],
+        }
+    return details

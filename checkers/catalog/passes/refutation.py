@@ -1,0 +1,115 @@
+"""Refute a history in near-linear time, by two to four operations that contradict each other.
+
+Time is that of calls and returns: "before" means that one operation had returned before the other
+was called. Every pass (`lifetimes`, `shape`, `tenancy`) is sound for "invalid", but no pass is
+complete.
+
+A pass turns operations into statements about one table or one name, in terms of a small model. Each
+model is a projection of the whole catalog: it accepts every order that linearizes the history,
+since it forbids only what no order can show. Everything else may happen freely: a state moves to
+the state that the next operation requires. So operations of unknown outcome are left out, and a
+part of a view's operations is a projection as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from checkers.catalog.models.types import (
+    CatalogOperation,
+    ListTables,
+    is_plain_list,
+    shown_by,
+)
+from checkers.catalog.passes.contradiction import Contradiction, Listing, end_of
+from checkers.catalog.passes.lifetimes import broken_lifetimes, torn_lists
+from checkers.catalog.passes.shape import broken_shapes
+from checkers.catalog.passes.tenancy import broken_tenancies
+from checkers.linearizability import (
+    UNKNOWN,
+    Model,
+    Operation,
+    Projection,
+    Result,
+    Unknown,
+    check_operations,
+)
+
+
+class Pairing(Model[frozenset[tuple[str, str]], tuple[tuple[str, str], ...], bool]):
+    """State: the (table id, nonce) pairs seen so far. Ids and nonces match one to one."""
+
+    def init(self) -> frozenset[tuple[str, str]]:
+        return frozenset()
+
+    def step(
+        self,
+        state: frozenset[tuple[str, str]],
+        input_: Sequence[tuple[str, str]],
+        output: bool | Unknown,
+        /,
+    ) -> tuple[bool, frozenset[tuple[str, str]]]:
+        del output
+        pairs = state | set(input_)
+        ids = {ident for ident, _ in pairs}
+        nonces = {nonce for _, nonce in pairs}
+        return len(ids) == len(nonces) == len(pairs), pairs
+
+
+def refute(operations: Sequence[CatalogOperation]) -> Contradiction | None:
+    """The contradiction that was complete first, minimized; `None` proves nothing."""
+    earliest = min(
+        contradictions(operations),
+        key=lambda c: (max(map(end_of, c.part.operations)), len(c.core)),
+        default=None,
+    )
+    return None if earliest is None else _minimal(earliest)
+
+
+def contradictions(operations: Sequence[CatalogOperation]) -> Iterator[Contradiction]:
+    """The contradictions of each pass, at most a few for each table and name."""
+    answered: list[CatalogOperation] = []
+    listings: list[Listing] = []
+    tables: dict[str, list[CatalogOperation]] = {}
+    for operation in operations:
+        answer = operation.said
+        if answer is UNKNOWN:
+            continue
+        answered.append(operation)
+        for table in shown_by(operation):
+            tables.setdefault(table, []).append(operation)
+        if isinstance(operation.input, ListTables) and is_plain_list(answer):
+            listings.append((operation, answer))
+    listings.sort(key=lambda listing: (listing[0].call, listing[0].id))
+    for table in sorted(tables):
+        yield from broken_lifetimes(table, tables[table])
+        yield from broken_shapes(table, tables[table])
+    yield from torn_lists(listings, tables)
+    yield from broken_tenancies(answered, listings)
+
+
+def conflict(pairs: Sequence[tuple[int, tuple[str, str]]], rule: str) -> Contradiction:
+    """Operations (by id) whose (table id, nonce) pairs contradict a one-to-one mapping."""
+    about = tuple(Operation(0, (pair,), 0, True, 0, number) for number, pair in pairs)
+    return Contradiction(
+        tuple(number for number, _ in pairs), rule, Projection("ids and nonces", Pairing(), about)
+    )
+
+
+def _minimal(contradiction: Contradiction) -> Contradiction:
+    """Remove operations that the contradiction does not need: large parts, then single ones."""
+    kept = list(contradiction.part.operations)
+    size = max(1, len(kept) // 2)
+    while True:
+        ids = [operation.id for operation in kept]
+        for chunk in [set(ids[start : start + size]) for start in range(0, len(ids), size)]:
+            rest = [operation for operation in kept if operation.id not in chunk]
+            if rest:
+                outcome = check_operations(contradiction.part.model, rest, explained=False)
+                kept = rest if outcome.result is Result.ILLEGAL else kept
+        if size == 1:
+            break
+        size = max(1, min(size, len(kept)) // 2)
+    part = replace(contradiction.part, operations=tuple(kept))
+    return replace(contradiction, core=tuple(operation.id for operation in kept), part=part)

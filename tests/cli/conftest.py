@@ -1,0 +1,20 @@
+"""A run that tests of verbs read, and the program as users start it."""
+
+import sys
+
+import pytest
+
+from harness.cli import main
+
+PROGRAM = [sys.executable, "-c", "import sys; from harness.cli import main; sys.exit(main())"]
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory):
+    """A run with more ops than any pipe holds."""
+    store = tmp_path_factory.mktemp("store")
+    words = ["run", "--env", "sim", "--target", "toy-register", "--workload", "register"]
+    words += ["--reporters", "none", "--quiet", "--seed", "1", "--time-limit", "30"]
+    assert main([*words, "--rate", "100", "--store", str(store)]) == 0
+    (folder,) = (store / "register-none").glob("2*")
+    return folder
