@@ -132,8 +132,8 @@ $(NATIVE_STAMP): $(STAMP) $(wildcard native/Cargo.* native/src/*.rs $(DISK)/Carg
 lock: $(STAMP) ## bring uv.lock in step with pyproject.toml
 	$(UV) lock
 
-BENCHES := generator simulation soak judging.checkers judging.edn judging.elle judging.fuzz results.lake_report \
-	results.page results.serve_lake targets.kudu_simulation targets.raft_schedules
+BENCHES := generator simulation judging.checkers judging.edn judging.elle results.lake_report \
+	results.page results.serve_lake targets.kudu_simulation
 
 bench: $(DEV_STAMP) $(NATIVE_STAMP) ## run the benchmarks
 	for name in $(BENCHES); do $(BIN)/python -m bench.$$name || exit 1; done

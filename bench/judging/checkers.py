@@ -1,4 +1,4 @@
-"""Our linearizability checker against Porcupine v1.3.1: `python bench/judging/checkers.py`.
+"""Our linearizability checker against Porcupine v1.3.1: `python -m bench.judging.checkers`.
 
 One table: case, operations, our times in pure Python and on the native core, Porcupine's, and the
 ratios ours / Porcupine's. Everything is single-threaded (Porcupine with GOMAXPROCS=1), best of five
@@ -19,20 +19,16 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]  # run as a file, as the Makefile does: the readers are in tests/
-
-from bench.judging.histories import Case, History, go_lines, own_cases, supplied_cases  # noqa: E402
-from bench.measure import best_s, machine, peaks_mb  # noqa: E402
-from checkers.linearizability import check_operations  # noqa: E402
-from checkers.linearizability.native import SWITCH, is_native, native_status  # noqa: E402
+from bench.judging.histories import Case, History, go_lines, own_cases, supplied_cases
+from bench.measure import ROOT, best_s, machine, peaks_mb
+from checkers.linearizability import check_operations
+from checkers.linearizability.native import SWITCH, is_native, native_status
 
 DRIVER = ROOT / "bench" / "porcupine"
 RECORDED = DRIVER / "recorded.csv"

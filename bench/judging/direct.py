@@ -3,19 +3,16 @@
 The first table has large histories of registers, sets, queues and bags, good and bad: verdict, CPU
 seconds and growth of memory, each judged in a process of its own, proof included. The second has
 checks that no method settles soon, or whose steps are slow: when they ended, with a limit of two
-seconds. `--random N` compares the direct methods with a brute-force oracle on N small histories of
-each kind instead.
+seconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import random
 import resource
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +27,6 @@ from checkers.linearizability import (
 from checkers.linearizability.models.queues import Dequeue, Enqueue, Queue, UnorderedQueue
 from checkers.linearizability.models.register import Read, Register, Write
 from checkers.linearizability.models.sets import Add, ReadAll, Remove, Set
-from tests.linearizability.direct_histories import STYLES, compared, history
 
 LIMIT_S: Final = 2.0
 CLIENTS: Final = 10
@@ -309,31 +305,8 @@ def _run(cases: Iterable[Case], limit_s: float | None) -> bool:
     return fine
 
 
-def _random(total: int, seed: int) -> bool:
-    """Compare with the oracle, and print what came out."""
-    fine = True
-    for name, style in STYLES.items():
-        tally = Counter[tuple[bool, bool | None]]()
-        for number in range(seed, seed + total):
-            problems = compared(style.model(), history(name, random.Random(number)))
-            tally[problems.legal, problems.decided] += 1
-            if problems.wrong:
-                fine = False
-                print(f"{name}, seed {number}: {problems.wrong}")
-        invalid = tally[False, False] + tally[False, None]
-        left = tally[True, None] + tally[False, None]
-        print(f"{name:10} {total} histories, {invalid} invalid, {left} left to a search")
-    return fine
-
-
 def main() -> int:
     """Print the tables; 1 if anything is wrong or late."""
-    parser = argparse.ArgumentParser(description="What one look settles, and limits kept.")
-    parser.add_argument("--random", type=int, default=0, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, help="the first one (default: 0)")
-    parsed = parser.parse_args()
-    if parsed.random:
-        return 0 if _random(parsed.random, parsed.seed) else 1
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     settled = _run(SETTLED, None)
     limited = _run(LIMITED, LIMIT_S)

@@ -1,4 +1,4 @@
-"""Speed of the reader of Jepsen's EDN: `python bench/judging/edn.py [MEGABYTES]`.
+"""Speed of the reader of Jepsen's EDN: `python -m bench.judging.edn [MEGABYTES]`.
 
 Files of several shapes are made up (their ops invoke and complete in turns) and read as forms, as
 ops (what `harness check` does), and, for comparison, by the exact reader alone; then some of them,
@@ -16,12 +16,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
-
-from bench.measure import best_s, machine, peaks_mb  # noqa: E402
-from harness.formats.edn.forms import parse_forms, stream_pieces  # noqa: E402
-from harness.formats.edn.jepsen import EdnOps  # noqa: E402
+from bench.measure import best_s, machine, peaks_mb
+from harness.formats.edn.forms import parse_forms, stream_pieces
+from harness.formats.edn.jepsen import EdnOps
 
 RUNS = 3
 EXACT_MB = 4.0  # of each file, for the slow reader

@@ -31,16 +31,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
-
-from harness.case import imported_case  # noqa: E402
-from harness.environments import procfs  # noqa: E402
-from harness.independent import split  # noqa: E402
-from harness.store import load_run  # noqa: E402
-from harness.verdict.judge import checkers_of  # noqa: E402
-from results.judging.result_lake import ResultLake  # noqa: E402
-from results.report.report import report  # noqa: E402
+from bench.measure import ROOT
+from harness.case import imported_case
+from harness.environments import procfs
+from harness.independent import split
+from harness.store import load_run
+from harness.verdict.judge import checkers_of
+from results.judging.result_lake import ResultLake
+from results.report.report import report
 
 OPERATIONS_A_KEY = 100
 PROCESSES_A_KEY = 5

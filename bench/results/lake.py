@@ -30,18 +30,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
-
-from bench.measure import ROOT, machine, peaks_mb  # noqa: E402
-from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID  # noqa: E402
-from results.facts.problems import Problems  # noqa: E402
-from results.lake.log.lake import Lake  # noqa: E402
-from results.lake.tables.rebuild import HISTORY_TABLES, history_of  # noqa: E402
-from results.lake.tables.schema import schemas  # noqa: E402
-from results.lake.transfer.folders import writer_to  # noqa: E402
-from results.lake.transfer.ingest import ingest  # noqa: E402
-from results.lake.transfer.run_folders import run_folders  # noqa: E402
-from results.lake.upkeep.compaction import compact  # noqa: E402
+from bench.measure import ROOT, machine, peaks_mb
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from results.facts.problems import Problems
+from results.lake.log.lake import Lake
+from results.lake.tables.rebuild import HISTORY_TABLES, history_of
+from results.lake.tables.schema import schemas
+from results.lake.transfer.folders import writer_to
+from results.lake.transfer.ingest import ingest
+from results.lake.transfer.run_folders import run_folders
+from results.lake.upkeep.compaction import compact
 
 MB: Final = 1_000_000
 LARGER: Final = 1_000_000
@@ -143,11 +141,13 @@ def repeated(folders: Sequence[Path], store: Path, count: int) -> Path:
     return store
 
 
-def soaked(store: Path, seeds: int) -> Path:
+def soaked(store: Path, seeds: int, *options: str) -> Path:
     """A store of simulated runs of ten seconds."""
     words = ("soak", "--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
     more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--store", str(store), "--quiet")
-    done = subprocess.run([sys.executable, "-m", "harness", *words, *more], cwd=ROOT, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", *words, *more, *options], cwd=ROOT, check=False
+    )
     if done.returncode not in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}:  # runs are of any verdict
         raise RuntimeError(f"the soak ended with {done.returncode}")
     return store

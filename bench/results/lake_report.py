@@ -31,9 +31,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
-
-from bench.measure import ROOT, machine, processor_time  # noqa: E402
+from bench.measure import ROOT, machine, processor_time
+from bench.results.lake import opened, soaked
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -148,12 +147,6 @@ def report(uri: str, engine: str, output: str) -> None:
 # Lakes -------------------------------------------------------------------------------------------
 
 
-def opened(uri: str) -> Any:
-    from results.lake.log.lake import Lake
-
-    return Lake.open(uri, create=True)
-
-
 def repeat(source: str, uri: str, count: str, results: str) -> None:
     """A lake of this number of runs, copies of those in `source`; "yes": with their results."""
     from results.judging.result_lake import ResultLake
@@ -220,17 +213,14 @@ def append(
             parts, waiting = {name: [] for name in tables}, 0
 
 
-def soaked(scratch: Path, seeds: int) -> str:
+def judged_lake(scratch: Path, seeds: int) -> str:
     """A lake of simulated runs of ten seconds, all of them judged."""
-    harness = [sys.executable, "-m", "harness"]
-    words = ("--env", "sim", "--workload", "ddl", "--nemesis", "any", "--draw", "3")
-    more = ("--time-limit", "10", "--seeds", f"1..{seeds}", "--quiet")
-    places = ("--store", str(scratch / "store"), "--lake", str(scratch / "lake"))
-    subprocess.run([*harness, "soak", *words, *more, *places], cwd=ROOT, check=False)
-    words = ("--executor", "inline", "--output", str(scratch / "report"))
-    subprocess.run([*harness, "report", str(scratch / "lake"), *words], cwd=ROOT,
+    uri = str(scratch / "lake")
+    soaked(scratch / "store", seeds, "--lake", uri)
+    words = ("report", uri, "--executor", "inline", "--output", str(scratch / "report"))
+    subprocess.run([sys.executable, "-m", "harness", *words], cwd=ROOT,
                    stdout=subprocess.DEVNULL, check=False)  # fmt: skip
-    return str(scratch / "lake")
+    return uri
 
 
 # The table ---------------------------------------------------------------------------------------
@@ -238,7 +228,7 @@ def soaked(scratch: Path, seeds: int) -> str:
 
 def measured(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, int, str, Cost]]:
     """Each measurement: its subject, the number of runs, the engine, and the cost."""
-    origin = options.lake or soaked(scratch, options.seeds)
+    origin = options.lake or judged_lake(scratch, options.seeds)
     for count in options.checks:
         for who in ("loop", "pool", "spark"):
             uri = str(scratch / f"checks-{count}-{who}")

@@ -1,4 +1,4 @@
-"""Smoothness of the page of a large run: `python bench/results/page.py [--ops 100000]`.
+"""Smoothness of the page of a large run: `python -m bench.results.page [--ops 100000]`.
 
 Makes a synthetic run (seeded: clients, faults, leaders, tables; some outcomes unknown), writes its
 page, opens it in headless Chromium without a GPU, and for some seconds moves and zooms through it,
@@ -12,18 +12,14 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]  # run as a file
-
-from harness.case import Case  # noqa: E402
-from harness.ops import CheckResult, History, Verdict  # noqa: E402
-from results.run.page import PageReporter  # noqa: E402
-from tests.results.run.page.runs import MS, Script, write_run  # noqa: E402
+from harness.case import Case
+from harness.ops import CheckResult, History, Verdict
+from results.run.page import PageReporter
+from tests.results.run.page.runs import MS, Script, write_run
 
 FPS_BAR = 30.0
 KINDS = ("create", "alter", "rename", "delete", "get", "get", "get", "list", "locate")
@@ -124,7 +120,7 @@ def make_run(store: Path, count: int, clients: int) -> Path:
     case = Case(seed=1, concurrency=clients, nemeses=("partition-leader", "kill-leader"))
     name = f"bench-page-{count}-ops-{time.time_ns()}"
     return write_run(
-        store, history, [result], name=name, case=case, replay="python bench/results/page.py"
+        store, history, [result], name=name, case=case, replay="python -m bench.results.page"
     )
 
 

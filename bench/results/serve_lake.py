@@ -34,18 +34,17 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
+import pyarrow as pa
 
-import pyarrow as pa  # noqa: E402
-
-from bench.measure import ROOT, machine  # noqa: E402
-from bench.results.lake import lakes  # noqa: E402
-from results.facts.problems import Problems  # noqa: E402
-from results.lake.log.lake import Lake  # noqa: E402
-from results.lake.tables.row_tables import tables_of  # noqa: E402
-from results.lake.tables.sealed_run import read_source  # noqa: E402
-from results.lake.transfer.run_folders import run_folders  # noqa: E402
-from results.lake.upkeep.compaction import compact  # noqa: E402
+from bench.measure import ROOT, machine
+from bench.results.lake import lakes
+from harness.environments import procfs
+from results.facts.problems import Problems
+from results.lake.log.lake import Lake
+from results.lake.tables.row_tables import tables_of
+from results.lake.tables.sealed_run import read_source
+from results.lake.transfer.run_folders import run_folders
+from results.lake.upkeep.compaction import compact
 
 DAYS: Final = 60
 LABELS: Final = ("v1", "v2", "v3")
@@ -176,12 +175,6 @@ def memory_mb(pid: int) -> tuple[float, float]:
     return int(fields["VmRSS"]) / 1024, int(fields["VmHWM"]) / 1024
 
 
-def cpu_ms(pid: int) -> float:
-    """CPU time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * 1000 / os.sysconf("SC_CLK_TCK")
-
-
 def pages(port: int) -> dict[str, list[str]]:
     """The pages to ask for, several of a kind."""
     data = json.loads(asked(port, "/api/runs?verdict=invalid&sort=started")[1])
@@ -223,9 +216,9 @@ def measured(uri: str) -> None:
         for name, paths in pages(port).items():
             first_ms, body = asked(port, paths[0])
             others = itertools.islice(itertools.cycle(paths[1:] or paths), WARM)
-            before_ms = cpu_ms(pid)
+            before_s = procfs.computed_s([pid])
             warm_ms = statistics.median(asked(port, path)[0] for path in others)
-            took_ms = (cpu_ms(pid) - before_ms) / WARM
+            took_ms = (procfs.computed_s([pid]) - before_s) * 1000 / WARM
             print(
                 f"| {name:30} | {first_ms:8.0f} | {warm_ms:7.0f} | {took_ms:6.0f} | "
                 f"{len(body) / 1000:.0f} |"

@@ -9,7 +9,7 @@ verdict, but they appear in the explanation of an invalid key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -44,21 +44,6 @@ def judge_range(
     A key whose operations leave the checker nothing to judge counts as valid, unless this holds for
     all keys of the range.
     """
-    judged = [*_judged(checker, run, number, rows, budget)]
-    if not all(row.rule in VACUOUS for row in judged):
-        for row in judged:
-            if row.rule in VACUOUS and row.verdict == Verdict.UNKNOWN.value:
-                row.verdict, row.rule, row.signature = Verdict.VALID.value, None, None
-    return judged
-
-
-def _judged(
-    checker: str,
-    run: RunOfLake,
-    number: int,
-    rows: Mapping[str, pa.Table],
-    budget: Budget,
-) -> Iterator[Row]:
     count, expected = len(rows["operations"]), run.key_ranges[number]
     if count != expected:
         raise HistoryError(
@@ -67,6 +52,7 @@ def _judged(
         )
     case = imported_case(*run.case.checkers, independent=False)
     notes: History | None = None
+    judged: list[Row] = []
     for key, ops in histories_by_key(rows):
         row = judge_history(checker, History(ops), case, budget, key=key)
         if row.verdict == Verdict.INVALID.value:
@@ -74,4 +60,9 @@ def _judged(
             if notes:
                 whole = History(sorted([*ops, *notes], key=lambda op: op.index))
                 row = judge_history(checker, whole, case, budget, key=key)
-        yield row
+        judged.append(row)
+    if not all(row.rule in VACUOUS for row in judged):
+        for row in judged:
+            if row.rule in VACUOUS and row.verdict == Verdict.UNKNOWN.value:
+                row.verdict, row.rule, row.signature = Verdict.VALID.value, None, None
+    return judged

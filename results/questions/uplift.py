@@ -34,17 +34,16 @@ OUTCOMES: Final[dict[str, str]] = {
 }
 """Outcomes that a fault may make likelier; outcomes of one kind are `F fails or is lost`."""
 _OVERALL: Final = tuple(OUTCOMES)
+_RATIO: Final = {
+    **dict.fromkeys(("with_rate", "without_rate", "ratio", "low", "high"), "float64"),
+    "runs": "int64",
+    "why": "string",
+}
 _UPLIFT_COLUMNS: Final = {
     "population": "int64",
     "nemesis": "string",
     "outcome": "string",
-    "with_rate": "float64",
-    "without_rate": "float64",
-    "ratio": "float64",
-    "low": "float64",
-    "high": "float64",
-    "runs": "int64",
-    "why": "string",
+    **_RATIO,
 }
 _GROUP: Final = ("target", "environment", "workload", "bugs")
 _POOLED_COLUMNS: Final = {
@@ -66,13 +65,7 @@ _ROLE_COLUMNS: Final = {
     "against": "string",
     "n": "int64",
     "m": "int64",
-    "with_rate": "float64",
-    "without_rate": "float64",
-    "ratio": "float64",
-    "low": "float64",
-    "high": "float64",
-    "runs": "int64",
-    "why": "string",
+    **_RATIO,
 }
 
 

@@ -2,85 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
-
-import pyarrow as pa
 
 from results.questions.aggregate import OUTCOMES, Answers, Rows
 from results.report.addresses import Addresses
 from results.report.layouts import LAYOUTS
 from results.report.over_runs import AGAINST, baseline, costs, flakes, seeds, seen, trends
 from results.report.plots import Forest, latencies, rates, ratios, shares, stacked
-from results.report.populations import Populations
-from results.report.section import PLOTS_MAX, VERDICTS, Section, counts_of, linked, ranged
-from results.report.tables import Table, make_table
+from results.report.section import VERDICTS, Report, Section, counts_of, linked, ranged
+from results.report.tables import make_table
 
-__all__ = ["Section", "sections"]
-
-_RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 _LATENCY: Final = ("p50_ns", "p95_ns", "p99_ns", "p999_ns")
-
-
-class _Report:
-    """Answers, with words for populations and links for runs."""
-
-    def __init__(self, answers: Answers, places: Addresses) -> None:
-        self.answers = answers
-        self.places = places
-        self.of = Populations(answers.rows("populations"))
-
-    def rows(self, name: str) -> Rows:
-        """The rows of an answer, with words for their population and links for their runs."""
-        return self.told(self.answers.tables[name])
-
-    def told(self, table: pa.Table) -> Rows:
-        """Some rows of an answer, with words for their population and links for their runs."""
-        return [self._told(row) for row in table.to_pylist()]
-
-    def _told(self, row: dict[str, Any]) -> dict[str, Any]:
-        linked_row = dict(row)
-        if isinstance(row.get("population"), int):
-            linked_row["of"] = self.of.words(row["population"])
-        for name in _RUN_COLUMNS:
-            if row.get(name) is not None:
-                linked_row[name] = (row[name], self.places.link(row[name]))
-        return linked_row
-
-    def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
-        """The non-empty tables of these answers; rows in `given` replace the answer's own."""
-        made = (
-            make_table(name, LAYOUTS[name], given[name])
-            if name in given
-            else self.head(name, self.answers.tables[name])
-            for name in names
-        )
-        return tuple(table for table in made if table.rows)
-
-    def head(self, name: str, answer: pa.Table) -> Table:
-        """A table of the first rows of an answer; perhaps a million other rows are not read."""
-        layout = LAYOUTS[name]
-        rows = self.told(answer.slice(0, layout.limit))
-        total = None if name not in self.answers.tables else self.answers.total(name)
-        return make_table(name, layout, rows, total=total)
-
-    def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
-        """The words and rows of the populations to draw, at most `PLOTS_MAX`."""
-        by_population: dict[int, Rows] = {}
-        for row in rows:
-            by_population.setdefault(row["population"], []).append(row)
-        chosen = self.of.drawn_first(by_population)[:PLOTS_MAX]
-        return [(self.of.words(number), by_population[number]) for number in chosen]
-
-    def cut(self, rows: Rows) -> str:
-        """A sentence with the number of populations that are not drawn; empty if all are drawn."""
-        left = len({row["population"] for row in rows}) - PLOTS_MAX
-        return f" {left} more groups of runs are not drawn, but in the tables." if left > 0 else ""
 
 
 def sections(answers: Answers, places: Addresses) -> list[Section]:
     """All sections below the summary, in order, without the empty ones."""
-    report = _Report(answers, places)
+    report = Report(answers, places)
     sections = [
         _failures(report),
         flakes(report),
@@ -103,7 +41,7 @@ def sections(answers: Answers, places: Addresses) -> list[Section]:
     return sections
 
 
-def _failures(report: _Report) -> Section:
+def _failures(report: Report) -> Section:
     failing = report.answers.tables["failing_runs"]
     groups = [
         {
@@ -143,19 +81,19 @@ def _failures(report: _Report) -> Section:
     )
 
 
-def _listed(report: _Report, populations: str) -> str:
+def _listed(report: Report, populations: str) -> str:
     """The words of several populations."""
     return "; ".join(report.of.words(int(n)) for n in populations.split("+"))
 
 
-def _failing(report: _Report, row: Mapping[str, Any]) -> str:
+def _failing(report: Report, row: Mapping[str, Any]) -> str:
     """The address of the runs with one failure."""
     bugs = {"bug": row["bugs"].replace("+", ",")} if row["bugs"] else {"bugs": None}
     fields = {name: row[name] for name in ("verdict", "signature", "target")}
     return report.places.runs(**fields, **bugs)
 
 
-def _verdicts(report: _Report) -> Section:
+def _verdicts(report: Report) -> Section:
     bars = [(row["of"], counts_of(row)) for row in report.rows("populations")]
     shared = report.of.shared
     return Section(
@@ -172,7 +110,7 @@ def _verdicts(report: _Report) -> Section:
     )
 
 
-def _detection(report: _Report) -> Section:
+def _detection(report: Report) -> Section:
     rows = linked(report, ranged(report.rows("detection_rates"), "share"))
     forests = [
         Forest(
@@ -200,7 +138,7 @@ def _detection(report: _Report) -> Section:
     )
 
 
-def _clean(report: _Report) -> Section:
+def _clean(report: Report) -> Section:
     return Section(
         id="clean",
         title="Runs without a bug switch: is anybody blamed?",
@@ -214,7 +152,7 @@ def _clean(report: _Report) -> Section:
     )
 
 
-def _uplift(report: _Report) -> Section:
+def _uplift(report: Report) -> Section:
     rows = ranged(report.rows("uplift_ratios"), "ratio")
     drawn = [row for row in rows if row["outcome"] in OUTCOMES and row["low"] is not None]
     plots = []
@@ -262,7 +200,7 @@ def _uplift(report: _Report) -> Section:
     )
 
 
-def _pooled(report: _Report) -> Rows:
+def _pooled(report: Report) -> Rows:
     """Rows of pooled ratios, without bugs first, then significant ratios first."""
     rows = [
         {**row, "group": " · ".join(filter(None, (row["workload"], row["bugs"] or "no bug")))}
@@ -276,7 +214,7 @@ def _stands_out(row: Mapping[str, Any]) -> bool:
     return row["low"] is not None and (row["low"] > 1 or row["high"] < 1)
 
 
-def _availability(report: _Report) -> Section:
+def _availability(report: Report) -> Section:
     rows = report.rows("availability")
     legend = (("with", "of the time with a fault"), ("without", "of the time without"))
     plots = []
@@ -310,7 +248,7 @@ def _availability(report: _Report) -> Section:
     )
 
 
-def _latency(report: _Report) -> Section:
+def _latency(report: Report) -> Section:
     rows = report.rows("latency_by_f")
     plots = [
         latencies(
@@ -338,7 +276,7 @@ def _latency(report: _Report) -> Section:
     )
 
 
-def _operations(report: _Report) -> Section:
+def _operations(report: Report) -> Section:
     return Section(
         id="operations",
         title="Operations and errors",
@@ -349,7 +287,7 @@ def _operations(report: _Report) -> Section:
     )
 
 
-def _elections(report: _Report) -> Section:
+def _elections(report: Report) -> Section:
     return Section(
         id="elections",
         title="Elections",
@@ -358,7 +296,7 @@ def _elections(report: _Report) -> Section:
     )
 
 
-def _runs(report: _Report) -> Section:
+def _runs(report: Report) -> Section:
     return Section(
         id="runs",
         title="All runs",

@@ -16,7 +16,7 @@ from results.questions.trends import NO
 from results.report.layouts import LAYOUTS
 from results.report.number_words import NOTHING, count, duration, interval, share
 from results.report.plots import Chart, Curve, Forest, Plot, curves, latencies, rates, stacked
-from results.report.section import PLOTS_MAX, VERDICTS, Section, Telling, counts_of, linked, ranged
+from results.report.section import PLOTS_MAX, VERDICTS, Report, Section, counts_of, linked, ranged
 from results.report.tables import make_table
 
 _OVER: Final = {"day": "day", "code": "version of the code"}
@@ -53,7 +53,7 @@ def seen(row: Mapping[str, Any]) -> str:
     )
 
 
-def flakes(report: Telling) -> Section:
+def flakes(report: Report) -> Section:
     """The section about cases that ran several times with the same code."""
     repeated = report.answers.rows("repeated_cases")
     of = {row["setting"]: row["population"] for row in report.answers.rows("populations")}
@@ -74,7 +74,7 @@ def flakes(report: Telling) -> Section:
     )
 
 
-def trends(report: Telling) -> Section:
+def trends(report: Report) -> Section:
     """The section over days and versions of the code, and settings with several labels."""
     over = _over_time(report)
     settings: dict[str, Rows] = {}
@@ -114,7 +114,7 @@ def trends(report: Telling) -> Section:
     )
 
 
-def _over_time(report: Telling) -> dict[str, Rows]:
+def _over_time(report: Report) -> dict[str, Rows]:
     """Rows of the populations that have several days or several versions of the code."""
     tables = {}
     for name in ("code", "day"):
@@ -137,7 +137,7 @@ def _over_time(report: Telling) -> dict[str, Rows]:
     return tables
 
 
-def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
+def _time_plots(report: Report, tables: Mapping[str, Rows]) -> tuple[Plot, ...]:
     """Plots of the failing share of a few populations, and of the latencies of the first.
 
     The plots are over versions of the code if a population has several, else over days.
@@ -168,7 +168,7 @@ def _time_plots(report: Telling, tables: Mapping[str, Rows]) -> tuple[Plot, ...]
     return tuple(plots)
 
 
-def seeds(report: Telling) -> Section:
+def seeds(report: Report) -> Section:
     """The section about the numbers of seeds, and of operations, until a run fails."""
     curve = report.rows("detectability")
     rows = [
@@ -197,7 +197,7 @@ def _seeds(low: int | None, high: int | None) -> str:
     return f"{count(low)} … {count(high) if high is not None else NOTHING}"
 
 
-def _hits(report: Telling, row: Mapping[str, Any]) -> str:
+def _hits(report: Report, row: Mapping[str, Any]) -> str:
     """The address of the runs of a population that have one failure, or any failure."""
     fields = {**report.of.filters(row["population"]), "verdict": "invalid"}
     if row["signature"] != ANY:
@@ -205,7 +205,7 @@ def _hits(report: Telling, row: Mapping[str, Any]) -> str:
     return report.places.runs(**fields)
 
 
-def _charts(report: Telling) -> list[Chart]:
+def _charts(report: Report) -> list[Chart]:
     drawn = []
     points = _of_all(report.rows("detection_curves"))
     if points:
@@ -241,7 +241,7 @@ def _steps(rows: Rows) -> list[tuple[float, float, float | None, float | None]]:
     return [(0, 1.0, 1.0, 1.0), *steps, (rows[-1]["until"], *steps[-1][1:])]
 
 
-def costs(report: Telling) -> Section:
+def costs(report: Report) -> Section:
     """The section about costs; each sum has a link to its runs."""
     rows = []
     for row in report.answers.rows("costs"):
@@ -258,7 +258,7 @@ def costs(report: Telling) -> Section:
     )
 
 
-def baseline(report: Telling, found: Comparison) -> Section:
+def baseline(report: Report, found: Comparison) -> Section:
     """The section that compares two labels: their failures and all metrics."""
     changes = [
         {

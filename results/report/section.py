@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from harness.ops import Verdict
 from results.questions.aggregate import Answers, Rows
 from results.report.addresses import Addresses
+from results.report.layouts import LAYOUTS
 from results.report.number_words import interval
 from results.report.plots import Chart, Plot
 from results.report.populations import Populations
-from results.report.tables import Table
+from results.report.tables import Table, make_table
 
 VERDICTS: Final = tuple((verdict.value, verdict.value) for verdict in Verdict)
 PLOTS_MAX: Final = 6
 """The maximum of drawings per kind; the tables below them have all populations."""
+_RUN_COLUMNS: Final = ("run", "first_run", "last_run")
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,24 +34,60 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[Table, ...] = ()
 
 
-class Telling(Protocol):
+class Report:
     """Answers, with words for populations and links for runs."""
 
-    answers: Answers
-    places: Addresses
-    of: Populations
+    def __init__(self, answers: Answers, places: Addresses) -> None:
+        self.answers = answers
+        self.places = places
+        self.of = Populations(answers.rows("populations"))
 
     def rows(self, name: str) -> Rows:
         """The rows of an answer, with words for their population and links for their runs."""
-        ...
+        return self.told(self.answers.tables[name])
+
+    def told(self, table: pa.Table) -> Rows:
+        """Some rows of an answer, with words for their population and links for their runs."""
+        return [self._told(row) for row in table.to_pylist()]
+
+    def _told(self, row: dict[str, Any]) -> dict[str, Any]:
+        linked_row = dict(row)
+        if isinstance(row.get("population"), int):
+            linked_row["of"] = self.of.words(row["population"])
+        for name in _RUN_COLUMNS:
+            if row.get(name) is not None:
+                linked_row[name] = (row[name], self.places.link(row[name]))
+        return linked_row
 
     def tables(self, *names: str, **given: Sequence[Mapping[str, Any]]) -> tuple[Table, ...]:
         """The non-empty tables of these answers; rows in `given` replace the answer's own."""
-        ...
+        made = (
+            make_table(name, LAYOUTS[name], given[name])
+            if name in given
+            else self.head(name, self.answers.tables[name])
+            for name in names
+        )
+        return tuple(table for table in made if table.rows)
+
+    def head(self, name: str, answer: pa.Table) -> Table:
+        """A table of the first rows of an answer; perhaps a million other rows are not read."""
+        layout = LAYOUTS[name]
+        rows = self.told(answer.slice(0, layout.limit))
+        total = None if name not in self.answers.tables else self.answers.total(name)
+        return make_table(name, layout, rows, total=total)
 
     def by_population(self, rows: Rows) -> list[tuple[str, Rows]]:
         """The words and rows of the populations to draw, at most `PLOTS_MAX`."""
-        ...
+        by_population: dict[int, Rows] = {}
+        for row in rows:
+            by_population.setdefault(row["population"], []).append(row)
+        chosen = self.of.drawn_first(by_population)[:PLOTS_MAX]
+        return [(self.of.words(number), by_population[number]) for number in chosen]
+
+    def cut(self, rows: Rows) -> str:
+        """A sentence with the number of populations that are not drawn; empty if all are drawn."""
+        left = len({row["population"] for row in rows}) - PLOTS_MAX
+        return f" {left} more groups of runs are not drawn, but in the tables." if left > 0 else ""
 
 
 def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
@@ -57,7 +96,7 @@ def ranged(rows: Iterable[Mapping[str, Any]], unit: str) -> Rows:
 
 
 def linked(
-    report: Telling, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
+    report: Report, rows: Iterable[Mapping[str, Any]], *fields: str, column: str = "runs"
 ) -> Rows:
     """The rows; each number of runs links to the runs of the population with equal `fields`."""
     cells = []

@@ -37,9 +37,14 @@ def test_the_schedules_are_not_vacuous() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 500, 100))
+@pytest.mark.parametrize(
+    "first",
+    [
+        *range(0, 500, 100),
+        *(pytest.param(n, marks=pytest.mark.nightly) for n in range(500, 3000, 100)),
+    ],
+)
 def test_no_change_of_membership_breaks_a_promise(first: int) -> None:
-    """`python -m bench.targets.raft_schedules` runs as many as one likes."""
     totals: Counter[str] = Counter()
 
     for seed in range(first, first + 100):

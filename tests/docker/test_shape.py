@@ -1,12 +1,19 @@
-"""Bad links against a real engine, as the probe of `bench.faults.docker_links` measures them."""
+"""Bad links against a real engine, measured by a probe in the containers."""
 
 import pytest
 
-from bench.faults.docker_links import CASES, TCP_RATE, Sending, measure, probe_plan, tcp_kb_s
 from harness.cluster import Capability, Link, LinkQuality
 from harness.environments.docker import undo
 from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
+from tests.docker.probes import (
+    LINK_CASES,
+    TCP_RATE,
+    Sending,
+    measure_link,
+    probe_plan,
+    tcp_kb_s,
+)
 from tests.faults.door import door
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -32,18 +39,18 @@ class Probe:
         self.cluster = session.cluster
 
     async def __call__(self, sending=FEW):
-        return await measure(self.engine, self.run_id, sending)
+        return await measure_link(self.engine, self.run_id, sending)
 
 
 async def one_direction_is_as_bad_as_asked_and_the_other_whole(probe):
-    for name, asked in CASES.items():
+    for name, asked in LINK_CASES.items():
         sending = asked.sending._replace(datagrams=SENT[name])
         fault = await door(probe).shape(LINK, asked.quality)
         there, back = await probe(sending)
         bite = await door(probe).heal(fault)
         assert await door(probe).heal(fault) == bite
 
-        # A crowded host sends with pauses, in which nothing overtakes; `bench` has exact figures.
+        # A crowded host sends with pauses, in which nothing overtakes.
         spare = {"delay": 50, "reorder": 3}.get(name, 0.2 * asked.wanted)
         assert asked.shows(there) == pytest.approx(asked.wanted, abs=spare), name
         assert bite.unit == "packets"

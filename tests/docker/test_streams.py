@@ -1,16 +1,15 @@
-"""Bad streams against a real engine, measured by the probe of `bench.faults.docker_streams`."""
+"""Bad streams against a real engine, measured by a probe in the containers."""
 
 import asyncio
 import time
 
 import pytest
 
-from bench.faults.docker_links import NODES, probe_plan
-from bench.faults.docker_streams import CASES, LINK, measure
 from harness.cluster import STREAMS, Capability
 from harness.environments.docker import undo
 from harness.environments.docker.engine.labels import Part, container_name
 from harness.errors import UsageError
+from tests.docker.probes import LINK, NODES, STREAM_CASES, measure_stream, probe_plan
 from tests.faults.door import door
 from tests.toxiproxy.conftest import build_real_server
 
@@ -18,8 +17,8 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 LONG_S = 600.0
 TRIES = 3
-SLICES = CASES["slice"].quality
-RESET = CASES["reset-after"].quality
+SLICES = STREAM_CASES["slice"].quality
+RESET = STREAM_CASES["reset-after"].quality
 ADDRESS = "import socket; print(socket.gethostbyname(socket.gethostname()))"
 LEFT = ["sh", "-c", "iptables-save -t nat | grep -c -- '-A [^h].*harness:' || :"]
 
@@ -37,10 +36,10 @@ class Probe:
     async def __call__(self, holds, sender="b", openers="b"):
         """The fate of data on a connection of each opener; it must be the same for all.
 
-        A crowded host has pauses, so it is asked again; `bench` has exact figures.
+        A crowded host has pauses, so it is asked again.
         """
         for _ in range(TRIES):
-            ways = [await measure(self.engine, self.run_id, o, sender) for o in openers]
+            ways = [await measure_stream(self.engine, self.run_id, o, sender) for o in openers]
             if all(map(holds, ways)):
                 return ways
         raise AssertionError(f"not {holds.__name__}: {ways}")
@@ -56,7 +55,7 @@ class Probe:
 
 def is_sliced(way):
     return way.is_whole and all(
-        CASES[name].shows(way) == pytest.approx(CASES[name].wanted, rel=0.2)
+        STREAM_CASES[name].shows(way) == pytest.approx(STREAM_CASES[name].wanted, rel=0.2)
         for name in ("slice", "gap")
     )
 

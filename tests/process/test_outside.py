@@ -1,6 +1,6 @@
 """Interference of other programs with nodes is reported as theirs, in the events for verdicts.
 
-Whole runs with a verdict, one for each way, are `bench/faults/outside.py`.
+Whole runs with a verdict, one for each way, are nightly.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ import sys
 
 import pytest
 
-from bench.faults.outside import WAYS, outcome_of
 from harness.cluster import NodeState
 from harness.environments import procfs
 from harness.environments.process.addresses import LOOPBACK
 from harness.errors import TargetError
 from harness.registry import load_plugin
 from tests.process.conftest import Driver, echo_spec, foreign, shell
+from tests.process.ways import WAYS, outcome_of
 from tests.support.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.process

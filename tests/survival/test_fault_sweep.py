@@ -1,6 +1,6 @@
 """Calls of the harness itself fail: a run ends in a true verdict or a clear error, in no other.
 
-A sample of the points of `bench.faults.fault_sweep`, which has all of them.
+A sample of the points of `tests.survival.fault_sweep`, which has all of them.
 """
 
 import argparse
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.faults.fault_sweep import Point, points_of
 from tests.support.programs import run_program
+from tests.survival.fault_sweep import Point, points_of
 
 ROOT = Path(__file__).parents[2]
 COUNTS = {"write": 2700, "read": 1400, "descriptor": 600, "engine": 110, "checker": 4}
@@ -20,7 +20,7 @@ COUNTS = {"write": 2700, "read": 1400, "descriptor": 600, "engine": 110, "checke
 def swept(*words):
     """The outcomes by kind, once the sweep has found nothing that breaks its rules."""
     done = run_program(
-        sys.executable, "-m", "bench.faults.fault_sweep", *words, cwd=ROOT, timeout_s=None
+        sys.executable, "-m", "tests.survival.fault_sweep", *words, cwd=ROOT, timeout_s=None
     )
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     rows = re.findall(r"^\| (\w+) +\| +(\d+) \| (.*) \|$", done.stdout, re.MULTILINE)

@@ -1,95 +1,112 @@
-"""`bench.results.lake_writers` in small: killed processes lose nothing that they said was there."""
+"""Killed writers and upkeep lose nothing of what was acknowledged, and upkeep clears up."""
 
 import contextlib
-import subprocess
-import sys
+import os
 
 import pyarrow as pa
 import pytest
 
-from bench.measure import ROOT
-from bench.results import lake_writers
+from results.lake.log.lake import Lake
 from results.lake.tables.schema import SCHEMA_VERSION
-from results.lake.upkeep.soundness import check
+from tests.results.lake import writers
 from tests.results.lake.toy import lake_at
+from tests.support.object_store import BUCKET, flaky_proxy, options_for, refused_by, s3_server
 
 pytestmark = [pytest.mark.lake, pytest.mark.slow, pytest.mark.process]
 
-WORDS = ["--writers", "2", "--runs", "4", "--kills", "3", "--seeds", "2"]
 
-
-@pytest.mark.parametrize(
-    "words", [["--local"], pytest.param([], marks=pytest.mark.s3)], ids=["local", "s3"]
-)
-def test_killed_writers_lose_nothing_that_was_acknowledged(words):
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.results.lake_writers", *WORDS, *words],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "acknowledged   8\n" in done.stdout
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A store of two real runs."""
+    folder = tmp_path_factory.mktemp("store")
+    writers.simulate(folder, 2)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    """The rows of a real run."""
-    folder = tmp_path_factory.mktemp("store")
-    lake_writers.simulate(folder, 1)
-    return lake_writers.originals(folder)
+def store(folder):
+    """Their rows."""
+    return writers.originals(folder)
+
+
+@contextlib.contextmanager
+def place(kind, tmp_path):
+    """The address of a lake, its direct options, and the proxy by which others reach it."""
+    if kind == "local":
+        yield str(tmp_path / "lake"), {}, None
+        return
+    with s3_server() as server, flaky_proxy(server, seed=1) as proxy:
+        yield f"s3://{BUCKET}/lake", options_for(server), proxy
+
+
+SIZES = [(2, 4, 3), pytest.param((8, 20, 50), marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["few", "many"])
+@pytest.mark.parametrize("kind", ["local", pytest.param("s3", marks=pytest.mark.s3)])
+def test_killed_writers_lose_nothing_that_was_acknowledged(tmp_path, folder, store, kind, sizes):
+    """Writers, runs of each and kills; the S3 server refuses one request in ten."""
+    count, runs, kills = sizes
+    appends = sum(len(writers.plan(number, count, runs)) for number in range(count))
+    with place(kind, tmp_path) as (uri, options, proxy):
+        indirect = options_for(proxy) if proxy else {}
+        environ = {**os.environ, **indirect}
+        working = [
+            writers.Process(environ, "write", uri, folder, number, count, runs)
+            for number in range(count)
+        ]
+        upkeep = [writers.Process(environ, role, uri) for role in writers.PAUSES]
+        try:
+            writers.kill_some(working, upkeep, appends, kills)
+        finally:
+            codes = [process.end() for process in (*working, *upkeep)][:count]
+        assert codes == [0] * count
+        acknowledged = {key for each in working for line in each.lines for key in line.split()}
+        assert len(acknowledged) == count * runs
+        lake = Lake.open(uri, storage_options=options)
+        losses, _ = writers.judge(lake, store, acknowledged)
+        assert losses == {}
+        writers.tidy(Lake.open(uri, storage_options=indirect or options))
+        assert writers.judge(lake, store, acknowledged) == ({}, [])
+        assert proxy is None or refused_by(proxy)
 
 
 def judged(store, lake, keys, acknowledged):
     for key in keys:
-        lake.append(lake_writers.rows_of(store, key))
-    return lake_writers.judge(lake, store, set(acknowledged))
+        lake.append(writers.rows_of(store, key))
+    return writers.judge(lake, store, set(acknowledged))[0]
 
 
-def lake_in(folder):
-    return lake_at(folder / "lake", schemas=None, version=SCHEMA_VERSION)
-
-
-KEYS = [lake_writers.key_of(0, number) for number in range(3)]
+KEYS = [writers.key_of(0, number) for number in range(3)]
 
 
 def doubled(store):
-    return lake_writers.copy_of(store[0], KEYS[0], "elsewhere")  # another partition
+    return writers.copy_of(store[0], KEYS[0], "elsewhere")  # another partition
 
 
 def changed(store):
-    rows = lake_writers.rows_of(store, KEYS[0])
+    rows = writers.rows_of(store, KEYS[0])
     return {**rows, "operations": rows["operations"].slice(1)}
 
 
 @pytest.mark.parametrize(
-    ("first", "keys", "lost_doubled_other"),
-    [(None, KEYS[:2], (1, 0, 0)), (doubled, KEYS, (0, 1, 1)), (changed, KEYS[1:], (0, 0, 1))],
+    ("first", "keys", "losses"),
+    [
+        (None, KEYS[:2], {"lost": 1}),
+        (doubled, KEYS, {"doubled": 1, "other": 1}),
+        (changed, KEYS[1:], {"other": 1}),
+    ],
 )
-def test_the_judge_finds_what_is_lost_doubled_or_other(
-    tmp_path, store, first, keys, lost_doubled_other
-):
-    lake = lake_in(tmp_path)
+def test_the_judge_finds_what_is_lost_doubled_or_other(tmp_path, store, first, keys, losses):
+    lake = lake_at(tmp_path / "lake", schemas=None, version=SCHEMA_VERSION)
     if first:
         lake.append(first(store))
-    found = judged(store, lake, keys, KEYS)
-    assert (found.lost, found.doubled, found.other) == lost_doubled_other
-    assert (found.damage, found.kept) == (0, False)
+    assert judged(store, lake, keys, KEYS) == losses
 
 
 def test_the_judge_finds_damage(tmp_path, store):
-    lake = lake_in(tmp_path)
-    assert judged(store, lake, KEYS, KEYS).kept
+    lake = lake_at(tmp_path / "lake", schemas=None, version=SCHEMA_VERSION)
+    assert judged(store, lake, KEYS, KEYS) == {}
     with contextlib.closing(pa.OSFile(lake.files("nodes")[0].uri, "ab")) as file:
         file.write(b"more")
-    found = judged(store, lake, [], KEYS)
-    assert (found.damage, found.kept) == (1, False)
-
-
-def test_merges_are_counted_whose_inputs_a_vacuum_removed(tmp_path, store):
-    lake = lake_in(tmp_path)
-    assert judged(store, lake, KEYS, KEYS).kept
-    assert lake_writers.merges_of(lake) == 0
-    lake_writers.tidy(lake)
-    merged = sum(file.batch is None for table in lake.tables for file in lake.files(table))
-    assert lake_writers.merges_of(lake) == merged > 0
-    assert not check(lake)
-    assert judged(store, lake, [], KEYS).kept
+    assert judged(store, lake, [], KEYS) == {"damage": 1}

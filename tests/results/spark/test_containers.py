@@ -1,49 +1,92 @@
-"""A soak and a report on containers that share nothing, with a kill in each; and Connect.
+"""A soak and a report on containers that share nothing, one worker killed in each.
 
-The whole measure of both is `python -m bench.results.spark_containers` and `python -m
-bench.results.engines_equal`, with 300 runs; these are the same with few.
+Two workers, a master, a driver and an S3-compatible server run in a container each. All is compared
+with a soak and a report on this machine: the rows of the lake, the folders that it keeps of failing
+runs with their pages, the tables of the report, and every answer.
 """
+
+import sys
+import threading
+from pathlib import Path
 
 import pytest
 
-from bench.results.engines_equal import DUCKDB, judged_by
-from bench.results.lake_equal import differences, sizes
-from bench.results.spark_containers import exam
 from harness.environments.docker.image.executor.image import build_executor
+from harness.errors import EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
+from tests.results.spark.equality import (
+    answers_in,
+    differences,
+    folders_of,
+    lake_tables,
+    result_tables,
+    sizes,
+)
+from tests.support.programs import run_program
 from tests.support.spark_containers import spark_containers
 from tests.support.spark_session import spark_test
+from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.lake
+ROOT = Path(__file__).parents[3]
+ON_SPARK = ("--spark-master", "spark://master:7077")
+SEEDS = 12
+SOAK = (
+    *("harness", "soak", "--seeds", f"1..{SEEDS}", "--name", "n", "--label", "v1"),
+    *("--workload", "ddl", "--nemesis", "any", "--draw", "3", "--bug", "NO-LEASE"),
+    *("--time-limit", "2", "--artefacts", str(SEEDS)),
+)
+DEADLINE_S = 3600.0
+SOAKING = "ls -d /tmp/harness-soak-*"
+"""A task of a soak has its runs there until they are in the lake."""
+REPORTING = "ls -d /work/app-*/ | sed -n 2p | grep ."
+"""A worker has a folder for each application that it had an executor for: the soak, the report."""
+
+
+def check_code(code, errors):
+    assert code in {EXIT_VALID, EXIT_INVALID, EXIT_UNKNOWN}, errors[-3000:]
+
+
+def do_with_a_kill(cluster, worker, sign, *words):
+    """Run a command in the driver's container; kill the worker once `sign` shows it at work."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(cluster.run(*words)), daemon=True)
+    thread.start()
+    wait_until(lambda: answers or cluster.run_in(worker, "sh", "-c", sign)[0] == 0, DEADLINE_S)
+    assert not answers, "it was over before a worker was killed"
+    cluster.kill(worker)
+    thread.join(DEADLINE_S)
+    code, _, errors = answers[0]
+    check_code(code, errors)
+
+
+def do_here(*words, **environ):
+    done = run_program(sys.executable, "-m", *words, cwd=ROOT, timeout_s=None, **environ)
+    check_code(done.returncode, done.stderr)
 
 
 @pytest.mark.nightly
 @spark_test
 @pytest.mark.docker
+@pytest.mark.lake
 @pytest.mark.s3
 @pytest.mark.process
 def test_workers_that_share_nothing_and_are_killed_do_what_one_machine_does(tmp_path):
-    """Equal rows, folders, tables and answers; see `bench.results.spark_containers`."""
+    local, report = str(tmp_path / "lake"), ("harness", "report")
     with spark_containers(build_executor(print)) as cluster:
-        assert exam(cluster, seeds=12, time_limit_s=2.0, scratch=tmp_path).wrong == []
-
-
-@pytest.fixture(scope="module")
-def measure(lake, tmp_path_factory):
-    return judged_by(DUCKDB, lake, tmp_path_factory.mktemp("duckdb") / "own")[0]
-
-
-@spark_test
-@pytest.mark.process
-@pytest.mark.parametrize(
-    "engine",
-    [
-        "connect",
-        pytest.param("standalone", marks=pytest.mark.nightly),
-        pytest.param("local-cluster", marks=pytest.mark.nightly),
-    ],
-)
-def test_every_spark_says_what_duckdb_says(engine, lake, measure, tmp_path):
-    """All tables and all answers; `local[2]` is in `test_report`."""
-    found, _ = judged_by(engine, lake, tmp_path / engine)
-    assert differences(measure, found) == []
-    assert sizes(found) > (20, 200)
+        uri, options = cluster.uri, cluster.options
+        cluster.assert_nothing_shared()
+        places = ("--store", "/work/store", "--lake", uri)
+        do_with_a_kill(cluster, "worker-1", SOAKING, *SOAK, *places, *ON_SPARK)
+        cluster.start_worker("worker-1")
+        output = ("--output", "/work/report")
+        do_with_a_kill(cluster, "worker-2", REPORTING, *report, uri, *ON_SPARK, *output)
+        (tmp_path / "there").mkdir()
+        cluster.copy_out("/work/report", tmp_path / "there")
+        do_here(*SOAK, "--store", tmp_path / "store", "--lake", local)
+        do_here(*report, local, "--engine", "duckdb", "--output", tmp_path / "local")
+        do_here(*report, uri, "--engine", "duckdb", "--output", tmp_path / "again", **options)
+        for tables in (lake_tables, folders_of, result_tables):
+            expected = tables(local, {})
+            assert differences(tables(uri, options), expected) == []
+            assert sizes(expected) > (0, 0)
+    for output in ("there/report", "again"):
+        assert differences(answers_in(tmp_path / output), answers_in(tmp_path / "local")) == []

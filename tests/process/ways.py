@@ -1,31 +1,24 @@
-"""Ways in which bystanders end, stop or cut nodes and helpers in processes: none may convict.
+"""Ways in which bystanders end, stop or cut nodes and helpers in processes.
 
-Each way is one whole run of a small target that is correct, with a bystander who does one thing in
-the middle of it and knows nothing of the harness. A run may end `valid` (it did not matter),
-`unknown` (it did) or with an error that says why; `invalid` would blame the target.
-
-    python -m bench.faults.outside [--way NAME ...]
-
-The ways of Docker are in `tests/docker/ways.py`, and `pytest -m nightly tests/docker/test_ways.py`
-runs them.
+Each is one whole run of a small target that is correct, with a bystander who does one thing in the
+middle of it. A run may end `valid` (it did not matter), `unknown` (it did) or with an error that
+says why; `invalid` would blame the target.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from bench.targets.claims import Claim, tell
 from harness.case import Case
 from harness.cluster import NodeSpec
 from harness.env import Env, load_entry
@@ -35,7 +28,6 @@ from harness.errors import HarnessError
 from harness.ops import Verdict
 from harness.plan.planning import plan_case
 from harness.plugins import DeploymentPlan, Environment, Session
-from harness.registry import load_plugin
 from harness.run.phases import conduct
 from harness.verdict.judge import judge
 
@@ -148,7 +140,7 @@ async def announcing(env: Env, config: dict[str, Any]) -> None:
 def _announcing(kind: str, **data: Any) -> NodeEdit:
     config = {"kind": kind, "data": data}
     return lambda spec: msgspec.structs.replace(
-        spec, entry="bench.faults.outside:announcing", config=config
+        spec, entry="tests.process.ways:announcing", config=config
     )
 
 
@@ -278,29 +270,9 @@ def outcome_of(way: Way, environment: Environment, *, time_limit_s: float = 5.0)
         return f"error: {type(error).__name__}: {error}"
     assert disturbed.acted, "the run was over before the bystander acted"
     judged = judge(outcome.history, plan.case, plan.checkers)
-    reasons: Mapping[str, str] = {
-        result.checker: result.reason
+    reasons = [
+        f"{result.checker}: {result.reason}"
         for result in judged.results
         if result.verdict is not Verdict.VALID
-    }
-    return " | ".join([judged.verdict, *(f"{name}: {why}" for name, why in reasons.items())])
-
-
-def run(ways: Sequence[Way] = WAYS) -> Iterator[Claim]:
-    """All ways, each in a run of its own."""
-    world = load_plugin("environments", "process")
-    for way in ways:
-        outcome = outcome_of(way, world)
-        yield Claim(way.name, "not invalid", outcome, not outcome.startswith(Verdict.INVALID))
-
-
-def main() -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.faults.outside", description=__doc__)
-    parser.add_argument("--way", action="append", metavar="NAME", help="default: all")
-    options = parser.parse_args()
-    return tell(run([w for w in WAYS if not options.way or w.name in options.way]))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    ]
+    return " | ".join([judged.verdict, *reasons])

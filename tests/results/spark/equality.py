@@ -1,7 +1,6 @@
 """Equality of two lakes, and of two reports on them: all but times, places and speed.
 
-A run is the same under the same name and id, on any day, which is in its key
-(docs/lake.md).
+A run is the same under the same name and id, on any day, which is in its key (docs/lake.md).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from harness.verdict.judge import CHECK_TIME_LIMIT_S
 from results.judging.budgets import Budget
@@ -64,19 +64,15 @@ def rows_of(table: pa.Table) -> collections.Counter[str]:
     return collections.Counter(KEY.sub("", repr(list(row.values()))) for row in rows)
 
 
-def opened(uri: str, options: Mapping[str, str]) -> Lake:
-    return Lake.open(uri, storage_options=options)
-
-
 def lake_tables(uri: str, options: Mapping[str, str]) -> Tables:
     """The rows of a lake that count."""
-    snapshot = opened(uri, options).snapshot()
+    snapshot = Lake.open(uri, storage_options=options).snapshot()
     return {name: rows_of(snapshot.dataset(name).to_table()) for name in schemas()}
 
 
 def result_tables(uri: str, options: Mapping[str, str]) -> Tables:
     """The tables of a report, of results that the lake has; `LEFT` says how many it lacked."""
-    lake = opened(uri, options)
+    lake = Lake.open(uri, storage_options=options)
     budget = Budget(cpu_s=CHECK_TIME_LIMIT_S)
     source = ReportRuns(lake.snapshot(), budgets=(budget, budget.larger()))
     with contextlib.closing(source):
@@ -96,9 +92,7 @@ def answers_in(output: Path) -> Tables:
 
 def folders_of(uri: str, options: Mapping[str, str]) -> Tables:
     """Folders of runs that are not valid: their names, and the parts that must be equal."""
-    from pyarrow import fs
-
-    place = opened(uri, options).place
+    place = Lake.open(uri, storage_options=options).place
     counts: collections.Counter[str] = collections.Counter()
     kept: dict[str, bytes] = {}
     for info in place.files.get_file_info(fs.FileSelector(FOLDERS, recursive=True)):

@@ -1,17 +1,15 @@
-"""Effects of shaped links in Docker on packets, measured by a probe of our own.
+"""Effects of bad links and streams in Docker, measured by probes that run in the containers.
 
-`python -m bench.faults.docker_links` deploys two nodes, worsens the link from b to a, and sends
-numbered datagrams both ways. It prints a row for each quality: the requested one, and the measured
-ones of the shaped direction and of the other; at last the rate of a TCP connection. The probe runs
-in the containers, knows nothing of rules or queues, and compares the containers' clocks, which are
+A probe knows nothing of rules, queues or proxies, and compares the containers' clocks, which are
 one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
-import sys
+import statistics
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -19,17 +17,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from harness.cluster import Link, LinkQuality, NodeSpec, StreamQuality
-from harness.environments.docker import DockerEnvironment
 from harness.environments.docker.engine.engine import Engine
 from harness.environments.docker.engine.labels import container_name
-from harness.faults.door import Door
-from harness.faults.ledger import Ledger
-from harness.nodes.faults import Shape
-from harness.plugins import DeploymentPlan, Session
+from harness.plugins import DeploymentPlan
 
 NODES: Final = ("a", "b")
 PORT: Final = 7000
-_LEASE_S: Final = 600.0
 _QUIET_S: Final = 2.0  # of silence after the last datagram end it
 
 # Receives from the peer and sends to it at once. Words: own name, peer, datagrams, bytes of each
@@ -82,7 +75,6 @@ print(json.dumps({"sent": int(count), "got": got, "late": late,
     "delay_ms": took[len(took) // 2] * 1000 if took else None,
     "kb_s": total / 1000 / (last - first) if last > first else 0.0}))
 """
-
 
 # One connection that carries a number of bytes: the receiver's words are none, the sender's are the
 # peer and the bytes.
@@ -151,7 +143,7 @@ class Asked(NamedTuple):
     sending: Sending = DENSE  # of datagrams
 
 
-CASES: Final[Mapping[str, Asked]] = MappingProxyType(
+LINK_CASES: Final[Mapping[str, Asked]] = MappingProxyType(
     {
         "delay": Asked(LinkQuality(delay_ms=200), lambda flow: flow.delay_ms, 200, "ms"),
         "drop": Asked(LinkQuality(drop=0.2), lambda flow: 100 * flow.lost, 20, "%", MANY),
@@ -179,7 +171,7 @@ def probe_plan(link_proxy: str | None = None) -> DeploymentPlan:
     )
 
 
-async def measure(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
+async def measure_link(engine: Engine, run_id: str, sending: Sending = DENSE) -> tuple[Flow, Flow]:
     """Send datagrams both ways; the arrivals from b at a, and from a at b."""
 
     def ask(me: str, peer: str) -> Flow:
@@ -209,35 +201,109 @@ def run_probe(engine: Engine, run_id: str, node: str, probe: str, *words: str) -
     return result.output
 
 
-def main() -> int:
-    """Print the table."""
-    plan, engine = probe_plan(), Engine()
+# --- streams ---
 
-    async def run(session: Session) -> None:
-        door = Door(session.cluster, Ledger(session.cluster, session.env))
-        form = "{:<10} {:>10} {:>12} {:>12} {:>12} {:>10}"
-        print(form.format("quality", "asked", "measured", "healed", "other way", "packets"))
-        for name, asked in CASES.items():
-            fault = await door.inject(
-                Shape(quality=asked.quality), [Link("b", "a")], lease_s=_LEASE_S
-            )
-            shaped, other = await measure(engine, plan.run_id, asked.sending)
-            bite = await door.heal(fault)
-            healed, _ = await measure(engine, plan.run_id, asked.sending)
-            values = (asked.shows(flow) for flow in (shaped, healed, other))
-            cells = ["-" if value is None else f"{value:.1f}" for value in values]
-            print(form.format(name, f"{asked.wanted:g} {asked.unit}", *cells, bite.count or 0))
-        fault = await door.inject(Shape(quality=TCP_RATE), [Link("b", "a")], lease_s=_LEASE_S)
-        speeds = [await tcp_kb_s(engine, plan.run_id, *ends) for ends in (("b", "a"), ("a", "b"))]
-        bite = await door.heal(fault)
-        speeds.insert(1, await tcp_kb_s(engine, plan.run_id, "b", "a"))
-        cells = [f"{speed:.1f}" for speed in speeds]
-        print(form.format("TCP", f"{TCP_RATE.rate_kb_s} kB/s", *cells, bite.count or 0))
+LINK: Final = Link("b", "a")
+GONE_MS: Final = 1200.0
+"""A connection that lasts this long after its first bytes is not reset any more. When the probe
+ends it, a real Toxiproxy that has a `reset_peer` makes a reset of that."""
 
-    DockerEnvironment().execute(plan, run)
-    engine.close()
-    return 0
+# One end of one connection. Words: the peer to connect to or nothing, the port, the bytes of each
+# message (0: receives), how many, the time between two, and how long to wait for an end. That the
+# peer listens is asked at a port that no node declares.
+_STREAM_PROBE: Final = """
+import json, socket, sys, time
+peer, (port, size, count, pause, wait) = sys.argv[1], map(float, sys.argv[2:])
+if peer:
+    for _ in range(600):
+        try:
+            socket.create_connection((peer, 9300)).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    conn = socket.create_connection((peer, int(port)))
+else:
+    server = socket.create_server(("0.0.0.0", int(port)))
+    ready = socket.create_server(("0.0.0.0", 9300))
+    conn, _ = server.accept()
+met, came, reset = conn.getpeername()[0], [], None
+conn.settimeout(wait)
+first = time.monotonic()
+try:
+    for n in range(int(count) if size else 0):
+        time.sleep(max(0.0, first + n * pause - time.monotonic()))
+        conn.sendall(bytes(int(size)))
+    while data := conn.recv(65536):
+        came.append((time.monotonic(), len(data)))
+except ConnectionResetError:
+    reset = time.monotonic()
+except TimeoutError:
+    pass
+print(json.dumps({"met": met, "first": first, "came": came, "reset": reset}))
+"""
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+class _End(msgspec.Struct, frozen=True):
+    met: str  # the address of the peer, as this end sees it
+    first: float
+    came: list[tuple[float, int]]
+    reset: float | None
+
+
+class Way(NamedTuple):
+    """The bytes that one end sent on one connection, and their fate."""
+
+    came: int  # bytes
+    piece_bytes: float | None  # the median; None if nothing came
+    gap_ms: float | None  # between two pieces, the median
+    reset_ms: float | None  # after the first bytes; None: not
+    met: str  # the address that the listening end saw
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all came as it was sent."""
+        return self.came == _MESSAGES * _BYTES and self.reset_ms is None
+
+
+_MESSAGES: Final = 3
+_BYTES: Final = 2048
+_PAUSE_S: Final = 0.5
+
+_SLICES: Final = StreamQuality(slice_bytes=128, gap_ms=20)
+STREAM_CASES: Final[Mapping[str, Asked]] = MappingProxyType(
+    {
+        "slice": Asked(_SLICES, lambda way: way.piece_bytes, 128, "B"),
+        "gap": Asked(_SLICES, lambda way: way.gap_ms, 20, "ms"),
+        "reset-after": Asked(
+            StreamQuality(reset_after_ms=500), lambda way: way.reset_ms, 500, "ms"
+        ),
+    }
+)
+
+
+async def measure_stream(engine: Engine, run_id: str, opener: str, sender: str) -> Way:
+    """Send from `sender` on a connection that `opener` opens."""
+
+    def ask(me: str, peer: str) -> _End:
+        size = _BYTES if me == sender else 0
+        words = ["" if me != opener else peer, PORT, size, _MESSAGES, _PAUSE_S, GONE_MS / 1000]
+        output = run_probe(engine, run_id, me, _STREAM_PROBE, *map(str, words))
+        return msgspec.json.decode(output, type=_End)
+
+    a, b = NODES
+    ends = await asyncio.gather(asyncio.to_thread(ask, a, b), asyncio.to_thread(ask, b, a))
+    by_node = dict(zip(NODES, ends, strict=True))
+    sent = by_node.pop(sender)
+    (received,) = by_node.values()
+    listening = sent if sender != opener else received
+    times = [at for at, _ in received.came]
+    gaps = [1000 * (later - at) for at, later in itertools.pairwise(times)]
+    sizes = [size for _, size in received.came]
+    reset_ms = None if received.reset is None else 1000 * (received.reset - sent.first)
+    return Way(
+        came=sum(sizes),
+        piece_bytes=statistics.median(sizes) if sizes else None,
+        gap_ms=statistics.median(gaps) if gaps else None,
+        reset_ms=reset_ms if reset_ms is not None and reset_ms < GONE_MS else None,
+        met=listening.met,
+    )

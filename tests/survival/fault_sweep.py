@@ -1,12 +1,12 @@
 """Every call of ours fails once: does the run still end in a true verdict or a clear error?
 
-    python -m bench.faults.fault_sweep                          # every point of the simulation
-    python -m bench.faults.fault_sweep --env process --points 300 --jobs 4
-    python -m bench.faults.fault_sweep --env docker --points 60 --jobs 2
-    python -m bench.faults.fault_sweep --env process --point engine:40 --point read:600+
+    python -m tests.survival.fault_sweep                          # every point of the simulation
+    python -m tests.survival.fault_sweep --env process --points 300 --jobs 4
+    python -m tests.survival.fault_sweep --env docker --points 60 --jobs 2
+    python -m tests.survival.fault_sweep --env process --point engine:40 --point read:600+
 
 After SQLite's I/O error tests: one fixed case is run, the n-th write, read, descriptor, engine call
-or checker call of the harness fails (`bench.faults.fault_injection`), alone or with all that
+or checker call of the harness fails (`tests.survival.fault_injection`), alone or with all that
 follow, and then the next n. A run must end in time, in the verdict of the undisturbed run, in
 `unknown` with a reason, or in an error of one clear line, and leave nothing behind. With `--bug`
 the undisturbed verdict is invalid, and must never become valid. Single points need no undisturbed
@@ -29,9 +29,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.faults.fault_injection import KINDS, Injector
 from harness.environments import procfs
 from harness.environments.warden import CONTROLLER_VARIABLE
+from tests.survival.fault_injection import KINDS, Injector
 
 SIM: Final = ("--env", "sim", "--nemesis", "partition-leader", "--time-limit", "3",
               "--interval", "1", "--duration", "1")  # fmt: skip

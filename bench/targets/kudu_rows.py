@@ -3,8 +3,8 @@
 Three phases on one table with 3 replicas: batches of 100 rows at `--rate` rows a second for
 `--seconds`; single rows as fast as one after the other from each client; and rows of 100 bytes
 until there are `--rows`, after which the resident memory of each tablet server is read. Run it with
-`python -m bench.judging.rows --env process|docker`; exit status 1 where a row of the table does not
-hold. Latencies are the clients'. Load and servers share the machine.
+`python -m bench.targets.kudu_rows --env process|docker`; exit status 1 where a row of the
+table does not hold. Latencies are the clients'. Load and servers share the machine.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import argparse
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bench.measure import machine
-from bench.targets.claims import Claim, tell
 from harness.ops import OpType
 from harness.plugins import Deployment, DeploymentPlan, Request, Session, TargetSettings
 from harness.registry import load_plugin
@@ -30,6 +29,23 @@ RATE_SHARE: Final = 0.99  # of the rate that is wanted
 RESIDENT_MB_MAX: Final = 300
 FAILED_MAX: Final = 100
 """This number of failed writes ends a phase."""
+
+
+class Claim(NamedTuple):
+    """`what` must hold in the case `where`; `measured` is the result as text."""
+
+    where: str
+    what: str
+    measured: str
+    holds: bool
+
+
+def tell(claims: list[Claim]) -> int:
+    """Print a line for each; the exit status: 1 where one does not hold."""
+    for claim in claims:
+        says = "holds" if claim.holds else "DOES NOT HOLD"
+        print(f"{claim.where:<28} {claim.what:<54} {claim.measured:<44} {says}")
+    return 0 if all(claim.holds for claim in claims) else 1
 
 
 class Load:

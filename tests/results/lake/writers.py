@@ -1,0 +1,212 @@
+"""Processes that append to a lake, compact it and vacuum it, and a judge of what they leave.
+
+Real runs are repeated under other ids. A writer appends its own runs, and some of its neighbour's
+as well, a few at a time, and prints their keys when `append` has returned.
+"""
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from harness.case import Case
+from harness.soak import SeedJob, run_seed
+from results.facts.problems import Problems
+from results.lake.log.lake import Lake
+from results.lake.tables.row_tables import tables_of
+from results.lake.tables.schema import schemas
+from results.lake.tables.sealed_run import read_source
+from results.lake.transfer.run_folders import run_folders
+from results.lake.upkeep.compaction import compact
+from results.lake.upkeep.soundness import check
+from results.lake.upkeep.vacuum import vacuum
+
+APPEND_RUNS = 3
+SMALL_BYTES, TARGET_BYTES = 256 << 10, 1 << 20
+DEADLINE_S = 1800.0
+LABELS = ("nightly", "weekly")
+PAUSES = {"compact": 0.5, "vacuum": 15.0}
+"""How long upkeep rests, in times of what it took: a vacuum ends every append that is under way."""
+
+
+def simulate(store, seeds):
+    """Leave some runs in a store."""
+    for seed in range(1, seeds + 1):
+        case = Case(seed=seed, nemeses=("kill-leader",), time_limit_s=3.0)
+        run_seed(SeedJob(case=case, store=str(store), name="real", run_prefix="run-"))
+
+
+def originals(store):
+    """The rows of every run of a store, run by run."""
+    folders = sorted(folder for _, _, folder in run_folders(store, Problems()))
+    return [tables_of([read_source(folder)]) for folder in folders]
+
+
+def copy_of(original, key, label):
+    """The same run under another id and label."""
+    copies = dict(original)
+    for column, value in (("run", key), ("label", label)):
+        for name, table in copies.items():
+            place = table.schema.get_field_index(column)
+            copies[name] = table.set_column(place, column, pa.repeat(value, table.num_rows))
+    return copies
+
+
+def key_of(writer, number):
+    return f"copy/{writer:02}-{number:04}"
+
+
+def rows_of(store, key):
+    """Rows of a key, from which the repeated run and its label follow."""
+    number = sum(map(int, key.removeprefix("copy/").split("-")))
+    return copy_of(store[number % len(store)], key, LABELS[number % len(LABELS)])
+
+
+def plan(writer, writers, runs):
+    """The appends of a writer: its own runs, and every third of its neighbour's."""
+    keys = []
+    for number in range(runs):
+        keys.append(key_of(writer, number))
+        if number % 3 == 0:
+            keys.append(key_of((writer + 1) % writers, number))
+    return [keys[at : at + APPEND_RUNS] for at in range(0, len(keys), APPEND_RUNS)]
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+def write(uri, store, begin, *numbers):
+    """Append from one place of the plan on, and print each append."""
+    runs, lake = originals(Path(store)), Lake.open(uri, create=True)
+    for keys in plan(*map(int, numbers))[int(begin) :]:
+        rows = [rows_of(runs, key) for key in keys]
+        lake.append({name: pa.concat_tables([run[name] for run in rows]) for name in schemas()})
+        print(*keys, flush=True)
+
+
+def look_after(role, uri):
+    """Compact or vacuum until killed."""
+    lake = Lake.open(uri, create=True)
+    while True:
+        begin_s = time.monotonic()
+        if role == "compact":
+            compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
+        else:
+            vacuum(lake, grace_hours=0)
+        time.sleep(PAUSES[role] * (time.monotonic() - begin_s))
+
+
+class Process:
+    """One that is started again whenever it was killed."""
+
+    def __init__(self, environ, role, uri, *words):
+        self.environ, self.role, self.uri, self.words = environ, role, uri, words
+        self.lines = []
+        self.start()
+
+    def start(self):
+        """Begin with the append that was printed last, which is there already."""
+        words = [self.role, self.uri]
+        if self.role == "write":
+            store, *numbers = self.words
+            words += [store, max(0, len(self.lines) - 1), *numbers]
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "tests.results.lake.writers", *map(str, words)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environ,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self.child, len(self.lines)))
+        self._reader.start()
+
+    def _read(self, child, before):
+        """Whole lines only: a torn one says nothing. The first repeats the last one before."""
+        for line in child.stdout:
+            if not line.endswith("\n"):
+                break
+            if before:
+                before = 0
+                assert line.strip() == self.lines[-1]
+            else:
+                self.lines.append(line.strip())
+
+    def end(self):
+        """Kill it, read all its output, and return its exit code."""
+        self.child.kill()
+        self._reader.join()
+        self.child.stdout.close()
+        return self.child.wait()
+
+
+def kill_some(writers, upkeep, appends, kills):
+    """At seeded moments end one that still works, and start it again, until the writers are done.
+
+    Raises `RuntimeError` where one ends otherwise, or the writers are not done in time.
+    """
+    rng, processes = random.Random(1), [*writers, *upkeep]
+    deadline_s = time.monotonic() + DEADLINE_S
+    moments = sorted((rng.uniform(0.0, 0.9) for _ in range(kills)), reverse=True)
+    while any(process.child.poll() is None for process in writers):
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"the writers are not done after {DEADLINE_S:.0f} s")
+        time.sleep(rng.uniform(0.0, 0.1))
+        for process in processes:
+            if process.child.poll() not in {None, 0}:
+                raise RuntimeError(f"{process.role} ended with {process.child.returncode}")
+        if moments and sum(len(each.lines) for each in writers) >= moments[-1] * appends:
+            moments.pop()
+            victim = rng.choice([each for each in processes if each.child.poll() is None])
+            victim.end()
+            victim.start()
+    assert not moments
+
+
+# --- judgement -----------------------------------------------------------------------------------
+
+
+def judge(lake, store, acknowledged):
+    """What became of the runs, by the kind of loss, and the text of what is left over.
+
+    Every run of the lake is compared with its original; damaged runs are not read.
+    """
+    findings = check(lake)
+    left = [f"{each.table}: {each.text}" for each in findings if not each.damaged]
+    if damage := sum(finding.damaged for finding in findings):
+        return Counter(damage=damage), left
+    snapshot = lake.snapshot()
+    tables = {name: snapshot.dataset(name).to_table() for name in schemas()}
+    counts = Counter(tables["runs"]["run"].to_pylist())
+    losses = Counter(
+        lost=sum(counts[key] == 0 for key in acknowledged),
+        doubled=sum(count > 1 for count in counts.values()),
+    )
+    for key in counts:
+        for name, rows in rows_of(store, key).items():
+            stored = tables[name].filter(pc.equal(tables[name]["run"], key))
+            if stored.select(rows.column_names).to_pylist() != rows.to_pylist():
+                losses["other"] += 1
+                break
+    return +losses, left
+
+
+def tidy(lake):
+    """Compact and vacuum without other writers: then nothing is left over.
+
+    The first vacuum takes batches of dead writers out of the logs, the second removes their files.
+    """
+    compact(lake, small_bytes=SMALL_BYTES, target_bytes=TARGET_BYTES)
+    for _ in range(2):
+        vacuum(lake, grace_hours=0)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "write":
+        write(*sys.argv[2:])
+    else:
+        look_after(*sys.argv[1:])
