@@ -60,8 +60,8 @@ class KnownFailures(msgspec.Struct, frozen=True):
         return max(covering, key=lambda entry: len(entry.signature), default=None)
 
     def mark(self, signature: str) -> str:
-        """What follows a failure in a list: ` [new]`, ` [known: KUDU-1234]`, or nothing at all if
-        there are no entries.
+        """The end of a failure's line in a list: ` [new]`, ` [known: KUDU-1234]`, or nothing
+        without entries.
         """
         entry = self.of(signature)
         new = " [new]" if self else ""

@@ -50,7 +50,7 @@ class Answers(msgspec.Struct, frozen=True):
     tables: dict[str, Any]
     comparison: Comparison | None
     most: int | None = None
-    known: KnownFailures = NONE_KNOWN
+    known_failures: KnownFailures = NONE_KNOWN
 
     def rows(self, name: str) -> Rows:
         """The rows of an answer, as dictionaries."""

@@ -41,7 +41,7 @@ ANY: Final = "any failure"
 RULE: Final = "rule"
 SIGNATURE: Final = "signature"
 NOT_COMPARED: Final = "no run of such a setting in "
-"""The first words of what is said of a failure that no setting of both labels has."""
+"""The first words of the remark on a failure that no setting of both labels has."""
 SEEDS: Final = (
     *(1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700),
     *(1_000, 2_000, 5_000, 10_000),

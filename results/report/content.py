@@ -47,7 +47,7 @@ def _failures(report: Report) -> Section:
         {
             **row,
             "of": _listed(report, row["populations"]),
-            "signature": row["signature"] + report.answers.known.mark(row["signature"]),
+            "signature": row["signature"] + report.answers.known_failures.mark(row["signature"]),
             "seen": seen(row),
             "runs": (row["runs"], _failing(report, row)),
             "first_run": (row["first_run"], report.places.link(row["first_run"])),

@@ -79,7 +79,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[Budget, ...]
     most: int | None  # maximum of rows in lists of runs; `None`: all
     store: Path | None
-    known: KnownFailures
+    known_failures: KnownFailures
     progress: Any  # a `Say`, or `None`
 
     @property
@@ -150,7 +150,7 @@ def report(
     asked = _Asked(
         engine=chosen, executor=executor, jobs=jobs, spark_master=spark_master, baseline=baseline,
         label=label, again=again, budgets=(first, first.larger()), store=store,
-        most=None if store else ROWS_OF_RUNS_MAX, known=known, progress=progress,
+        most=None if store else ROWS_OF_RUNS_MAX, known_failures=known, progress=progress,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
         judged = _judged(lake, snapshot, asked, stack)
@@ -298,7 +298,7 @@ def _answers(engine: Engine, snapshot: Snapshot, checked: Checked, asked: _Asked
         label=asked.label,
         most=asked.most,
         stored=stored_bytes(snapshot),
-        known=asked.known,
+        known=asked.known_failures,
         asking=lambda done, of: _say(asked, "answer", done, of, checked),
     )
     if asked.store is None or asked.engine != "spark":

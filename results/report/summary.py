@@ -82,7 +82,7 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
     failures = answers.rows("signatures")
     excused = Counter[str]()
     for row in failures:
-        if answers.known.excuses(row["signature"]):
+        if answers.known_failures.excuses(row["signature"]):
             excused[row["verdict"]] += row["runs"]
     counted = {name: number - excused[name] for name, number in verdicts.items()}
     counted["valid"] += excused.total()
@@ -91,7 +91,7 @@ def summarise(answers: Answers, **fields: Any) -> Summary:
         excused=excused.total(),
         gone=tuple(
             f"{entry.signature} ({entry.words})"
-            for entry in answers.known.gone(row["signature"] for row in failures)
+            for entry in answers.known_failures.gone(row["signature"] for row in failures)
         ),
         exit_code=exit_code(counted, crashed=fields["crashed"], unjudged=unjudged),
         **totals,
@@ -171,7 +171,7 @@ def _failing(answers: Answers) -> list[str]:
         reason = row["reason"] or ("no reason given" if row["checker"] else NO_VERDICT)
         bugs = f" with {row['bugs']}" if row["bugs"] else ""
         shapes = f" ({row['shapes']})" if row["shapes"] else ""
-        mark = answers.known.mark(row["signature"])
+        mark = answers.known_failures.mark(row["signature"])
         name = _one_line(row["signature"] + shapes + mark)
         lines.append(f"{row['verdict']:8} {runs}{bugs}: {name}")
         lines.append(f"         first {row['first_run']}: {_one_line(reason)}")

@@ -151,7 +151,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--known",
         type=Path,
         metavar="FILE",
-        help="failures that have a ticket, as [[known]] tables (default: those of harness.toml)",
+        help="failures that have a ticket, as [[known]] tables (default: in harness.toml)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, no text")
     parsed = parser.parse_args(list(arguments))

@@ -51,14 +51,13 @@ def main(arguments: Sequence[str]) -> int:
         "--known",
         type=Path,
         metavar="FILE",
-        help="failures that have a ticket, as [[known]] tables (default: those of harness.toml)",
+        help="failures that have a ticket, as [[known]] tables (default: in harness.toml)",
     )
     parsed = parser.parse_args(list(arguments))
     parsed.place = parsed.place or project_store()
     if not 0 <= parsed.port <= 65_535:
         raise UsageError(f"--port is {parsed.port}; it must be in 0 .. 65535")
-    known = known_failures(parsed.known)
-    return _serve(parsed.place, _address(parsed.bind), parsed.port, known)
+    return _serve(parsed.place, _address(parsed.bind), parsed.port, known_failures(parsed.known))
 
 
 def _address(bind: str) -> str:

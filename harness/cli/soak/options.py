@@ -294,7 +294,7 @@ def _add_outputs(parser: Parser) -> None:
         "--known",
         type=Path,
         metavar="FILE",
-        help="failures that have a ticket, as [[known]] tables (default: those of harness.toml)",
+        help="failures that have a ticket, as [[known]] tables (default: in harness.toml)",
     )
     group.add_argument("--json", action="store_true", help="print one JSON object, no text")
     group.add_argument("--quiet", action="store_true", help="no progress")

@@ -116,8 +116,8 @@ class SoakOutput:
 
     @property
     def _known(self) -> KnownFailures:
-        known: KnownFailures = self.parsed.known_failures
-        return known
+        failures: KnownFailures = self.parsed.known_failures
+        return failures
 
     def _gone(self, groups: Sequence[FailureGroup]) -> list[str]:
         """One line for each known failure that no seed showed."""
