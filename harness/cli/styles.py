@@ -24,6 +24,7 @@ VERDICT_STYLES: Final[Mapping[str, str]] = {
     "invalid": "bold red",
     "unknown": "yellow",
     "crash": "bold magenta",
+    "known": "cyan",
 }
 HEADLINE_STYLES: Final[Mapping[str, str]] = {
     verdict: f"bold {style.removeprefix('bold ')}" for verdict, style in VERDICT_STYLES.items()

@@ -10,6 +10,7 @@ import msgspec
 
 from harness.errors import EXIT_CRASH, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, counted
 from harness.ops import Verdict
+from harness.verdict.known import KEY
 from results.questions.aggregate import Answers
 from results.questions.failures import KNOWN, NOT_COMPARED, RULE
 from results.report.number_words import count, duration, interval, ratio, share
@@ -56,8 +57,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> str:
-        """The worst verdict, as the banner shows it."""
+        """The worst verdict, as the banner shows it; `known` if known failures were excused."""
         passed = "permitted" if self.verdicts.get("permitted") else "valid"
+        passed = KEY if self.excused else passed
         words = {EXIT_INVALID: "invalid", EXIT_CRASH: "crash", EXIT_VALID: passed}
         return words.get(self.exit_code, "unknown")
 

@@ -462,6 +462,7 @@ def test_known_failures_are_marked_and_excused_if_asked(scripted, capsys, verdic
     out, errors = capsys.readouterr()
     assert "c · invalid · cut (" in out
     assert "[known: T-1]" in out
+    assert ("KNOWN  2 of 2 seeds: every promise" in out) == (code == EXIT_VALID)
     assert "gone: c · other (T-2, it was fixed)" in out
     assert ("c · unknown · cut (1 seed: 1) [new]" in out) == ("unknown" in verdicts)
     assert "[known: T-1]" in Path("out.md").read_text()

@@ -31,7 +31,7 @@ from harness.soak.github import error_annotations, step_summary
 from harness.soak.junit import write_junit
 from harness.soak.result import CRASH, FailureGroup, SeedResult, failure_groups, memory_bytes_max
 from harness.support.atomic_file import replacing
-from harness.verdict.known import KnownFailures
+from harness.verdict.known import KEY, KnownFailures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -368,6 +368,7 @@ class SoakOutput:
             permitted = tally.verdicts[Verdict.PERMITTED.value]
             good = Verdict.PERMITTED if permitted else Verdict.VALID
             words = (good if passed else Verdict.UNKNOWN).value
+            words = KEY if passed and excused else words
             about = f"{tally.seeds} of {counted(seeds, 'seed')}: "
             about += "every promise checked was kept" if tally.seeds else "nothing was checked"
             about += "" if passed or not tally.seeds else ", but not all seeds ran"
