@@ -101,12 +101,10 @@ class Fault(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The fault's id in the run."""
         return _field(self.begin.value, "fault")
 
     @property
     def nemesis(self) -> str:
-        """The nemesis that injected the fault."""
         return self.begin.f
 
     @property

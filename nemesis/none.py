@@ -24,7 +24,6 @@ class NoNemesis(Nemesis):
     def plan(
         self, rng: random.Random, *, horizon_ns: int, interval_ns: int, duration_ns: int
     ) -> Sequence[Fault]:
-        """An empty schedule."""
         del rng, horizon_ns, interval_ns, duration_ns
         return ()
 

@@ -175,13 +175,11 @@ class Exploding(NondeterministicModel[tuple[int, ...], Write, None]):
     """Six states follow each state."""
 
     def init(self) -> Iterable[tuple[int, ...]]:
-        """Nothing has happened."""
         return [()]
 
     def step(
         self, state: tuple[int, ...], input_: Write, output: Unknown | None, /
     ) -> Iterable[tuple[int, ...]]:
-        """One of six."""
         del input_, output
         return [(*state, n) for n in range(6)]
 

@@ -57,7 +57,6 @@ class Load:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a phase."""
         self.rows = 0
         self.failed = 0
         self.latencies: list[float] = []
@@ -70,7 +69,6 @@ class Load:
         return {"table": TABLE, "nonce": f"w{number}", "rows": rows}
 
     async def write(self, client: Any, size: int) -> None:
-        """One write, timed."""
         begin = time.monotonic()
         done = await client.invoke(Request("write", self.batch(size)), timeout_s=30.0)
         self.latencies.append(time.monotonic() - begin)

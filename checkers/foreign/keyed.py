@@ -117,7 +117,6 @@ class _Tally:
             self.counts.setdefault(name, Counter()).update(details.get(name, {}))
 
     def results(self, verdict: Verdict) -> list[tuple[Hashable, CheckResult]]:
-        """The kept results with this verdict, with their keys."""
         return [(key, result) for key, result in self.shown.items() if result.verdict is verdict]
 
 

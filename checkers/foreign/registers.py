@@ -221,7 +221,6 @@ class CasRegister(_Register):
         return request_of(pair)
 
     def _unknown(self, pair: Pair) -> bool:
-        """Whether the outcome of the operation is unknown."""
         return pair.type is OpType.INFO
 
     def _did_nothing(self, pair: Pair) -> bool:

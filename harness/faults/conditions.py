@@ -49,7 +49,6 @@ class Links:
     """The links of one run, with the faults on them."""
 
     def __init__(self, controls: Controls) -> None:
-        """Start with no fault on any link."""
         self._controls = controls
         self._laid: dict[str, _OnLinks] = {}
 

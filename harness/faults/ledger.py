@@ -93,7 +93,6 @@ class _Entry:
         self.relieved: set[str] = set()
 
     def is_on(self, node: str) -> bool:
-        """Whether the fault is active on this node."""
         return self.on and node in self.injection.targets and node not in self.relieved
 
 

@@ -73,12 +73,10 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether the selection depends on the leader."""
         return self.word in _NEED_LEADER
 
     @property
     def draws(self) -> bool:
-        """Whether the selection depends on a draw."""
         return self.word in _DRAW
 
     @property
@@ -108,12 +106,10 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def needs_leader(self) -> bool:
-        """Whether the selection depends on the leader."""
         return any(end.needs_leader for end in self.ends)
 
     @property
     def draws(self) -> bool:
-        """Whether the selection depends on a draw."""
         return bool(self.shape) or any(end.draws for end in self.ends)
 
     @property

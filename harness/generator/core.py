@@ -98,7 +98,6 @@ class Context(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """The numbers of all threads in this context."""
         return tuple(indices(self.all_mask))
 
     def index_of(self, process: Process) -> int:
@@ -130,7 +129,6 @@ class Context(msgspec.Struct, frozen=True, eq=False):
         return replace(self, all_mask=self.all_mask & mask, free_mask=self.free_mask & mask)
 
     def at(self, time_ns: int) -> Context:
-        """This context at another time."""
         return replace(self, time_ns=time_ns)
 
     def busy(self, index: int, time_ns: int) -> Context:

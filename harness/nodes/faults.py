@@ -171,7 +171,6 @@ class Cut(_Kind, frozen=True, tag="cut"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capability for a partition, one-way or not."""
         return frozenset({Capability.PARTITION_ONE_WAY if self.one_way else Capability.PARTITION})
 
 
@@ -183,7 +182,6 @@ class Shape(_Kind, frozen=True, tag="shape"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for its quality."""
         return self.quality.requires
 
 
@@ -195,7 +193,6 @@ class Stream(_Kind, frozen=True, tag="stream"):
 
     @property
     def requires(self) -> frozenset[Capability]:
-        """The capabilities for its quality."""
         return self.quality.requires
 
 

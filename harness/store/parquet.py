@@ -180,7 +180,6 @@ def table_of(history: History) -> tuple[pa.Table, int]:
 def _columns(
     rows: Sequence[tuple[Any, ...]], attempts: Sequence[Attempt], offsets: Sequence[int]
 ) -> pa.Table:
-    """Some rows as a table of `schema_of`."""
     import pyarrow as pa
 
     schema = schema_of()

@@ -76,12 +76,10 @@ class Judgement(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all results."""
         return worst(result.verdict for result in self.results)
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the verdict."""
         return EXIT_CODES[self.verdict]
 
 

@@ -85,7 +85,6 @@ class _Names:
         return -1 if name is None else self._numbers.setdefault(name, len(self._numbers))
 
     def list(self) -> list[str]:
-        """All names, ordered by number."""
         return [*self._numbers]
 
 
@@ -220,7 +219,6 @@ def _coded(column: pa.ChunkedArray, number: Any) -> Codes:
 
 
 def _paired(what: str, lines: list[Any], names: Iterable[_Names]) -> Operations:
-    """Pairs each invocation with its completion."""
     order = np.lexsort((lines[0], lines[2]))
     for number, column in enumerate(lines):
         lines[number] = column[order]

@@ -57,7 +57,6 @@ class KindNumbers(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """The number of all operations of the kind."""
         return self.ok + self.fail + self.info + self.open
 
 

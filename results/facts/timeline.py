@@ -51,12 +51,10 @@ class Timeline:
         return self.phase_name(bisect.bisect_right(self._phase_starts, time_ns) - 1)
 
     def phase_name(self, number: int) -> str:
-        """The name of a phase from its number in `phase_numbers`."""
         return self._phases[number] if number >= 0 else "before"
 
     @property
     def phases(self) -> int:
-        """The number of phases."""
         return len(self._phases)
 
     def phase_numbers(self, times_ns: Ints) -> Ints:

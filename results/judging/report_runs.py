@@ -113,7 +113,6 @@ class ReportRuns:
 
     @property
     def runs(self) -> int:
-        """The number of runs."""
         return self._pending.number("SELECT count(*) FROM these")
 
     def read_known(self) -> None:
@@ -148,7 +147,6 @@ class ReportRuns:
         self._pending.ignore_unsettled(before)
 
     def plan(self) -> Plan:
-        """Plan the pending work."""
         self.read_known()
         wanted, stored = self._pending.read_todo()
         share = self._pending.cost_left() // (self._slots * UNITS_A_SLOT)

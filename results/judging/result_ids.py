@@ -90,7 +90,6 @@ class Registry:
         self.version = functools.cache(lambda name: checker_version(self.checker(name)))
 
     def checkers_of(self, case: Case) -> tuple[str, ...]:
-        """The checkers that judge a run of this case."""
         key = (case.workload, case.checkers)
         if key not in self._names:
             self._names[key] = checker_names(case)

@@ -181,7 +181,6 @@ class _UnitJudge:
         self._put()
 
     def _put(self) -> None:
-        """Store the results."""
         marker = self._marker(self.unit.unit_id, "append")
         if self.found.results and marker.spent:
             runs = counted(len(self.found.results), "run")

@@ -53,7 +53,6 @@ class Answers(msgspec.Struct, frozen=True):
     known_failures: KnownFailures = NONE_KNOWN
 
     def rows(self, name: str) -> Rows:
-        """The rows of an answer, as dictionaries."""
         rows: Rows = self.tables[name].to_pylist()
         return rows
 

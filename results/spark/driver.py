@@ -221,7 +221,6 @@ class SparkLake:
     def _submit(
         self, todo: Todo, above: int, progress: Callable[[Progress], None] | None
     ) -> list[TaskDone]:
-        """Run all tasks in one Spark job."""
         config = RoundConfig(
             uri=self._lake.place.uri,
             scratch="",  # each executor chooses its own

@@ -210,7 +210,6 @@ def kinds_of_parts(
 
 @contextlib.contextmanager
 def _gathered(lake: Snapshot, source: ReportRuns) -> Iterator[tuple[DuckEngine, Gathered]]:
-    """An engine with the tables of a range."""
     gathered = source.gather()
     with contextlib.closing(DuckEngine(source.spill(), threads=1)) as engine:
         for name, paths in gathered.tables.items():

@@ -46,7 +46,6 @@ class Files(NamedTuple):
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Files:
-        """The files of a snapshot."""
         return cls(snapshot.place.uri, snapshot.version, snapshot.tables, snapshot.schemas)
 
     def snapshot(self, options: Mapping[str, str]) -> Snapshot:

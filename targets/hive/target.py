@@ -192,7 +192,6 @@ class HiveTarget(
 
     @override
     def permits(self, settings: TargetSettings) -> Sequence[Permit]:
-        """The permits of the profile."""
         return permits_of_profile(settings.profile, Layout(settings).token_store)
 
     @override

@@ -83,7 +83,6 @@ def _unequal_masters(leader: str, dumps: Mapping[str, Dump]) -> Iterator[str]:
 
 
 def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
-    """The work that the leader still has to do."""
     for table in leader["tables"]:
         if table["state"] not in {"RUNNING", "REMOVED"}:
             yield f"table {table['name']} ({table['id']}) is {table['state']}"
@@ -102,7 +101,6 @@ def _open_work(leader: Dump, tservers: Sequence[str]) -> Iterator[str]:
 
 
 def _misses(tablet: Dump, wanted: int, usable: int) -> Iterator[str]:
-    """The missing or surplus replicas of a tablet."""
     peers = tablet["consensus"]["peers"]
     voters = sum(peer["member_type"] == "VOTER" for peer in peers)
     if len(peers) > voters:

@@ -65,7 +65,6 @@ class Component:
 
     @property
     def members(self) -> int:
-        """The number of transactions."""
         return len(self.txns)
 
 

@@ -65,7 +65,6 @@ class KeyValue(Model[State, KeyValueInput, str | None]):
         return input_.f == "get"
 
     def observes(self, input_: KeyValueInput, output: str | Unknown | None, /) -> bool:
-        """Gets."""
         return self.read_only(input_, output)
 
     def footprint(self, input_: KeyValueInput, /) -> frozenset[str]:

@@ -95,7 +95,6 @@ class Set(Model[int, SetInput, SetOutput]):
     def step(
         self, state: int, input_: SetInput, output: SetOutput | Unknown, /
     ) -> tuple[bool, int]:
-        """See the inputs for their outputs."""
         if isinstance(input_, ReadAll):
             shows = isinstance(output, frozenset) and self._state_of(output) == state
             return output is UNKNOWN or shows, state

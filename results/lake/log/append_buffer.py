@@ -62,7 +62,6 @@ class _File:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory."""
         return int(self._sink.tell()) + self._bytes
 
     def close(self) -> Encoded | None:
@@ -115,7 +114,6 @@ class AppendBuffer:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory."""
         return sum(file.held_bytes for file in self._files.values())
 
     def files(self) -> Mapping[str, Encoded]:

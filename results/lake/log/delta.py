@@ -96,7 +96,6 @@ class Log:
         return settings
 
     def refresh(self) -> State:
-        """Read the newest state."""
         with troubles(self.uri):
             self._delta.update_incremental()
             version = self._delta.version()

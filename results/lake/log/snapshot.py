@@ -29,7 +29,6 @@ class RunIndex:
         self._batches: dict[str, frozenset[str]] = {}
 
     def of(self, files: Sequence[FileRef]) -> dict[str, str]:
-        """The batch of each run in these files."""
         batches: dict[str, str] = {}
         for file in files:
             if file.name not in self._read:
@@ -38,7 +37,6 @@ class RunIndex:
         return batches
 
     def batches(self, files: Sequence[FileRef]) -> set[str]:
-        """All batches in these files."""
         batches: set[str] = set()
         for file in files:
             if file.name not in self._batches:

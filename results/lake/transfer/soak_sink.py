@@ -93,7 +93,6 @@ class SoakedRuns:
         self.look()
 
     def look(self) -> None:
-        """Read which runs of the soak the lake has."""
         self._looked_on = dt.datetime.now(dt.UTC).date()
         rows = self._rows(MAIN, COLUMNS)
         for key, run, digest, verdict in zip(
@@ -103,7 +102,6 @@ class SoakedRuns:
                 self._note(key, run, digest, Verdict(verdict))
 
     def _rows(self, table: str, columns: list[str]) -> pa.Table:
-        """Rows of this soak's runs in the lake."""
         begin, run = f"{self._name}/{self._prefix}", pc.field(KEY)
         wanted = (run >= begin) & (run < f"{begin}{LAST_CHARACTER}")
 
@@ -158,7 +156,6 @@ class SoakedRuns:
         return self._there.get((run, digest)) == verdict
 
     def add(self, folder: Path) -> None:
-        """Add the folder of a finished run."""
         if not self._waiting:
             self._first_s = time.monotonic()
         self._waiting.append(folder)

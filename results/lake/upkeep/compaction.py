@@ -221,7 +221,6 @@ class _Rows:
 
     @property
     def ended(self) -> bool:
-        """Whether all rows were taken."""
         return self.last is None and not self._parts
 
     def take(self, bound: str | None) -> list[pa.Table]:

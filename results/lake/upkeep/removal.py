@@ -66,7 +66,6 @@ def _remove(lake: Lake, table: str, pairs: frozenset[Pair]) -> None:
 
 
 def _pairs_in(lake: Lake, file: FileRef) -> Iterator[Pair]:
-    """The runs of a file with their batches."""
     with troubles(file.uri):
         rows = pq.read_table(
             f"{file.table}/{file.name}",

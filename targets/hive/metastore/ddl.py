@@ -48,7 +48,6 @@ class Ddl:
         self._with_directories = Bug.HIVE_21640 not in bugs
 
     def isolation(self, call: CreateTable | AlterTable | DropTable) -> Isolation:
-        """The isolation level for the transaction of this call."""
         lax = _READ_COMMITTED | _LAX_DROP if isinstance(call, DropTable) else _READ_COMMITTED
         return Isolation.READ_COMMITTED if lax & self._bugs else Isolation.SERIALIZABLE
 

@@ -91,7 +91,6 @@ class Store:
         return serial
 
     def holder(self, key: Key) -> int | None:
-        """The number of the row that has this key."""
         return self._keys.get(key)
 
     def replay(self, changes: Iterable[Change]) -> None:

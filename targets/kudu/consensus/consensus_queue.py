@@ -148,7 +148,6 @@ class Leader:
             self.peers[config.uuid] = peer
 
     def health(self) -> dict[str, PeerHealth]:
-        """The current health of each peer, by uuid."""
         now_ns, failed_ns = self._state.now_ns, self._state.options.failed_ns
         return {peer.uuid: peer.health(now_ns, failed_ns) for peer in self.peers.values()}
 

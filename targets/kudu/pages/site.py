@@ -38,7 +38,6 @@ class Plain(NamedTuple):
 
     @staticmethod
     def json(data: Any) -> Plain:
-        """A page that consists only of data."""
         return Plain(data, _indented(data), _JSON)
 
 

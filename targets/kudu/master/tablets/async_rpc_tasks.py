@@ -319,7 +319,6 @@ class Tasks:
 def _config_request(
     call: ChangeConfig, leader_uuid: str
 ) -> raft.ConsensusCall[raft.ChangeConfigResponse | raft.LeaderStepDownResponse]:
-    """The request that carries out `call`."""
     match call.decision:
         case StepDownLeader():
             mode = raft.StepDownMode.GRACEFUL
